@@ -1,0 +1,38 @@
+"""A notification broker for the open web.
+
+Front doors take a request in, the broker stores a fact and says so on the
+event bus, sinks react, notifiers carry it out::
+
+    front_doors ──> core (IBroker) ──> storage (IStore)
+                         │ after the fact is stored
+                         ▼
+                     bus (IEventBus) ──> sinks ──> notifiers ──> outbound
+
+Where to look:
+
+``model``        what the broker talks about: topics, subscriptions, pings
+``events``       the facts that travel on the bus
+``interfaces``   every interface; read this first
+``tap``          composes the parts into one service: the only file that knows all
+``cli``          the ``rsscloud-broker`` command
+``config``       the TOML configuration
+``wire``         codecs of every protocol, without input or output
+``front_doors``  what listens: one module for each inbound protocol
+``core``         the verbs (ping, subscribe), change detection, leases
+``bus``          the event bus: a bounded queue for each sink
+``sinks``        what reacts to events: distribution, change lists, archives
+``notifiers``    what calls subscribers back: one module for each protocol
+``outbound``     every connection the broker makes, and the guard over them
+``storage``      tables, the store with its one writer, migrations
+``web``          pages for people
+``client``       the other side: what pings a broker and what is notified by one
+``plugins``      where makers of front doors, notifiers and sinks are found
+``testing``      fakes and contract tests, for authors of plugins too
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    __version__ = version("rsscloud-broker")
+except PackageNotFoundError:  # a checkout that was never installed
+    __version__ = "0"

@@ -1,0 +1,1 @@
+"""The event bus: a bounded queue for each sink."""

@@ -1,0 +1,57 @@
+"""The events that travel on the bus.
+
+An event is a fact that is already stored: past tense, frozen, never
+subclassed.  It is a hint to look at the store, not a parcel: a sink that must
+not miss anything reads its work from there.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import frozen
+
+from rsscloud_broker.model import Ping, Subscription, Swept
+
+
+@frozen
+class PingReceived:
+    """A ping was recorded."""
+
+    ping: Ping
+
+
+@frozen
+class TopicChanged:
+    """A topic was read and differs from what was read before."""
+
+    topic: str
+    at: float
+
+
+@frozen
+class SubscriptionStored:
+    """A subscription was verified and stored, or renewed."""
+
+    subscription: Subscription
+
+
+@frozen
+class SubscriptionRemoved:
+    """A subscriber took its subscription back."""
+
+    topic: str
+    callback_url: str
+
+
+@frozen
+class SubscriptionsSwept:
+    """The top of the hour removed what had ended."""
+
+    swept: Swept
+    at: float
+
+
+Event: TypeAlias = (
+    PingReceived | TopicChanged | SubscriptionStored | SubscriptionRemoved | SubscriptionsSwept
+)

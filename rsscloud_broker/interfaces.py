@@ -1,0 +1,409 @@
+"""Every interface of the broker.  Read this first.
+
+Argument lists are permissions: a front door is given the broker and nothing
+below it, a sink the store and the bus, a notifier only the outbound client.
+Every method that returns an ``Awaitable`` may be an ``async def`` or return a
+``Deferred``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from attrs import field, frozen
+from twisted.internet.interfaces import IReactorTime
+from twisted.plugin import IPlugin
+from twisted.python.filepath import FilePath
+from twisted.web.resource import IResource
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import Attribute, Interface
+
+from rsscloud_broker.events import Event
+from rsscloud_broker.model import (
+    Callback,
+    Content,
+    Delivery,
+    Fanout,
+    Intent,
+    Notification,
+    Outcome,
+    Ping,
+    PingRecord,
+    Reading,
+    ReadingRecord,
+    Subscription,
+    Swept,
+    Topic,
+)
+
+T = TypeVar("T")
+
+
+# --- the middle -------------------------------------------------------------
+
+
+class IBroker(Interface):
+    """The verbs.  When one of them returns, what it did is on disk."""
+
+    protocols = Attribute("A frozenset of the protocols that subscribers may ask for.")
+
+    def ping(ping: Ping) -> Awaitable[None]:
+        """Take in that a site changed.  Nothing is fetched before this returns.
+
+        Subscribers of any topic that the ping names are told once the topic
+        has been read and found changed.
+        """
+
+    def ping_topic(url: str) -> Awaitable[bool]:
+        """Read a topic because somebody says that it changed.
+
+        :returns: whether it had; if so, its subscribers are being told.
+        :raises TopicUnreadable: it could not be read; nothing was stored.
+        :raises PingTooSoon: the operator's pause between pings is not over.
+        """
+
+    def subscribe(intent: Intent) -> Awaitable[Subscription]:
+        """Verify an intent, then store the subscription or renew it.
+
+        :raises UnsupportedProtocol: no notifier carries its protocol.
+        :raises TopicUnreadable: the topic could not be read.
+        :raises CallbackFailed: the callback did not confirm.
+        """
+
+    def unsubscribe(topic: str, callback: Callback) -> Awaitable[bool]:
+        """Remove a subscription.  True if there was one."""
+
+
+class IEventBus(Interface):
+    """Carries events from the core to the sinks."""
+
+    def attach(sink: IEventSink) -> None:
+        """Let a sink have the events it handles from now on."""
+
+    def publish(event: Event) -> None:
+        """Put an event into the queue of every sink that handles its class.
+
+        Never blocks and never raises.  For a sink whose queue is full the
+        event is dropped and counted: what it told of is in the store.
+        """
+
+
+class IEventSink(Interface):
+    """Reacts to events, one at a time and in order.
+
+    A sink that is also an ``IService`` is started and stopped with the broker.
+    """
+
+    name = Attribute("A unique str, for logs and counters.")
+    handles = Attribute("A tuple of the event classes that the sink wants.")
+
+    def handle(event: Event) -> Awaitable[None]:
+        """React.  The next event waits until this is done.
+
+        A failure is logged and counted; the sink gets the next event.
+        """
+
+
+class INotifier(Interface):
+    """Calls subscribers back, by one protocol."""
+
+    protocol = Attribute("The str by which subscriptions name this notifier.")
+    marks_after = Attribute(
+        "The number of consecutive failed notifications that marks a subscription to be "
+        "dropped; None to keep it until its lease ends."
+    )
+
+    def verify(intent: Intent) -> Awaitable[Outcome]:
+        """Ask the callback whether it wants this.  Never raises for its answers."""
+
+    def notify(notification: Notification) -> Awaitable[Outcome]:
+        """Tell a subscriber that a topic changed.  Never raises for its answers."""
+
+
+# --- the edges --------------------------------------------------------------
+
+
+@frozen
+class OutboundReply:
+    """What somebody else's server answered.
+
+    :ivar headers: names in lower case; the last of several values.
+    :ivar body: at most as many bytes as were allowed.
+    :ivar url: where the answer came from, after redirects.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    url: str
+
+    @property
+    def success(self) -> bool:
+        """Whether the status is in 200-299."""
+        return 200 <= self.status <= 299
+
+
+class IOutbound(Interface):
+    """Makes guarded HTTP requests, each under one deadline."""
+
+    def request(
+        method: str,
+        url: str,
+        headers: Mapping[str, str] = ...,
+        body: bytes = ...,
+        redirects: int = ...,
+    ) -> Awaitable[OutboundReply]:
+        """Make one request and read its answer.
+
+        :param redirects: how many redirects are followed, with the same method
+            and body.  Beyond that the redirect itself is the answer.
+        :raises OutboundError: no answer: the address is refused, the name does
+            not resolve, nothing connects, the deadline passed, the body is
+            larger than allowed, or the answer is not HTTP.
+        """
+
+
+class ITopicFetcher(Interface):
+    """Reads topics."""
+
+    def fetch(url: str) -> Awaitable[Content]:
+        """Read the bytes at a URL.
+
+        :raises TopicUnreadable: there is no 2xx answer with a body in bounds.
+        """
+
+
+class IStore(Interface):
+    """Everything that outlives the process.
+
+    Each method is one transaction, on disk before it returns.  All of them
+    raise ``Unavailable`` where the database cannot be used right now.
+    """
+
+    # pings
+
+    def add_ping(ping: Ping, repeat_window: float) -> Awaitable[PingRecord]:
+        """Record a ping, unless the same name, URL and feed were recorded in the
+        last ``repeat_window`` seconds; either way ask for a check of each topic
+        that it names and that has a subscription.
+        """
+
+    def pings(since: float, until: float, before: Ping | None, limit: int) -> Awaitable[list[Ping]]:
+        """Records with ``since <= received_at < until``, newest first.
+
+        :param before: the last record of the slice before this one.
+        """
+
+    def count_pings() -> Awaitable[int]:
+        """The number of records ever made, those pruned since included."""
+
+    def ping_hours(since: float, until: float) -> Awaitable[dict[int, int]]:
+        """How many records each hour has: hours since the epoch to number."""
+
+    def prune_pings(before: float) -> Awaitable[int]:
+        """Remove the records received before a time; how many there were."""
+
+    # topics
+
+    def topic(url: str) -> Awaitable[Topic | None]:
+        """What is known of a topic."""
+
+    def record_reading(reading: Reading, ping: Ping | None) -> Awaitable[ReadingRecord]:
+        """Take in what a fetch found.
+
+        If the content differs from the last reading (or there was none), the
+        topic is changed: a fan-out begins if it has subscriptions, and ``ping``
+        is recorded.  Checks asked for before the fetch began are answered.
+        """
+
+    def checks_due(limit: int) -> Awaitable[list[str]]:
+        """The URLs of topics that wait to be read, longest first."""
+
+    def drop_check(url: str, asked_until: float) -> Awaitable[None]:
+        """Give up reading a topic that was asked for until a time."""
+
+    # subscriptions
+
+    def put_subscription(subscription: Subscription) -> Awaitable[Subscription]:
+        """Store a subscription, replacing the one of that topic and callback;
+        its errors are forgotten.
+        """
+
+    def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
+        """Remove a subscription.  True if there was one."""
+
+    def subscriptions(topic: str, after: int, limit: int) -> Awaitable[list[Subscription]]:
+        """The subscriptions of a topic with an id above ``after``, by id."""
+
+    def sweep(now: float, idle_topics_before: float) -> Awaitable[Swept]:
+        """Drop the subscriptions that are marked or have expired, and the topics
+        without a subscription that were last read before a time.
+        """
+
+    # fan-out
+
+    def fanouts(limit: int) -> Awaitable[list[Fanout]]:
+        """Walks that have not ended, oldest first: for each topic the newest,
+        which makes those before it needless.
+        """
+
+    def record_slice(
+        fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
+    ) -> Awaitable[None]:
+        """Move a walk to a new cursor, together with what came of the
+        deliveries up to there.  Once done, the walk and those of the same topic
+        that are older are removed.
+
+        A delivery that succeeded writes nothing unless it clears earlier
+        errors; one that failed counts as an error, and marks the subscription
+        when there are as many in a row as ``marks``.
+        """
+
+
+# --- what front doors offer -------------------------------------------------
+
+
+@frozen
+class Route:
+    """A page at one path, for one HTTP method.
+
+    Several routes may share a path and a method if they require different
+    parameters: of those whose parameters are all in the request, the one that
+    requires most is taken.
+
+    :ivar path: such as ``/ping``; one that ends in ``/*`` takes everything
+        below it too, unless a longer one fits.
+    :ivar method: ``GET`` (HEAD included) or ``POST``.
+    :ivar requires: names of query or form parameters, in lower case.
+    """
+
+    path: str
+    method: str
+    resource: IResource
+    requires: frozenset[str] = frozenset()
+
+
+#: Answers one SOAP operation: takes its parameters by name and the address of
+#: the caller, gives the result; a ``Refused`` becomes a fault.
+SoapOperation: TypeAlias = Callable[[Mapping[str, Any], str], Awaitable[Any]]
+
+
+@frozen
+class SoapService:
+    """SOAP operations that share a SOAPAction.
+
+    :ivar action: such as ``/rssCloud``; also a path at which they answer.
+    :ivar aliases: other actions, of old clients.
+    :ivar operations: by name.
+    """
+
+    action: str
+    operations: Mapping[str, SoapOperation]
+    aliases: tuple[str, ...] = ()
+
+
+class IFrontDoor(Interface):
+    """Takes requests in by one protocol.
+
+    XML-RPC and SOAP calls arrive at shared paths (``/RPC2`` and many others);
+    a front door that speaks them contributes its procedures.
+    """
+
+    name = Attribute("A unique str.")
+
+    def routes() -> Sequence[Route]:
+        """The pages this door adds."""
+
+    def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
+        """Handlers of XML-RPC procedures by prefix: ``rssCloud`` for
+        ``rssCloud.ping``.
+        """
+
+    def soap_services() -> Sequence[SoapService]:
+        """The SOAP operations this door adds."""
+
+
+class IPages(Interface):
+    """Makes HTML pages for people, all in one look."""
+
+    def render(title: str, template: str, **slots: str) -> Awaitable[bytes]:
+        """A whole HTML document.
+
+        :param template: the name of a template in ``rsscloud_broker/web``.
+        :param slots: texts for its slots; they are escaped.
+        """
+
+
+# --- plugins ----------------------------------------------------------------
+
+
+@frozen
+class FrontDoorParts:
+    """What a front door may use.
+
+    :ivar broker: an ``IBroker``.
+    :ivar clock: the time.
+    :ivar pages: an ``IPages``.
+    :ivar public_directory: the files that are served to crawlers, read only.
+    :ivar public_url: the broker's own address, without a slash at the end.
+    """
+
+    broker: IBroker
+    clock: IReactorTime
+    pages: IPages
+    public_directory: FilePath[str]
+    public_url: str
+
+
+@frozen
+class SinkParts:
+    """What a sink may use.
+
+    :ivar store: an ``IStore``.
+    :ivar bus: an ``IEventBus``.
+    :ivar notifiers: the notifiers that run, by protocol.
+    :ivar clock: the time.
+    :ivar public_directory: where files for crawlers go.
+    :ivar in_thread: calls a function in a thread kept for the work of sinks;
+        what takes longer than a few milliseconds belongs there.
+    """
+
+    store: IStore
+    bus: IEventBus
+    notifiers: Mapping[str, INotifier]
+    clock: IReactorTime
+    public_directory: FilePath[str]
+    in_thread: Callable[..., Awaitable[Any]]
+
+
+class IPluginMaker(IPlugin):
+    """Makes one part of the broker from its configuration."""
+
+    name = Attribute("A str, unique among the makers of its kind: the table in the configuration.")
+    help = Attribute("One line for people.")
+    options = Attribute(
+        "An attrs class for the keys of its table; its validators and types are checked "
+        "at start-up."
+    )
+
+
+class IFrontDoorMaker(IPluginMaker):
+    """Makes a front door: ``[front_doors.NAME]``."""
+
+    def make(options: Any, parts: FrontDoorParts) -> IFrontDoor:
+        """A front door for these options."""
+
+
+class INotifierMaker(IPluginMaker):
+    """Makes a notifier: ``[notifiers.NAME]``."""
+
+    def make(options: Any, outbound: IOutbound) -> INotifier:
+        """A notifier for these options."""
+
+
+class ISinkMaker(IPluginMaker):
+    """Makes a sink: ``[sinks.NAME]``."""
+
+    def make(options: Any, parts: SinkParts) -> IEventSink:
+        """A sink for these options."""

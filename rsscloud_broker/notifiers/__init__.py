@@ -1,0 +1,1 @@
+"""What calls subscribers back: one module for each protocol."""

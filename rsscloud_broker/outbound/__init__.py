@@ -1,0 +1,1 @@
+"""Every connection that the broker makes, and the guard that watches over them."""

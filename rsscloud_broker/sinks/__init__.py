@@ -1,0 +1,1 @@
+"""What reacts to events: distribution to subscribers, change lists, archives."""

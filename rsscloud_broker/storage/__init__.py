@@ -1,0 +1,1 @@
+"""Tables, the store with its one writer, and migrations."""
