@@ -1,1 +1,5 @@
 """The event bus: a bounded queue for each sink."""
+
+from rsscloud_broker.bus.event_bus import EventBus, SinkCounters
+
+__all__ = ["EventBus", "SinkCounters"]

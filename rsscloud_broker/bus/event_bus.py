@@ -1,0 +1,131 @@
+"""Carries events to sinks without ever troubling the publisher.
+
+Each sink has a queue of its own and handles one event at a time, in order.  A
+sink that is slow fills its own queue; a sink that fails is logged and counted;
+the others notice neither.  When a queue is full the event is dropped, which
+costs delay and never data: an event tells of a fact that is in the store, and
+the events still in the queue will make the sink look there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from attrs import define, field
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.events import Event
+from rsscloud_broker.interfaces import IEventBus, IEventSink
+
+
+@define
+class SinkCounters:
+    """What became of the events that were meant for one sink."""
+
+    handled: int = 0
+    failed: int = 0
+    dropped: int = 0
+
+
+@define(eq=False)
+class _Queue:
+    """The events that wait for one sink, and the coroutine that feeds it."""
+
+    sink: IEventSink
+    size: int
+    log: Logger
+    counters: SinkCounters = field(factory=SinkCounters)
+    waiting: deque[Event] = field(factory=deque)
+    dropping: bool = False
+    feeding: bool = False
+    emptied: list[Deferred[None]] = field(factory=list)
+
+    def put(self, event: Event) -> None:
+        if len(self.waiting) >= self.size:
+            self.counters.dropped += 1
+            if not self.dropping:  # one line for each time it fills up, not for each event
+                self.dropping = True
+                self.log.warn(
+                    "The queue of sink {sink} is full ({size} events): it is told of no more "
+                    "until it has caught up, and then works from the store.",
+                    sink=self.sink.name,
+                    size=self.size,
+                )
+            return
+        self.waiting.append(event)
+
+    async def feed(self) -> None:
+        """Handle what waits, until nothing does.  Returns at once if this is going on."""
+        if self.feeding:
+            return
+        self.feeding = True
+        while self.waiting:
+            event = self.waiting.popleft()
+            self.dropping = False
+            await self.handle(event)
+        self.feeding = False
+        emptied, self.emptied = self.emptied, []
+        for waiter in emptied:
+            waiter.callback(None)
+
+    async def handle(self, event: Event) -> None:
+        """Give one event to the sink, and outlive whatever the sink does with it."""
+        try:
+            await self.sink.handle(event)
+        except Exception:
+            self.counters.failed += 1
+            self.log.failure(
+                "Sink {sink} failed at {event}; it goes on with the next event.",
+                sink=self.sink.name,
+                event=event,
+            )
+        else:
+            self.counters.handled += 1
+
+
+@implementer(IEventBus)
+class EventBus(Service):
+    """The event bus, a service: what was published is handled before it stops.
+
+    :param queue_size: how many events may wait for one sink.
+    """
+
+    name = "event bus"
+    log = Logger()
+
+    def __init__(self, queue_size: int = 10_000) -> None:
+        self._queue_size = queue_size
+        self._queues: dict[str, _Queue] = {}
+
+    @property
+    def counters(self) -> dict[str, SinkCounters]:
+        """For each sink by name, what became of its events."""
+        return {name: queue.counters for name, queue in self._queues.items()}
+
+    def attach(self, sink: IEventSink) -> None:
+        verifyObject(IEventSink, sink)
+        if sink.name in self._queues:
+            raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
+        self._queues[sink.name] = _Queue(sink, self._queue_size, self.log)
+
+    def publish(self, event: Event) -> None:
+        for queue in tuple(self._queues.values()):
+            if isinstance(event, queue.sink.handles):
+                queue.put(event)
+                Deferred.fromCoroutine(queue.feed())
+
+    async def drain(self) -> None:
+        """Return once every event published so far has been handled."""
+        for queue in tuple(self._queues.values()):
+            if queue.feeding:
+                waiter: Deferred[None] = Deferred()
+                queue.emptied.append(waiter)
+                await waiter
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        return Deferred.fromCoroutine(self.drain())

@@ -1,0 +1,141 @@
+"""The bus never blocks, never raises, and keeps sinks apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.bus import EventBus
+from rsscloud_broker.events import Event, PingReceived, TopicChanged
+from rsscloud_broker.interfaces import IEventBus, IEventSink
+
+
+@implementer(IEventSink)
+class Recorder:
+    """Keeps what it was given; ``react`` decides what handling does."""
+
+    def __init__(self, name: str, react: Callable[[Event], Deferred[None] | None] | None = None):
+        self.name = name
+        self.handles: tuple[type, ...] = (TopicChanged,)
+        self.events: list[Event] = []
+        self.react = react
+
+    async def handle(self, event: Event) -> None:
+        self.events.append(event)
+        waits_for = self.react(event) if self.react else None
+        if waits_for is not None:
+            await waits_for
+
+
+def changed(n: int) -> TopicChanged:
+    return TopicChanged(topic=f"http://example.org/{n}", at=float(n))
+
+
+def fail(event: Event) -> None:
+    raise ValueError("no good")
+
+
+class EventBusTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.bus = EventBus(queue_size=3)
+
+    def attach(self, *sinks: Recorder) -> None:
+        for sink in sinks:
+            self.bus.attach(sink)
+
+    def test_interfaces(self) -> None:
+        verifyObject(IEventBus, self.bus)
+        verifyObject(IEventSink, Recorder("a"))
+
+    def test_every_sink_that_handles_the_class_gets_the_event(self) -> None:
+        a, b, other = Recorder("a"), Recorder("b"), Recorder("other")
+        other.handles = (PingReceived,)
+        self.attach(a, b, other)
+        self.bus.publish(changed(1))
+        self.assertEqual((a.events, b.events, other.events), ([changed(1)], [changed(1)], []))
+
+    def test_one_event_at_a_time_and_in_order(self) -> None:
+        gates: list[Deferred[None]] = []
+
+        def wait(event: Event) -> Deferred[None]:
+            gates.append(Deferred())
+            return gates[-1]
+
+        slow = Recorder("slow", wait)
+        self.attach(slow)
+        self.bus.publish(changed(1))
+        self.bus.publish(changed(2))
+        self.assertEqual(slow.events, [changed(1)])
+        gates[0].callback(None)
+        self.assertEqual(slow.events, [changed(1), changed(2)])
+
+    def test_an_event_published_while_handling_comes_after(self) -> None:
+        def publish_another(event: Event) -> None:
+            if event == changed(1):
+                self.bus.publish(changed(2))
+                order.append("after publishing")
+            else:
+                order.append("second")
+
+        order: list[str] = []
+        self.attach(Recorder("a", publish_another))
+        self.bus.publish(changed(1))
+        self.assertEqual(order, ["after publishing", "second"])
+
+    def test_a_failing_sink_is_logged_and_counted_and_others_do_not_notice(self) -> None:
+        failing, fine = Recorder("failing", fail), Recorder("fine")
+        self.attach(failing, fine)
+        self.bus.publish(changed(1))
+        self.bus.publish(changed(2))
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 2)
+        self.assertEqual(self.bus.counters["failing"].failed, 2)
+        self.assertEqual(failing.events, [changed(1), changed(2)])
+        self.assertEqual(self.bus.counters["fine"].handled, 2)
+
+    def test_a_failed_deferred_is_a_failure_too(self) -> None:
+        gate: Deferred[None] = Deferred()
+        self.attach(Recorder("a", lambda event: gate))
+        self.bus.publish(changed(1))
+        gate.errback(ValueError("later"))
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+        self.assertEqual(self.bus.counters["a"].failed, 1)
+
+    def test_a_full_queue_drops_and_counts_and_goes_on_afterwards(self) -> None:
+        gate: Deferred[None] = Deferred()
+        slow = Recorder("slow", lambda event: gate if event == changed(0) else None)
+        fast = Recorder("fast")
+        self.attach(slow, fast)
+        for n in range(6):  # one being handled, three waiting, two too many
+            self.bus.publish(changed(n))
+        self.assertEqual(self.bus.counters["slow"].dropped, 2)
+        self.assertEqual(len(fast.events), 6)
+        gate.callback(None)
+        self.bus.publish(changed(9))
+        self.assertEqual(slow.events, [changed(n) for n in (0, 1, 2, 3, 9)])
+
+    def test_stopping_waits_for_what_was_published(self) -> None:
+        gate: Deferred[None] = Deferred()
+        sink = Recorder("a", lambda event: gate)
+        self.attach(sink)
+        self.bus.startService()
+        self.bus.publish(changed(1))
+        self.bus.publish(changed(2))
+        stopped = self.bus.stopService()
+        self.assertNoResult(stopped)
+        gate.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(sink.events, [changed(1), changed(2)])
+
+    def test_names_are_unique(self) -> None:
+        self.attach(Recorder("a"))
+        with self.assertRaisesRegex(ValueError, "'a' is already attached"):
+            self.attach(Recorder("a"))
+
+    def test_what_is_no_sink_is_refused(self) -> None:
+        with self.assertRaisesRegex(Exception, "handle"):
+            self.bus.attach(cast(IEventSink, object()))
