@@ -9,7 +9,7 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
@@ -37,9 +37,6 @@ from rsscloud_broker.model import (
     Topic,
 )
 
-T = TypeVar("T")
-
-
 # --- the middle -------------------------------------------------------------
 
 
@@ -48,11 +45,14 @@ class IBroker(Interface):
 
     protocols = Attribute("A frozenset of the protocols that subscribers may ask for.")
 
-    def ping(ping: Ping) -> Awaitable[None]:
+    def ping(ping: Ping, repeat_window: float) -> Awaitable[None]:
         """Take in that a site changed.  Nothing is fetched before this returns.
 
         Subscribers of any topic that the ping names are told once the topic
         has been read and found changed.
+
+        :param repeat_window: seconds within which the same ping again makes no
+            second record.
         """
 
     def ping_topic(url: str) -> Awaitable[bool]:
@@ -60,7 +60,6 @@ class IBroker(Interface):
 
         :returns: whether it had; if so, its subscribers are being told.
         :raises TopicUnreadable: it could not be read; nothing was stored.
-        :raises PingTooSoon: the operator's pause between pings is not over.
         """
 
     def subscribe(intent: Intent) -> Awaitable[Subscription]:
@@ -284,9 +283,18 @@ class Route:
     requires: frozenset[str] = frozenset()
 
 
-#: Answers one SOAP operation: takes its parameters by name and the address of
-#: the caller, gives the result; a ``Refused`` becomes a fault.
-SoapOperation: TypeAlias = Callable[[Mapping[str, Any], str], Awaitable[Any]]
+@frozen
+class SoapOperation:
+    """One SOAP operation.
+
+    :ivar answer: takes the parameters by name and the address of the caller,
+        gives the result; a ``Refused`` or a ``SoapFault`` becomes a fault.
+    :ivar parameters: the names it reads.  They tell it from an operation of the
+        same name in another service when neither SOAPAction nor path does.
+    """
+
+    answer: Callable[[Mapping[str, Any], str], Awaitable[Any]]
+    parameters: frozenset[str]
 
 
 @frozen
@@ -331,7 +339,9 @@ class IPages(Interface):
         """A whole HTML document.
 
         :param template: the name of a template in ``rsscloud_broker/web``.
-        :param slots: texts for its slots; they are escaped.
+        :param slots: texts for its slots; they are escaped.  An element of the
+            template with ``t:render="show"`` is shown if the slot that its
+            attribute ``when`` names is not empty.
         """
 
 
@@ -347,6 +357,7 @@ class FrontDoorParts:
     :ivar pages: an ``IPages``.
     :ivar public_directory: the files that are served to crawlers, read only.
     :ivar public_url: the broker's own address, without a slash at the end.
+    :ivar running: the names of the front doors that run.
     """
 
     broker: IBroker
@@ -354,6 +365,7 @@ class FrontDoorParts:
     pages: IPages
     public_directory: FilePath[str]
     public_url: str
+    running: frozenset[str]
 
 
 @frozen

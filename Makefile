@@ -1,0 +1,43 @@
+# make run    set everything up and run a broker for this machine: http://localhost:5337/
+# make test   set everything up and run the linters, the types and every test
+#
+# Both need Python 3.11 or later with venv, and nothing else; what they install
+# goes into .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint unit docs clean
+
+run: $(VENV)/run-ready
+	$(BIN)/twistd -n --pidfile= rsscloud-broker --local
+
+test: lint unit docs
+
+lint: $(VENV)/dev-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+unit: $(VENV)/dev-ready
+	$(BIN)/trial --jobs 2 --reporter=summary tests
+
+docs: $(VENV)/dev-ready
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) docs/_build _trial_temp* *.egg-info build dist .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=24'
+
+$(VENV)/run-ready: $(BIN)/pip setup.py pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/dev-ready: $(BIN)/pip setup.py pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/run-ready
