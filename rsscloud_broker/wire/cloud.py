@@ -1,0 +1,174 @@
+"""The cloud elements of a feed: whom to ask for notifications, and how.
+
+RSS 0.92 and 2.0 have one element with five attributes, in the channel::
+
+    <cloud domain="rpc.example.org" port="5337" path="/rsscloud/pleaseNotify"
+           registerProcedure="" protocol="http-post" />
+
+``protocol`` is how a registration is made, which need not be how the
+notifications come.  ``source:cloud`` (http://source.scripting.com/) says the
+same with the URL alone, and by that also whether it is https::
+
+    <source:cloud>https://rpc.example.org/rsscloud/pleaseNotify</source:cloud>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
+
+from attrs import frozen
+from lxml import etree
+
+from rsscloud_broker.wire import xml
+
+#: How a cloud may ask to be called.
+PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
+
+_SOURCE = "source.scripting.com"
+# Posts that are whole pages nest deeper than a call does.
+_MAX_DEPTH = 200
+
+
+class InvalidCloud(ValueError):
+    """A feed names clouds, and none of them can be called.  The text says why."""
+
+
+@frozen
+class Cloud:
+    """Where registrations go, and by what protocol.
+
+    :ivar domain: a name or an address.
+    :ivar path: of the responder; it may carry a query.
+    :ivar register_procedure: the procedure that registers, for ``xml-rpc`` and
+        ``soap``; empty where none is named.
+    :ivar protocol: one of ``PROTOCOLS``.
+    """
+
+    domain: str
+    port: int
+    path: str
+    register_procedure: str
+    protocol: str
+
+    @property
+    def url(self) -> str:
+        """What to call: over https for ``https-post``, or where the port is 443."""
+        scheme = "https" if self.protocol == "https-post" or self.port == 443 else "http"
+        host = f"[{self.domain}]" if ":" in self.domain else self.domain
+        usual = self.port == (443 if scheme == "https" else 80)
+        return f"{scheme}://{host}{'' if usual else f':{self.port}'}{self.path}"
+
+
+def from_url(url: str) -> Cloud:
+    """The cloud at a URL that takes registrations as a form.
+
+    :raises InvalidCloud: it is not an absolute http or https URL.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidCloud(f"{url!r} is not a URL: {error}") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InvalidCloud(f"{url!r} must begin with http:// or https:// and name a host")
+    secure = parts.scheme == "https"
+    return Cloud(
+        parts.hostname,
+        port or (443 if secure else 80),
+        (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+        "",
+        "https-post" if secure else "http-post",
+    )
+
+
+def clouds_of(feed: bytes) -> list[Cloud]:
+    """The clouds that a feed (or the head of an OPML list) names.
+
+    Those given as a URL come first, since they say whether https is used;
+    otherwise in the order of the document.  One that is invalid is left out
+    where others are not.
+
+    :raises MalformedXML: the feed cannot be read as XML, or has a DOCTYPE, which
+        RSS 0.91 allowed.
+    :raises InvalidCloud: it names clouds, but none that can be called.
+    """
+    clouds: list[Cloud] = []
+    problems: list[str] = []
+    elements = list(_elements(xml.parse(feed, max_depth=_MAX_DEPTH)))
+    elements.sort(key=lambda element: not _is_source(element))  # stable among equals
+    for element in elements:
+        try:
+            cloud = _read(element)
+        except InvalidCloud as problem:
+            problems.append(str(problem))
+            continue
+        if cloud not in clouds:
+            clouds.append(cloud)
+    if problems and not clouds:
+        raise InvalidCloud("; ".join(problems))
+    return clouds
+
+
+def encode(cloud: Cloud) -> str:
+    """The ``<cloud>`` element, to be put into a channel."""
+    attributes = {
+        "domain": cloud.domain,
+        "port": str(cloud.port),
+        "path": cloud.path,
+        "registerProcedure": cloud.register_procedure,
+        "protocol": cloud.protocol,
+    }
+    return f"<cloud {' '.join(f'{name}={quoteattr(text)}' for name, text in attributes.items())} />"
+
+
+def _elements(feed: etree._Element) -> Iterator[etree._Element]:
+    """Elements called cloud of the feed as a whole: those in an item are content."""
+    for parent in (feed, *feed):
+        if parent is feed or xml.local_name(parent) in {"channel", "head"}:
+            yield from (child for child in parent if xml.local_name(child) == "cloud")
+
+
+def _read(element: etree._Element) -> Cloud:
+    """The cloud that an element describes."""
+    if _is_source(element):
+        return from_url((element.text or "").strip())
+    given = {str(name): str(text).strip() for name, text in element.attrib.items()}
+    missing = [name for name in ("domain", "port", "path", "protocol") if not given.get(name)]
+    if missing:
+        raise InvalidCloud(f"the cloud element lacks {', '.join(missing)}")
+    return Cloud(
+        _domain(given["domain"]),
+        _port(given["port"]),
+        given["path"] if given["path"].startswith("/") else f"/{given['path']}",
+        given.get("registerProcedure", ""),
+        _protocol(given["protocol"]),
+    )
+
+
+def _domain(text: str) -> str:
+    domain = text.removeprefix("[").removesuffix("]")
+    if any(mark in domain for mark in "/?#@[] ") or not domain.isprintable():
+        raise InvalidCloud(f"the cloud's domain {text!r} is not the name or address of a host")
+    return domain
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536):
+        raise InvalidCloud(f"the cloud's port {text!r} is not a number from 1 to 65535")
+    return int(text)
+
+
+def _protocol(text: str) -> str:
+    # The specification says that case matters; feeds in the wild do not know.
+    protocol = text.lower()
+    if protocol not in PROTOCOLS:
+        known = ", ".join(sorted(PROTOCOLS))
+        raise InvalidCloud(f"the cloud's protocol {text!r} is unknown; there are {known}")
+    return protocol
+
+
+def _is_source(element: etree._Element) -> bool:
+    """Whether this is ``source:cloud``; feeds write its namespace in several ways."""
+    return xml.namespace(element).partition("://")[2].strip("/") == _SOURCE

@@ -1,0 +1,240 @@
+"""rssCloud: what a registration says, and the sentences that clients match.
+
+The same registration arrives as a form, as XML-RPC parameters or as a SOAP
+call; all three end in :func:`registration`.  Sources: "SOAP meets RSS", the
+implementor's guide to rssCloud, and what today's servers answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from ipaddress import AddressValueError, IPv6Address
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from attrs import frozen
+
+from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.wire.text import clean
+
+#: 25 hours: registrations are renewed every 24.
+LEASE_SECONDS = 90_000
+
+#: How many topics one registration may name.
+MAX_TOPICS = 250
+
+REGISTERED = (
+    "Thanks for the registration. It worked. When the resource updates we'll notify you. "
+    "Don't forget to re-register after 24 hours, your subscription will expire in 25. "
+    "Keep on truckin!"
+)
+PINGED = "Thanks for the ping."
+NO_TOPICS = "No resources specified."
+CALLBACK_FAILED = (
+    "The subscription was cancelled because the call failed when we tested the handler."
+)
+
+_HOST = re.compile(r"[^\s/?#@\[\]:]{1,255}")
+_PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*")
+_SECURE_PORT = 443
+
+
+class BadRegistration(Exception):
+    """A registration or ping that says too little or something impossible.
+
+    Its text is what the client is told.
+    """
+
+
+@frozen
+class Registration:
+    """What a subscriber asked for: several topics, one callback."""
+
+    topics: tuple[str, ...]
+    callback: Callback
+    challenge: bool
+
+    def intents(self) -> list[Intent]:
+        """The same, topic by topic."""
+        return [
+            Intent(topic, self.callback, LEASE_SECONDS, challenge=self.challenge)
+            for topic in self.topics
+        ]
+
+
+def missing(names: Iterable[str]) -> str:
+    """The sentence that names missing parameters."""
+    return f"The following parameters were missing from the request body: {', '.join(names)}."
+
+
+def unsupported_protocol(protocol: str) -> str:
+    """The sentence for a protocol that no notifier carries."""
+    return f"Can't accept the subscription because the protocol, <i>{protocol}</i>, is unsupported."
+
+
+def unreadable(what: str, url: str) -> str:
+    """The sentence for a topic that could not be read.
+
+    :param what: ``subscription`` or ``ping``.
+    """
+    return f"The {what} was cancelled because there was an error reading the resource at URL {url}."
+
+
+def too_soon(seconds: int) -> str:
+    """The sentence for a ping within the pause that the operator set."""
+    return f"A ping for this resource was received less than {seconds} seconds ago."
+
+
+def registration(
+    fields: Mapping[str, str],
+    topics: Iterable[str],
+    caller: str,
+    protocols: Collection[str],
+) -> Registration:
+    """Make a registration of its fields.
+
+    :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol``,
+        ``domain`` as they came; absent ones may be left out.
+    :param caller: the address the request came from.
+    :param protocols: those that are offered here.
+    :raises BadRegistration: with the sentence for the client.
+    """
+    values = {name: clean(value) for name, value in fields.items()}
+    absent = [name for name in ("port", "path", "protocol") if not values.get(name)]
+    if absent:
+        raise BadRegistration(missing(absent))
+    protocol = values["protocol"]
+    if protocol not in protocols:
+        raise BadRegistration(unsupported_protocol(protocol))
+    wanted = tuple(dict.fromkeys(filter(None, map(clean, topics))))
+    if not wanted:
+        raise BadRegistration(NO_TOPICS)
+    if len(wanted) > MAX_TOPICS:
+        raise BadRegistration(
+            f"One registration may name at most {MAX_TOPICS} resources; send several."
+        )
+    procedure = _procedure(protocol, values.get("notifyProcedure", ""))
+    domain = values.get("domain", "")
+    url = _callback_url(protocol, domain or caller, values["port"], values["path"])
+    return Registration(wanted, Callback(url, protocol, procedure), challenge=bool(domain))
+
+
+def _procedure(protocol: str, name: str) -> str:
+    """The procedure that is called at the callback; empty where there is none."""
+    if protocol not in {"xml-rpc", "soap"}:
+        return ""
+    if not name:
+        raise BadRegistration(missing(["notifyProcedure"]))
+    if not _PROCEDURE.fullmatch(name):
+        raise BadRegistration(
+            "The notifyProcedure must be a name of letters, digits and _ . - / :, "
+            f"whose last part begins with a letter, not {name[:80]!r}."
+        )
+    return name
+
+
+def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
+    port = int(port_text) if re.fullmatch("[0-9]{1,5}", port_text) else 0
+    if not 1 <= port <= 65535:
+        raise BadRegistration(f"The port must be a number from 1 to 65535, not {port_text!r}.")
+    scheme, separator, host = domain.rpartition("://")
+    if separator and scheme.lower() not in {"http", "https"}:
+        raise BadRegistration(f"The domain must be called by http or https, not by {scheme!r}.")
+    secure = scheme.lower() == "https" or protocol == "https-post" or port == _SECURE_PORT
+    joint = "" if path.startswith("/") else "/"
+    return f"{'https' if secure else 'http'}://{_host(host)}:{port}{joint}{path}"
+
+
+def _host(text: str) -> str:
+    """A host as it stands in a URL."""
+    host = text.rstrip("/").removeprefix("::ffff:").strip("[]")
+    try:
+        return f"[{IPv6Address(host)}]"
+    except AddressValueError:
+        pass
+    if not _HOST.fullmatch(host):
+        raise BadRegistration(
+            f"The domain must be a host name or an address and nothing more, not {text!r}."
+        )
+    return host
+
+
+def fields_from_parameters(
+    procedure: str, parameters: Sequence[Any]
+) -> tuple[dict[str, str], list[str]]:
+    """Read the parameters of a pleaseNotify call by XML-RPC.
+
+    ``(notifyProcedure, port, path, protocol, urlList[, domain])``; the port is an
+    int or a string, the list an array or one string.
+
+    :param procedure: its name, for the message.
+    :returns: the fields and the topics, for :func:`registration`.
+    :raises BadRegistration: too few, too many, or of a wrong type.
+    """
+    check_count(procedure, parameters, 5, 6)
+    names = ("notifyProcedure", "port", "path", "protocol", "urlList", "domain")
+    return fields_from_values(dict(zip(names, parameters, strict=False)))
+
+
+def fields_from_values(values: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Read named values of a pleaseNotify call, as SOAP gives them.
+
+    :returns: the fields and the topics, for :func:`registration`.
+    :raises BadRegistration: one has a type that makes no sense.
+    """
+    fields = {
+        name: _scalar(name, values.get(name))
+        for name in ("notifyProcedure", "port", "path", "protocol", "domain")
+    }
+    return fields, _topics(values.get("urlList"))
+
+
+def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int) -> None:
+    """Accept a number of parameters by returning.
+
+    :raises BadRegistration: with the sentence that today's servers use.
+    """
+    if least <= len(parameters) <= most:
+        return
+    problem = "there aren't enough" if len(parameters) < least else "there are too many"
+    raise BadRegistration(f'Can\'t call "{procedure}" because {problem} parameters.')
+
+
+def _scalar(name: str, value: Any) -> str:
+    if value is None or value is False:
+        return ""  # some clients say so that they have no procedure
+    if isinstance(value, str) or (isinstance(value, int) and name == "port"):
+        return str(value)
+    raise BadRegistration(f"The parameter {name} must be a string.")
+
+
+def _topics(value: Any) -> list[str]:
+    if isinstance(value, dict):  # SOAP clients without arrays name each one
+        value = list(value.values())
+    topics = [value] if isinstance(value, str) else value or []
+    if isinstance(topics, list) and all(isinstance(topic, str) for topic in topics):
+        return topics
+    raise BadRegistration("The parameter urlList must be a list of strings.")
+
+
+def topics_of_form(form: Mapping[str, str]) -> list[str]:
+    """The topics of a REST registration: every key that begins with ``url``,
+    in the order of their numbers.
+    """
+    keys = [key for key in form if key.startswith("url")]
+    return [form[key] for key in sorted(keys, key=_number)]
+
+
+def _number(key: str) -> int:
+    digits = key.removeprefix("url")
+    return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
+
+
+def result_document(root: str, *, success: bool, msg: str) -> bytes:
+    """The answer of the REST interface.
+
+    :param root: ``notifyResult`` or ``result``.
+    """
+    attributes = f'success="{str(success).lower()}" msg={quoteattr(msg)}'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} {attributes}/>\n'.encode()

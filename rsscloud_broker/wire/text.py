@@ -1,0 +1,80 @@
+"""Text that strangers sent: made harmless, and read as the values it stands for.
+
+What :func:`clean` returns can be put on one line of a change list, a log or a
+header and is always legal in XML 1.0.  The ``to_...`` functions read the
+scalar values of XML-RPC and SOAP; each raises ``ValueError`` with the rule.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64decode
+
+_ILLEGAL_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_BREAKS_AND_TABS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def clean(text: str) -> str:
+    """A text as one line, fit to be stored and shown.
+
+    Tabs and line breaks become spaces; other control characters, lone
+    surrogates and what XML cannot carry are removed; so is white space at both
+    ends.
+    """
+    text = _LINE_BREAKS_AND_TABS.sub(" ", text)
+    return _CONTROLS.sub("", legal(text)).strip()
+
+
+def legal(text: str) -> str:
+    """A text without the characters that XML 1.0 cannot carry (section 2.2)."""
+    return _ILLEGAL_IN_XML.sub("", text)
+
+
+def decode(data: bytes) -> str:
+    """The text of a form field or query.  Never raises.
+
+    Browsers send UTF-8; what is not UTF-8 comes from old tools and is read as
+    windows-1252.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("windows-1252", "replace")
+
+
+def to_integer(text: str) -> int:
+    """Decimal digits with an optional sign, of at most 64 bits."""
+    text = text.strip()
+    if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError("an integer must be decimal digits and fit into 64 bits")
+    return int(text)
+
+
+def to_boolean(text: str) -> bool:
+    """1, 0, true or false."""
+    try:
+        return _BOOLEANS[text.strip().lower()]
+    except KeyError:
+        raise ValueError("a boolean must be 1, 0, true or false") from None
+
+
+def to_double(text: str) -> float:
+    """A finite decimal number, with or without an exponent."""
+    text = text.strip()
+    if not _DOUBLE.fullmatch(text) or not math.isfinite(float(text)):
+        raise ValueError("a double must be a finite decimal number")
+    return float(text)
+
+
+def to_bytes(text: str) -> bytes:
+    """Base64, with white space anywhere."""
+    try:
+        return b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        raise ValueError("this is not base64") from None

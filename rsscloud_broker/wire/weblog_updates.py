@@ -1,0 +1,112 @@
+"""weblogUpdates: what a ping may say, and how it is answered.
+
+Sources: the weblogs.com interface as "RSS Feed State" describes it, and what
+today's blog engines send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from rsscloud_broker.model import Ping
+from rsscloud_broker.wire.text import clean
+
+#: Characters of a weblog's name.
+MAX_NAME = 1024
+#: Characters of each URL.
+MAX_URL = 255
+
+#: Clients look for "Thanks for the ping".
+THANKS = "Thanks for the ping."
+
+
+class BadPing(Exception):
+    """A ping that is not accepted.  Its text is what the client is told."""
+
+
+class BadCall(Exception):
+    """A call that cannot be a ping: the number or the types of its parameters."""
+
+
+def site_ping(
+    name: str,
+    url: str,
+    at: float,
+    *,
+    changes_url: str = "",
+    rss_url: str = "",
+    tags: str = "",
+) -> Ping:
+    """Make a ping of what a client sent.
+
+    :param at: when it arrived.
+    :param tags: categories, separated by ``|``.
+    :raises BadPing: with the sentence for the client.
+    """
+    name, url, changes_url, rss_url = map(clean, (name, url, changes_url, rss_url))
+    _check_url("weblogUrl", url)
+    if not name:
+        raise _refusal("the weblog name must not be empty")
+    if len(name) > MAX_NAME:
+        raise _refusal("the weblogName was too long", MAX_NAME)
+    if changes_url:
+        _check_url("changesUrl", changes_url)
+    if rss_url:
+        _check_url("rssUrl", rss_url)
+    categories = tuple(filter(None, map(clean, tags.split("|"))))
+    return Ping(name, url, at, changes_url, rss_url, categories)
+
+
+def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Ping:
+    """Make a ping of the parameters of an XML-RPC call.
+
+    - ``ping(name, url[, changesurl[, category]])``
+    - ``extendedPing(name, url, check, rss[, tags])``; with three parameters, as
+      WordPress sends them, the third is the feed
+    - ``rssUpdate(name, url)``, whose URL is a feed
+
+    :raises BadCall: not such a call.
+    :raises BadPing: with the sentence for the client.
+    """
+    least, most = {"ping": (2, 4), "extendedPing": (3, 5), "rssUpdate": (2, 2)}[method]
+    if not least <= len(parameters) <= most:
+        raise BadCall(
+            f"weblogUpdates.{method} takes {_range(least, most)} parameters, "
+            f"but {len(parameters)} came"
+        )
+    if not all(isinstance(parameter, str) for parameter in parameters):
+        raise BadCall(f"every parameter of weblogUpdates.{method} must be a string")
+    name, url, *rest = parameters
+    if method == "rssUpdate":
+        return site_ping(name, url, at, rss_url=url)
+    if method == "extendedPing":
+        check, feed, tags = ("", rest[0], "") if len(rest) == 1 else [*rest, ""][:3]
+        return site_ping(name, url, at, changes_url=check, rss_url=feed, tags=tags)
+    changes_url, category = [*rest, "", ""][:2]
+    return site_ping(name, url, at, changes_url=changes_url, tags=category)
+
+
+def _range(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _check_url(what: str, url: str) -> None:
+    if len(url) > MAX_URL:
+        raise _refusal(f"the {what} was too long", MAX_URL)
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError:
+        raise _refusal(f"the {what} is not a URL") from None
+    if parts.scheme.lower() not in {"http", "https"}:
+        raise _refusal("the URL must begin with http:// or https://")
+    if not host or any(character.isspace() for character in url):
+        raise _refusal(f"the {what} is not a URL")
+
+
+def _refusal(reason: str, limit: int | None = None) -> BadPing:
+    rule = "" if limit is None else f" At most {limit} characters are taken."
+    return BadPing(f"Can't accept the ping because {reason}.{rule}")

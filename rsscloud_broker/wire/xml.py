@@ -1,0 +1,147 @@
+"""Reading XML that strangers sent: hardened, and patient with common sins.
+
+Every inbound document goes through :func:`parse`.  It never fetches anything,
+expands no entities, and refuses any document that brings a DOCTYPE, which is
+where entity bombs and external references live.  What is left is a plain tree
+of elements and text: comments and processing instructions are gone, CDATA is
+text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from lxml import etree
+
+from rsscloud_broker.wire.text import clean
+
+#: How deep elements may nest unless the caller says otherwise.
+MAX_DEPTH = 50
+#: lxml takes quadratic time to list the attributes of an element.
+MAX_ATTRIBUTES = 50
+
+# Old templating systems send blank lines before the declaration, sometimes
+# after a byte order mark.  UTF-16, where a NUL follows "<", is left alone.
+_BEGINNING = re.compile(rb"(\xef\xbb\xbf)?([ \t\r\n]*)(?=<(?!\0))")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"<\0?\0", b"\0<\0?")
+# A declaration of UTF-16 that can be read byte by byte is wrong about itself:
+# strings made by .NET say so after they were sent as UTF-8.
+_DECLARES_ENCODING = re.compile(
+    rb"""<\?xml[^>]*?\sencoding\s*=\s*["'](?!utf-16)""", flags=re.IGNORECASE
+)
+
+
+class MalformedXML(Exception):
+    """A document is not well-formed, or not of a kind that is accepted here.
+
+    :ivar reason: the line and what is wrong there, for the sender.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def parse(
+    document: bytes, charset: str | None = None, *, max_depth: int = MAX_DEPTH
+) -> etree._Element:
+    """Read a document; its root element comes back.
+
+    A byte order mark tells the encoding; else the document's own declaration;
+    else ``charset``, if it is one that is known; else it is UTF-8.
+
+    :param charset: the charset parameter of the HTTP Content-Type.
+    :param max_depth: how deep elements may nest, the root being 1.
+    :raises MalformedXML: not well-formed, has a DOCTYPE, or goes beyond
+        the limits of nesting and of attributes in an element.
+    """
+    blank_lines = 0
+    if beginning := _BEGINNING.match(document):
+        blank_lines = beginning[2].count(b"\n")
+        document = document[beginning.end() :]
+    parser = _new_parser(_encoding(document, charset, bool(beginning and beginning[1])))
+    try:
+        root = etree.fromstring(document, parser)
+    except etree.XMLSyntaxError as error:
+        raise MalformedXML(_first_complaint(parser, error, blank_lines)) from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise MalformedXML("a DOCTYPE is not accepted here: send the document without it")
+    _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
+    _refuse_any(
+        root,
+        f"//*[@*[{MAX_ATTRIBUTES + 1}]]",
+        f"an element has more than {MAX_ATTRIBUTES} attributes",
+    )
+    return root
+
+
+def local_name(element: etree._Element) -> str:
+    """The name of an element without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def namespace(element: etree._Element) -> str:
+    """The namespace of an element, or the empty string."""
+    return str(element.tag).rpartition("}")[0][1:]
+
+
+def texts(element: etree._Element) -> list[str]:
+    """What stands directly inside an element: before, between and after its children."""
+    return [text for text in (element.text, *(child.tail for child in element)) if text]
+
+
+def has_text(element: etree._Element) -> bool:
+    """Whether there is more than white space directly inside an element."""
+    return not all(text.isspace() for text in texts(element))
+
+
+def describe(element: etree._Element) -> str:
+    """Where an element is and what it is called, to begin a message with."""
+    return f"line {element.sourceline}: {local_name(element)[:60]}"
+
+
+def _refuse_any(root: etree._Element, path: str, reason: str) -> None:
+    found = root.xpath(f"({path})[1]")
+    if isinstance(found, list) and found:
+        raise MalformedXML(reason)
+
+
+def _encoding(document: bytes, charset: str | None, marked_utf_8: bool) -> str | None:
+    """The encoding to impose on a document; None to let it tell its own."""
+    if marked_utf_8:
+        return "utf-8"
+    if document.startswith(_UTF_16) or _DECLARES_ENCODING.match(document):
+        return None
+    return charset or "utf-8"
+
+
+def _new_parser(charset: str | None) -> etree.XMLParser:
+    """A parser for one document; parsers are not shared between threads."""
+    try:
+        return _hardened(charset)
+    except (LookupError, ValueError):
+        return _hardened("utf-8")  # a charset that nobody knows
+
+
+def _hardened(charset: str | None) -> etree.XMLParser:
+    return etree.XMLParser(
+        encoding=charset,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+
+
+def _first_complaint(parser: etree.XMLParser, error: etree.XMLSyntaxError, blank_lines: int) -> str:
+    """The first error is the cause; those after it often follow from it."""
+    for entry in parser.error_log:
+        # After the comma libxml2 gives advice to programmers.
+        message = clean(entry.message).partition(", ")[0]
+        return f"line {entry.line + blank_lines}: {message[:200]}"
+    return clean(str(error))[:200]

@@ -1,0 +1,192 @@
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.wire.cloud import PROTOCOLS, Cloud, InvalidCloud, clouds_of, encode, from_url
+from rsscloud_broker.wire.xml import MalformedXML
+
+FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
+
+
+def feed_with(*elements: str) -> bytes:
+    """A feed whose channel has these elements."""
+    return (
+        '<rss version="2.0" xmlns:source="http://source.scripting.com/"><channel>'
+        f"<title>t</title>{''.join(elements)}</channel></rss>"
+    ).encode()
+
+
+class FeedTests(SynchronousTestCase):
+    """Feeds as they are found."""
+
+    def clouds(self, name: str) -> list[Cloud]:
+        return clouds_of((FEEDS / name).read_bytes())
+
+    def test_rss20(self) -> None:
+        self.assertEqual(
+            self.clouds("rss20-cloud.xml"),
+            [Cloud("rpc.nighttrain.example.org", 5337, "/rsscloud/pleaseNotify", "", "http-post")],
+        )
+
+    def test_rss092_by_xmlrpc(self) -> None:
+        self.assertEqual(
+            self.clouds("rss092-cloud.xml"),
+            [
+                Cloud(
+                    "cloud.garden.example.com",
+                    80,
+                    "/RPC2",
+                    "xmlStorageSystem.rssPleaseNotify",
+                    "xml-rpc",
+                )
+            ],
+        )
+
+    def test_source_cloud_comes_first(self) -> None:
+        first, second = self.clouds("rss20-source-cloud.xml")
+        self.assertEqual(first.url, "https://rpc.kitchen.example.net/pleaseNotify")
+        self.assertEqual(second.url, "http://rpc.kitchen.example.net/pleaseNotify")
+
+    def test_feeds_without_a_cloud(self) -> None:
+        for name in ("rss10.rdf", "atom.xml"):
+            with self.subTest(name):
+                self.assertEqual(self.clouds(name), [])
+
+    def test_windows_1251(self) -> None:
+        self.assertEqual(
+            [cloud.url for cloud in self.clouds("rss20-windows-1251.xml")],
+            ["http://cherdak.example.ru:5337/RPC2"],
+        )
+
+    def test_latin1(self) -> None:
+        self.assertEqual(
+            self.clouds("rss20-latin1.xml"),
+            [Cloud("cafe.example.fr", 80, "/soap", "rssCloud.pleaseNotify", "soap")],
+        )
+
+    def test_malformed(self) -> None:
+        with self.assertRaises(MalformedXML):
+            self.clouds("malformed.xml")
+
+    def test_a_doctype_is_named_as_the_reason(self) -> None:
+        with self.assertRaisesRegex(MalformedXML, "DOCTYPE"):
+            self.clouds("rss091.xml")
+
+
+class ElementTests(SynchronousTestCase):
+    """One element, in all its forms."""
+
+    def test_source_cloud_namespaces(self) -> None:
+        for namespace in (
+            "http://source.scripting.com/",
+            "http://source.scripting.com",
+            "https://source.scripting.com/",
+        ):
+            with self.subTest(namespace):
+                element = f'<cloud xmlns="{namespace}"> https://rpc.example.org/n?a=1 </cloud>'
+                self.assertEqual(
+                    clouds_of(feed_with(element)),
+                    [Cloud("rpc.example.org", 443, "/n?a=1", "", "https-post")],
+                )
+
+    def test_in_the_head_of_an_opml_list(self) -> None:
+        opml = (
+            b'<opml version="2.0" xmlns:s="http://source.scripting.com/"><head>'
+            b"<s:cloud>http://rpc.example.org:5337/pleaseNotify</s:cloud></head><body/></opml>"
+        )
+        self.assertEqual(
+            [cloud.url for cloud in clouds_of(opml)], ["http://rpc.example.org:5337/pleaseNotify"]
+        )
+
+    def test_an_item_names_no_cloud(self) -> None:
+        item = '<item><cloud domain="d" port="80" path="/" protocol="soap"/></item>'
+        self.assertEqual(clouds_of(feed_with(item)), [])
+
+    def test_white_space_and_case_are_forgiven(self) -> None:
+        self.assertEqual(
+            clouds_of(
+                feed_with('<cloud domain=" d.org " port=" 80 " path="RPC2" protocol="XML-RPC"/>')
+            ),
+            [Cloud("d.org", 80, "/RPC2", "", "xml-rpc")],
+        )
+
+    def test_the_same_cloud_twice_counts_once(self) -> None:
+        element = encode(Cloud("d.org", 80, "/x", "", "http-post"))
+        self.assertEqual(len(clouds_of(feed_with(element, element))), 1)
+
+    def test_an_invalid_cloud_is_left_out_beside_a_valid_one(self) -> None:
+        valid = Cloud("d.org", 80, "/x", "", "http-post")
+        invalid = '<cloud domain="d.org" port="none" path="/x" protocol="http-post"/>'
+        self.assertEqual(clouds_of(feed_with(invalid, encode(valid))), [valid])
+
+    def test_invalid_clouds_say_why(self) -> None:
+        cases = {
+            '<cloud domain="d" port="80x" path="/" protocol="soap"/>': "port '80x'",
+            '<cloud domain="d" port="0" path="/" protocol="soap"/>': "port '0'",
+            '<cloud domain="d" port="65536" path="/" protocol="soap"/>': "port '65536'",
+            '<cloud domain="d" port="٨٠" path="/" protocol="soap"/>': "not a number from 1",
+            '<cloud domain="d" port="80" path="/" protocol="smoke"/>': "protocol 'smoke'",
+            '<cloud domain="http://d" port="80" path="/" protocol="soap"/>': "domain 'http://d'",
+            '<cloud domain="u@d" port="80" path="/" protocol="soap"/>': "domain 'u@d'",
+            '<cloud port="80" protocol="soap"/>': "lacks domain, path",
+            "<source:cloud>rpc.example.org</source:cloud>": "must begin with http",
+            "<source:cloud>http://h:port/</source:cloud>": "is not a URL",
+            "<source:cloud/>": "must begin with http",
+        }
+        for element, reason in cases.items():
+            with self.subTest(element), self.assertRaisesRegex(InvalidCloud, reason):
+                clouds_of(feed_with(element))
+
+
+class UrlTests(SynchronousTestCase):
+    """Where a cloud is called."""
+
+    def test_the_scheme_and_the_port(self) -> None:
+        cases = {
+            Cloud("d.org", 80, "/p", "", "http-post"): "http://d.org/p",
+            Cloud("d.org", 5337, "/p", "", "soap"): "http://d.org:5337/p",
+            Cloud("d.org", 443, "/p", "", "xml-rpc"): "https://d.org/p",
+            Cloud("d.org", 5338, "/p", "", "https-post"): "https://d.org:5338/p",
+            Cloud("::1", 5337, "/p", "", "http-post"): "http://[::1]:5337/p",
+        }
+        for cloud, url in cases.items():
+            with self.subTest(url):
+                self.assertEqual(cloud.url, url)
+
+    def test_from_a_url_and_back(self) -> None:
+        for url in ("http://d.org/", "https://d.org:8443/a?b=c", "http://[::1]:5337/x"):
+            with self.subTest(url):
+                self.assertEqual(from_url(url).url, url)
+
+
+class EncodeTests(SynchronousTestCase):
+    """The element is read as it was written."""
+
+    def test_markup_is_escaped(self) -> None:
+        element = etree.fromstring(encode(Cloud("d.org", 80, '/?a="1"&b=<2>', "", "http-post")))
+        self.assertEqual(element.get("path"), '/?a="1"&b=<2>')
+
+    @given(
+        domain=st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True),
+        port=st.integers(1, 65535),
+        path=st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max_size=30),
+        procedure=st.from_regex(r"([A-Za-z]+\.)?[A-Za-z]+|", fullmatch=True),
+        protocol=st.sampled_from(sorted(PROTOCOLS)),
+    )
+    def test_round_trip(
+        self, domain: str, port: int, path: str, procedure: str, protocol: str
+    ) -> None:
+        cloud = Cloud(domain, port, f"/{path}", procedure, protocol)
+        self.assertEqual(clouds_of(feed_with(encode(cloud))), [cloud])
+
+    @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+    def test_any_bytes_give_clouds_or_a_clear_error(self, feed: bytes) -> None:
+        try:
+            clouds = clouds_of(feed)
+        except (MalformedXML, InvalidCloud) as error:
+            self.assertTrue(str(error))
+        else:
+            self.assertEqual(clouds, [])

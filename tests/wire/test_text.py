@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.wire.text import (
+    clean,
+    decode,
+    legal,
+    to_boolean,
+    to_bytes,
+    to_double,
+    to_integer,
+)
+
+any_text = st.text(st.characters(codec=None, exclude_categories=()))
+
+
+class CleanTests(SynchronousTestCase):
+    def test_cases(self) -> None:
+        cases = {
+            "": "",
+            " \t\r\n ": "",
+            "Scripting News": "Scripting News",
+            "  two\r\nlines\there ": "two lines here",
+            "a\0b\x07c\x1bd\x7fe\x80f\x9fg": "abcdefg",
+            "next\x85line\u2028separator": "next line separator",
+            "half \ud83d of a pair \udc00": "half  of a pair",
+            "not\ufffe a\uffff character": "not a character",
+            "日本\u3000語 🎉 \u00e9": "日本\u3000語 🎉 \u00e9",
+            "<b>&amp;</b>": "<b>&amp;</b>",
+        }
+        for text, expected in cases.items():
+            self.assertEqual(clean(text), expected, ascii(text))
+
+    @settings(max_examples=200)
+    @given(any_text)
+    def test_always_one_legal_line(self, text: str) -> None:
+        cleaned = clean(text)
+        element = etree.Element("a")
+        element.text = cleaned
+        element.set("b", cleaned)
+        again = etree.fromstring(etree.tostring(element, encoding="utf-8"))
+        self.assertEqual(again.text or "", cleaned)
+        self.assertEqual(again.get("b"), cleaned)
+        self.assertLessEqual(len(cleaned.splitlines()), 1)
+        self.assertEqual(clean(cleaned), cleaned)
+
+    def test_legal_keeps_lines(self) -> None:
+        self.assertEqual(legal("a\r\n\tb\0\x85\ufffe\ud800c"), "a\r\n\tb\x85c")
+
+
+class DecodeTests(SynchronousTestCase):
+    def test_cases(self) -> None:
+        cases = {
+            "Café".encode(): "Café",
+            "Café".encode("latin-1"): "Café",
+            "“quoted”".encode("windows-1252"): "“quoted”",
+            b"\x81\xff": "\ufffdÿ",
+        }
+        for data, expected in cases.items():
+            self.assertEqual(decode(data), expected, data)
+
+    @settings(max_examples=100)
+    @given(st.binary())
+    def test_anything(self, data: bytes) -> None:
+        self.assertIsInstance(decode(data), str)
+
+
+class ScalarTests(SynchronousTestCase):
+    def test_integers(self) -> None:
+        for text, expected in {
+            "0": 0,
+            " 42\n": 42,
+            "+7": 7,
+            "-9223372036854775808": -(2**63),
+        }.items():
+            self.assertEqual(to_integer(text), expected)
+        for text in ("", "abc", "1.0", "1_000", "0x10", "٣", "9223372036854775808", "9" * 5000):
+            self.assertRaises(ValueError, to_integer, text)
+
+    def test_booleans(self) -> None:
+        for text, expected in {"1": True, " 0 ": False, "true": True, "FALSE": False}.items():
+            self.assertIs(to_boolean(text), expected)
+        for text in ("", "7", "yes", "-1", "01"):
+            self.assertRaises(ValueError, to_boolean, text)
+
+    def test_doubles(self) -> None:
+        for text, expected in {
+            "1": 1.0,
+            "-12.5": -12.5,
+            ".5": 0.5,
+            "5.": 5.0,
+            "1e-3": 0.001,
+        }.items():
+            self.assertEqual(to_double(text), expected)
+        for text in ("", ".", "nan", "inf", "1e999", "1_0.0", "0x1p3", "1e", "12,5"):
+            self.assertRaises(ValueError, to_double, text)
+
+    def test_bytes(self) -> None:
+        self.assertEqual(to_bytes(" aGVs\n bG8= "), b"hello")
+        self.assertEqual(to_bytes(""), b"")
+        for text in ("a", "aGVsbG8", "????", "é==="):
+            self.assertRaises(ValueError, to_bytes, text)

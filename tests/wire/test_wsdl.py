@@ -1,0 +1,155 @@
+"""The WSDL, as zeep understands it: its requests against our codec and back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import zeep
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+from zeep.transports import Transport
+
+from rsscloud_broker.wire.soap import (
+    SoapCall,
+    action_of,
+    decode_call,
+    encode_fault,
+    encode_response,
+)
+from rsscloud_broker.wire.wsdl import wsdl
+
+CLOUD = "http://broker.example/soap?a=1&b=2"
+UPDATES = 'http://broker.example/weblogUpdates?"'
+
+
+class CodecTransport(Transport):
+    """Answers from the codec, without a network."""
+
+    def __init__(self, answer: Any, fault: str = "") -> None:
+        super().__init__()
+        self.answer = answer
+        self.fault = fault
+        self.calls: list[tuple[str, str, SoapCall]] = []
+
+    def load(self, url: str) -> bytes:
+        return wsdl(CLOUD, UPDATES)
+
+    def post_xml(self, address: str, envelope: Any, headers: dict[str, str]) -> SimpleNamespace:
+        call = decode_call(etree.tostring(envelope))
+        self.calls.append((address, action_of(headers["SOAPAction"]), call))
+        if self.fault:
+            status, content = 500, encode_fault("Client", self.fault)
+        else:
+            status, content = 200, encode_response(call, self.answer)
+        return SimpleNamespace(
+            status_code=status,
+            content=content,
+            headers={"Content-Type": "text/xml; charset=utf-8"},
+            encoding="utf-8",
+        )
+
+
+class RssCloudTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.transport = CodecTransport(True)
+        self.service = zeep.Client("http://broker.example/soap?wsdl", transport=self.transport)
+
+    def service_called(self, operation: str, *args: Any, **kwargs: Any) -> SoapCall:
+        service = self.service.bind("rssCloud")
+        self.assertIs(getattr(service, operation)(*args, **kwargs), True)
+        [(address, action, call)] = self.transport.calls
+        self.assertEqual((address, action), (CLOUD, "/rssCloud"))
+        self.assertEqual(
+            (call.operation, call.namespace), (operation, "urn:rsscloud-broker:rssCloud")
+        )
+        return call
+
+    def test_please_notify(self) -> None:
+        call = self.service_called(
+            "pleaseNotify",
+            "",
+            5337,
+            "/notify",
+            "http-post",
+            ["http://a.example/", "http://b.example/"],
+        )
+        self.assertEqual(
+            call.parameters,
+            {
+                "notifyProcedure": "",
+                "port": "5337",
+                "path": "/notify",
+                "protocol": "http-post",
+                "urlList": ["http://a.example/", "http://b.example/"],
+            },
+        )
+
+    def test_please_notify_at_a_domain(self) -> None:
+        call = self.service_called(
+            "pleaseNotify",
+            notifyProcedure="updated",
+            port="80",
+            path="/soap",
+            protocol="soap",
+            urlList="http://a.example/",
+            domain="reader.example",
+        )
+        self.assertEqual(call.parameters["urlList"], "http://a.example/")
+        self.assertEqual(call.parameters["domain"], "reader.example")
+
+    def test_ping(self) -> None:
+        call = self.service_called("ping", "http://a.example/?é=1&x=2")
+        self.assertEqual(call.parameters, {"url": "http://a.example/?é=1&x=2"})
+
+    def test_fault(self) -> None:
+        self.transport.fault = "No <resources> specified."
+        fault = self.assertRaises(zeep.exceptions.Fault, self.service.service.ping, "x")
+        self.assertEqual((fault.code, fault.message), ("SOAP-ENV:Client", self.transport.fault))
+
+
+class WeblogUpdatesTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.transport = CodecTransport({"flerror": False, "message": "Thanks for the ping."})
+        client = zeep.Client("http://broker.example/soap?wsdl", transport=self.transport)
+        self.service = client.bind("weblogUpdates")
+
+    def assert_answered(self, result: Any, operation: str, parameters: dict[str, Any]) -> None:
+        self.assertEqual((result.flerror, result.message), (False, "Thanks for the ping."))
+        [(address, action, call)] = self.transport.calls
+        self.assertEqual((address, action), (UPDATES, "/weblogUpdates"))
+        self.assertEqual(call, SoapCall(operation, "urn:rsscloud-broker:weblogUpdates", parameters))
+
+    def test_ping(self) -> None:
+        result = self.service.ping("Ünser Weblog", "http://a.example/")
+        parameters = {"weblogname": "Ünser Weblog", "weblogurl": "http://a.example/"}
+        self.assert_answered(result, "ping", parameters)
+
+    def test_extended_ping(self) -> None:
+        parameters = {
+            "weblogname": "A",
+            "weblogurl": "http://a.example/",
+            "changesurl": "http://a.example/new",
+            "rssurl": "http://a.example/feed",
+            "tags": "one|two",
+        }
+        result = self.service.extendedPing(**parameters)
+        self.assert_answered(result, "extendedPing", parameters)
+
+    def test_extended_ping_without_what_is_optional(self) -> None:
+        parameters = {"weblogname": "A", "weblogurl": "http://a.example/"}
+        result = self.service.extendedPing(**parameters)
+        self.assert_answered(result, "extendedPing", parameters)
+
+    def test_fault(self) -> None:
+        self.transport.fault = "no"
+        self.assertRaises(zeep.exceptions.Fault, self.service.ping, "a", "b")
+
+
+class DocumentTests(SynchronousTestCase):
+    def test_one_endpoint_for_both_services(self) -> None:
+        root = etree.fromstring(wsdl("https://x.example/soap", "https://x.example/soap"))
+        locations = root.findall(".//{http://schemas.xmlsoap.org/wsdl/soap/}address")
+        self.assertEqual(
+            [location.get("location") for location in locations], ["https://x.example/soap"] * 2
+        )
