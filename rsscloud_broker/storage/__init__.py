@@ -1,1 +1,29 @@
-"""Tables, the store with its one writer, and migrations."""
+"""Tables, the store with its one writer, and migrations.
+
+``Store`` is what the broker works with; ``migrate`` must have been called for
+its database.  Commands that work on the database beside a running broker use
+``open_database``, and the functions that take its connection.
+"""
+
+from rsscloud_broker.storage.engine import open_database
+from rsscloud_broker.storage.exchange import (
+    Imported,
+    InvalidDocument,
+    export_document,
+    import_document,
+)
+from rsscloud_broker.storage.store import Store
+from rsscloud_broker.storage.subscriptions import sweep
+from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
+
+__all__ = [
+    "Imported",
+    "InvalidDocument",
+    "Store",
+    "UnfitDatabase",
+    "export_document",
+    "import_document",
+    "migrate",
+    "open_database",
+    "sweep",
+]

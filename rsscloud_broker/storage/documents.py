@@ -1,0 +1,255 @@
+"""Reading the documents that ``import`` takes, without touching a database.
+
+Two kinds are understood: our own, as ``exchange.export_document`` makes it::
+
+    {"format": "rsscloud-broker", "version": 1, "exported_at": "2026-05-01T12:00:00.000000Z",
+     "topics": [{"url": "http://feeds.example/rss", "digest": "9f86…", "size": 4711,
+                 "read_at": "…Z", "changed_at": "…Z",
+                 "subscriptions": [{"callback": "http://reader.example/notify",
+                                    "protocol": "http-post", "procedure": "",
+                                    "granted_at": "…Z", "lease_seconds": 90000,
+                                    "consecutive_errors": 0, "last_error": "",
+                                    "last_error_at": null, "marked": false}]}]}
+
+and version 2 of the data file of rsscloud-server, whose ``feeds`` have a
+member per feed.  What that remembers of a feed's content cannot be compared
+with what we remember, so only its subscriptions are taken.  Its leases are
+known by their end alone; they are taken to have begun 25 hours before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from attrs import define, frozen
+
+from rsscloud_broker.model import Callback, Lease, Subscription, Topic
+from rsscloud_broker.storage.schema import to_seconds
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_URL = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff]+", re.IGNORECASE)
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+
+_SERVER_LEASE_SECONDS = 25 * 3600
+_LONGEST_LEASE_SECONDS = 10**9
+_MOST = 2**31 - 1
+
+
+class InvalidDocument(ValueError):
+    """A document that cannot be imported.  Its text names the place, to people."""
+
+
+@frozen
+class TopicEntry:
+    """A topic in a document, and its subscriptions."""
+
+    topic: Topic
+    subscriptions: tuple[Subscription, ...]
+
+
+def format_time(micros: int) -> str:
+    """Microseconds since the epoch as ISO 8601, in UTC."""
+    time = _EPOCH + micros * _MICROSECOND
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def read_document(document: object) -> list[TopicEntry]:
+    """What a document holds; each topic once, each subscription once.
+
+    :param document: as ``json.loads`` gives it.
+    :raises InvalidDocument: it is of neither kind, or broken somewhere.
+    """
+    top = _Value(document)
+    if top.member("format").value == "rsscloud-broker":
+        if top.member("version").value != 1:
+            raise top.member("version").invalid("must be 1, the only one known to this broker")
+        entries = [_topic(item) for item in top.member("topics").items()]
+    elif top.member("feeds").value is not None:
+        if top.member("version").value != 2:
+            raise top.member("version").invalid("must be 2, for a data file of rsscloud-server")
+        entries = [_feed(url, value) for url, value in top.member("feeds").members()]
+    else:
+        raise InvalidDocument(
+            'the document is neither an export of this broker ("format": "rsscloud-broker") '
+            'nor a data file of rsscloud-server ("version": 2, "feeds": …)'
+        )
+    _check_unique(entries)
+    return entries
+
+
+def _check_unique(entries: list[TopicEntry]) -> None:
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        if entry.topic.url in seen:
+            raise InvalidDocument(f"topics[{index}].url: {entry.topic.url} is in the list twice")
+        seen.add(entry.topic.url)
+
+
+def _topic(item: _Value) -> TopicEntry:
+    url = item.member("url").url()
+    digest, size = item.member("digest"), item.member("size")
+    if (digest.value is None) != (size.value is None):
+        raise digest.invalid("goes together with size: give both or neither")
+    known = digest.value is not None
+    return TopicEntry(
+        topic=Topic(
+            url=url,
+            digest=digest.digest() if known else None,
+            size=size.whole(0, 2**62) if known else None,
+            read_at=item.member("read_at").time_or_none(),
+            changed_at=item.member("changed_at").time_or_none(),
+        ),
+        subscriptions=_each_once(
+            _subscription(url, one) for one in item.member("subscriptions").items()
+        ),
+    )
+
+
+def _subscription(topic: str, item: _Value) -> Subscription:
+    return Subscription(
+        topic=topic,
+        callback=Callback(
+            url=item.member("callback").url(),
+            protocol=item.member("protocol").name(),
+            procedure=item.member("procedure", "").text(),
+        ),
+        lease=Lease(
+            granted_at=item.member("granted_at").time(),
+            seconds=item.member("lease_seconds").whole(1, _LONGEST_LEASE_SECONDS),
+        ),
+        consecutive_errors=item.member("consecutive_errors", 0).whole(0, _MOST),
+        last_error=item.member("last_error", "").text(),
+        last_error_at=item.member("last_error_at").time_or_none(),
+        marked=item.member("marked", False).flag(),
+    )
+
+
+def _feed(url: str, value: _Value) -> TopicEntry:
+    value.check_url(url)
+    return TopicEntry(
+        topic=Topic(url=url),
+        subscriptions=_each_once(
+            _server_subscription(url, one) for one in value.member("subscriptions").items()
+        ),
+    )
+
+
+def _server_subscription(topic: str, item: _Value) -> Subscription:
+    procedure = item.member("notifyProcedure")
+    has_procedure = procedure.value is not None and procedure.value is not False
+    # rsscloud-server writes the epoch for "never".
+    last_error_at = item.member("whenLastError").time_or_none() or None
+    return Subscription(
+        topic=topic,
+        callback=Callback(
+            url=item.member("url").url(),
+            protocol=item.member("protocol").name(),
+            procedure=procedure.text() if has_procedure else "",
+        ),
+        lease=Lease(
+            granted_at=item.member("whenExpires").time() - _SERVER_LEASE_SECONDS,
+            seconds=_SERVER_LEASE_SECONDS,
+        ),
+        consecutive_errors=item.member("ctConsecutiveErrors", 0).whole(0, _MOST),
+        last_error_at=last_error_at,
+    )
+
+
+def _each_once(subscriptions: Iterator[Subscription]) -> tuple[Subscription, ...]:
+    """The last of those that are equal in topic and callback."""
+    return tuple({one.callback: one for one in subscriptions}.values())
+
+
+@define
+class _Value:
+    """A value in a document, which knows where it stands there."""
+
+    value: Any
+    parent: _Value | None = None
+    key: str | int = ""
+
+    def invalid(self, rule: str) -> InvalidDocument:
+        return InvalidDocument(f"{self._path()}: {rule}")
+
+    def _path(self) -> str:
+        if self.parent is None:
+            return "the document"
+        before = "" if self.parent.parent is None else self.parent._path()
+        if isinstance(self.key, int):
+            return f"{before}[{self.key}]"
+        if self.key.isidentifier():
+            return f"{before}.{self.key}" if before else self.key
+        return f"{before}[{json.dumps(self.key)}]"
+
+    def member(self, key: str, default: object = None) -> _Value:
+        if not isinstance(self.value, dict):
+            raise self.invalid("must be an object")
+        return _Value(self.value.get(key, default), self, key)
+
+    def members(self) -> Iterator[tuple[str, _Value]]:
+        if not isinstance(self.value, dict):
+            raise self.invalid("must be an object")
+        return ((key, _Value(value, self, key)) for key, value in self.value.items())
+
+    def items(self) -> Iterator[_Value]:
+        """Its items; none if it is absent."""
+        if self.value is not None and not isinstance(self.value, list):
+            raise self.invalid("must be an array")
+        return (_Value(item, self, index) for index, item in enumerate(self.value or ()))
+
+    def text(self) -> str:
+        if not isinstance(self.value, str) or _UNSTORABLE.search(self.value):
+            raise self.invalid("must be a text without null characters or lone surrogates")
+        return self.value
+
+    def name(self) -> str:
+        if not self.text():
+            raise self.invalid("must not be empty")
+        return self.text()
+
+    def url(self) -> str:
+        if not isinstance(self.value, str):
+            raise self.invalid("must be an http or https URL")
+        self.check_url(self.value)
+        return self.value
+
+    def check_url(self, url: str) -> None:
+        if not _URL.fullmatch(url):
+            raise self.invalid("must be an http or https URL, without spaces")
+
+    def digest(self) -> bytes:
+        if not isinstance(self.value, str) or not _DIGEST.fullmatch(self.value):
+            raise self.invalid("must be a SHA-256 digest, 64 hexadecimal digits")
+        return bytes.fromhex(self.value)
+
+    def whole(self, least: int, most: int) -> int:
+        whole = isinstance(self.value, int) and not isinstance(self.value, bool)
+        if not whole or not least <= self.value <= most:
+            raise self.invalid(f"must be a whole number from {least} to {most}")
+        return int(self.value)
+
+    def flag(self) -> bool:
+        if not isinstance(self.value, bool):
+            raise self.invalid("must be true or false")
+        return self.value
+
+    def time_or_none(self) -> float | None:
+        return None if self.value is None else self.time()
+
+    def time(self) -> float:
+        rule = 'must be a time in ISO 8601, such as "2026-05-01T12:00:00Z"'
+        if not isinstance(self.value, str):
+            raise self.invalid(rule)
+        try:
+            time = datetime.fromisoformat(self.value)
+        except ValueError:
+            raise self.invalid(rule) from None
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        return to_seconds((time - _EPOCH) // _MICROSECOND)

@@ -1,0 +1,94 @@
+"""Opening a database, and what its failures are called.
+
+An engine comes in two kinds that share their connections: as made, for
+reading, and ``for_writing(engine)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.storage import sqlite
+
+_WRITES = "rsscloud_broker_writes"
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for a database URL.  Connects to nothing yet.
+
+    :raises sqlalchemy.exc.ArgumentError: this is not a database URL.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != sqlite.DIALECT:
+        return create_engine(parsed)
+    engine = create_engine(parsed, **sqlite.engine_options(parsed))
+    sqlite.configure(engine, _WRITES)
+    return engine
+
+
+def for_writing(engine: Engine) -> Engine:
+    """The same engine, whose transactions write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def as_unavailable(error: BaseException) -> Unavailable | None:
+    """What to raise instead, if it is the database that failed.
+
+    None for errors that lie in what was asked of it.
+    """
+    ails_database = isinstance(
+        error, OperationalError | InterfaceError | InternalError | PoolTimeout
+    )
+    # A damaged file is reported by the bare base class.
+    if not ails_database and type(error) is not DatabaseError:
+        return None
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    unavailable = Unavailable(
+        f"the database cannot be used right now: {reason}. Nothing was changed. "
+        "Look for a full disk, file permissions, or another process that holds a lock."
+    )
+    unavailable.__cause__ = error
+    return unavailable
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn failures of the database into ``Unavailable``."""
+    try:
+        yield
+    except Exception as error:
+        unavailable = as_unavailable(error)
+        if unavailable is None:
+            raise
+        raise unavailable from error
+
+
+@contextmanager
+def open_database(url: str, *, writes: bool = True) -> Iterator[Connection]:
+    """One transaction on a database, for commands that run beside a broker.
+
+    :param url: a database that ``migrate`` has been called for.
+    :param writes: False to read only, which holds up nobody.
+    :raises Unavailable: the database cannot be used.
+    """
+    engine = open_engine(url)
+    try:
+        with (
+            database_errors(),
+            (for_writing(engine) if writes else engine).begin() as connection,
+        ):
+            yield connection
+    finally:
+        engine.dispose()

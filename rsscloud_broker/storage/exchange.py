@@ -1,0 +1,196 @@
+"""Topics and subscriptions as a JSON document, out of the store and into it.
+
+The documents are described in ``documents``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from rsscloud_broker.model import Subscription, Topic
+from rsscloud_broker.storage.documents import (
+    InvalidDocument,
+    TopicEntry,
+    format_time,
+    read_document,
+)
+from rsscloud_broker.storage.schema import subscription, to_micros, topic
+from rsscloud_broker.storage.subscriptions import lease_values
+
+__all__ = ["Imported", "InvalidDocument", "export_document", "import_document"]
+
+#: How many topics are looked up in one statement.
+_CHUNK = 500
+
+
+@frozen
+class Imported:
+    """What an import took in.
+
+    :ivar topics: those in the document, known before or not.
+    :ivar subscriptions: those stored.
+    :ivar expired: those left out, since their leases had ended.
+    """
+
+    topics: int
+    subscriptions: int
+    expired: int
+
+
+# --- export
+
+
+def export_document(conn: Connection, now: float) -> dict[str, Any]:
+    """Every topic with its subscriptions, fit for ``json.dumps``.
+
+    :param now: seconds since the epoch, noted in the document.
+    """
+    topics: dict[int, dict[str, Any]] = {
+        row.id: _export_topic(row) for row in conn.execute(select(topic).order_by(topic.c.url))
+    }
+    for row in conn.execute(select(subscription).order_by(subscription.c.id)):
+        topics[row.topic_id]["subscriptions"].append(_export_subscription(row))
+    return {
+        "format": "rsscloud-broker",
+        "version": 1,
+        "exported_at": format_time(to_micros(now)),
+        "topics": list(topics.values()),
+    }
+
+
+def _export_topic(row: Row[tuple[object, ...]]) -> dict[str, Any]:
+    return {
+        "url": row.url,
+        "digest": row.digest and row.digest.hex(),
+        "size": row.size,
+        "read_at": _time_or_none(row.read_at),
+        "changed_at": _time_or_none(row.changed_at),
+        "subscriptions": [],
+    }
+
+
+def _export_subscription(row: Row[tuple[object, ...]]) -> dict[str, Any]:
+    return {
+        "callback": row.callback_url,
+        "protocol": row.protocol,
+        "procedure": row.procedure,
+        "granted_at": format_time(row.granted_at),
+        "lease_seconds": row.lease_seconds,
+        "consecutive_errors": row.consecutive_errors,
+        "last_error": row.last_error,
+        "last_error_at": _time_or_none(row.last_error_at),
+        "marked": row.marked,
+    }
+
+
+def _time_or_none(micros: int | None) -> str | None:
+    return None if micros is None else format_time(micros)
+
+
+# --- import
+
+
+def import_document(conn: Connection, document: object, now: float) -> Imported:
+    """Take in the topics and subscriptions of a document.
+
+    A subscription of the same topic and callback is replaced, others are kept.
+    Of two readings of a topic the later is kept.  Nobody is notified.
+
+    :param document: as ``json.loads`` gives it.
+    :param now: seconds since the epoch; leases that ended before are left out.
+    :raises InvalidDocument: before anything is written.
+    """
+    entries = read_document(document)
+    stored = expired = 0
+    for chunk in _chunks(entries):
+        keys = _store_topics(conn, [entry.topic for entry in chunk])
+        every = [one for entry in chunk for one in entry.subscriptions]
+        alive = [one for one in every if one.lease.expires_at > now]
+        _store_subscriptions(conn, keys, alive)
+        stored += len(alive)
+        expired += len(every) - len(alive)
+    return Imported(topics=len(entries), subscriptions=stored, expired=expired)
+
+
+def _chunks(entries: Sequence[TopicEntry]) -> Iterator[Sequence[TopicEntry]]:
+    return (entries[start : start + _CHUNK] for start in range(0, len(entries), _CHUNK))
+
+
+def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, int]:
+    """Store topics; their ids by URL."""
+    among = topic.c.url.in_([one.url for one in topics])
+    read_at = dict(conn.execute(select(topic.c.url, topic.c.read_at).where(among)).tuples().all())
+    missing = [_reading_values(one) | {"url": one.url} for one in topics if one.url not in read_at]
+    if missing:
+        conn.execute(insert(topic), missing)
+    newer = [
+        _reading_values(one) | {"of_url": one.url}
+        for one in topics
+        if one.url in read_at and _later(one.read_at, read_at[one.url])
+    ]
+    if newer:
+        conn.execute(update(topic).where(topic.c.url == bindparam("of_url")), newer)
+    return dict(conn.execute(select(topic.c.url, topic.c.id).where(among)).tuples().all())
+
+
+def _reading_values(known: Topic) -> dict[str, Any]:
+    return {
+        "digest": known.digest,
+        "size": known.size,
+        "read_at": _micros_or_none(known.read_at),
+        "changed_at": _micros_or_none(known.changed_at),
+    }
+
+
+def _later(at: float | None, known: int | None) -> bool:
+    return at is not None and (known is None or to_micros(at) > known)
+
+
+def _micros_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else to_micros(seconds)
+
+
+def _store_subscriptions(
+    conn: Connection, topic_keys: dict[str, int], wanted: Sequence[Subscription]
+) -> None:
+    table = subscription.c
+    known = {
+        tuple(identity): key
+        for key, *identity in conn.execute(
+            select(
+                table.id, table.topic_id, table.callback_url, table.protocol, table.procedure
+            ).where(table.topic_id.in_(topic_keys.values()))
+        )
+    }
+    new: list[dict[str, Any]] = []
+    renewed: list[dict[str, Any]] = []
+    for one in wanted:
+        identity = {
+            "topic_id": topic_keys[one.topic],
+            "callback_url": one.callback.url,
+            "protocol": one.callback.protocol,
+            "procedure": one.callback.procedure,
+        }
+        key = known.get(tuple(identity.values()))
+        if key is None:
+            new.append(identity | _state_values(one))
+        else:
+            renewed.append({"key": key} | _state_values(one))
+    if new:
+        conn.execute(insert(subscription), new)
+    if renewed:
+        conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
+
+
+def _state_values(one: Subscription) -> dict[str, Any]:
+    return {
+        **lease_values(one.lease),
+        "consecutive_errors": one.consecutive_errors,
+        "last_error": one.last_error,
+        "last_error_at": _micros_or_none(one.last_error_at),
+        "marked": one.marked,
+    }

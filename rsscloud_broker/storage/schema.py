@@ -1,0 +1,124 @@
+"""The tables.
+
+Times are whole microseconds since the epoch (UTC) in BIGINT columns: exact,
+ordered, and alike in every database.  They become seconds in floats where rows
+become model classes.  Migrations bring a database to these tables; a test
+holds that both agree.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+MICROSECONDS = 1_000_000
+
+
+def to_micros(seconds: float) -> int:
+    """Seconds since the epoch as whole microseconds, the way they are stored."""
+    return round(seconds * MICROSECONDS)
+
+
+def to_seconds(micros: int) -> float:
+    """Stored microseconds as seconds since the epoch."""
+    return micros / MICROSECONDS
+
+
+def to_seconds_or_none(micros: int | None) -> float | None:
+    """As ``to_seconds``, for a column that may be null."""
+    return None if micros is None else to_seconds(micros)
+
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+#: SQLite gives out keys by itself only for a column that it calls INTEGER.
+Key = BigInteger().with_variant(Integer(), "sqlite")
+
+topic = Table(
+    "topic",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("url", Text, nullable=False, unique=True),
+    Column("digest", LargeBinary),
+    Column("size", BigInteger),
+    Column("read_at", BigInteger),
+    Column("changed_at", BigInteger),
+    # Null unless somebody said that the topic changed and it was not read since.
+    Column("check_requested_at", BigInteger, index=True),
+)
+
+# The ids of the tables below are never used twice: walks keep them as cursors,
+# and sinks remember how far they came.
+
+subscription = Table(
+    "subscription",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("topic_id", Key, ForeignKey("topic.id"), nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("callback_url", Text, nullable=False),
+    Column("procedure", Text, nullable=False, server_default=""),
+    Column("granted_at", BigInteger, nullable=False),
+    Column("lease_seconds", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("consecutive_errors", Integer, nullable=False),
+    Column("last_error", Text, nullable=False),
+    Column("last_error_at", BigInteger),
+    Column("marked", Boolean, nullable=False),
+    UniqueConstraint("topic_id", "callback_url", "protocol", "procedure"),
+    Index("ix_subscription_walk", "topic_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+ping = Table(
+    "ping",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("received_at", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("changes_url", Text, nullable=False),
+    Column("rss_url", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    # What makes two pings alike, in 16 bytes: see pings.fingerprint.
+    Column("fingerprint", LargeBinary, nullable=False),
+    Index("ix_ping_received", "received_at", "id"),
+    Index("ix_ping_repeat", "fingerprint", "received_at"),
+    sqlite_autoincrement=True,
+)
+
+fanout = Table(
+    "fanout",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("topic_id", Key, ForeignKey("topic.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("cursor", BigInteger, nullable=False),
+    Column("begun_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: Numbers that must outlive the rows they count.
+tally = Table(
+    "tally",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)

@@ -1,0 +1,65 @@
+"""Everything that only SQLite understands.
+
+SQLite is told to let readers work beside the one writer (WAL), to have each
+commit on the disk before it returns (``synchronous=FULL``) and to hold foreign
+keys.  Python's driver is kept from opening transactions by itself: readers say
+``BEGIN``, and writers ``BEGIN IMMEDIATE``, so that one that must wait for
+another process waits at the start, where nothing has to be undone.
+
+For how long it waits is the driver's default of five seconds, or what the URL
+says: ``sqlite:////var/lib/broker.db?timeout=30``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, StaticPool, event
+
+DIALECT = "sqlite"
+
+
+def in_memory(url: URL) -> bool:
+    """Whether the database lives and dies with its connection."""
+    return url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
+
+
+def engine_options(url: URL) -> dict[str, Any]:
+    """What ``create_engine`` needs to be told.
+
+    A database in memory has one connection, which every thread shares.
+    """
+    if in_memory(url):
+        return {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+    return {}
+
+
+def make_parent_directory(url: URL) -> None:
+    """Make the directory in which the file of the database is to be.
+
+    :raises OSError: it cannot be made.
+    """
+    if url.database is not None and not in_memory(url) and not url.database.startswith("file:"):
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+
+
+def configure(engine: Engine, writes: str) -> None:
+    """Set up each connection of an engine.
+
+    :param writes: the name of the execution option that tells a writer's
+        connection from a reader's.
+    """
+
+    def connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    def begin(connection: Connection) -> None:
+        writer = connection.get_execution_options().get(writes, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
+
+    event.listen(engine, "connect", connect)
+    event.listen(engine, "begin", begin)

@@ -1,0 +1,126 @@
+"""The store: every method one transaction, run outside the reactor's thread.
+
+What happens in a transaction is in ``pings``, ``topics`` and
+``subscriptions``; where it runs, in ``threads`` and ``writer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorFromThreads
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import (
+    Callback,
+    Delivery,
+    Fanout,
+    Ping,
+    PingRecord,
+    Reading,
+    ReadingRecord,
+    Subscription,
+    Swept,
+    Topic,
+)
+from rsscloud_broker.storage import pings, subscriptions, topics
+from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.threads import StoreThreads, Threads
+
+
+@implementer(IStore)
+class Store(Service):
+    """What outlives the process, in a database.
+
+    It is usable between ``startService`` and ``stopService``; the latter's
+    Deferred fires when what was asked for is on disk and the database closed.
+
+    :param reactor: where Deferreds fire.
+    :param url: an SQLAlchemy database URL that ``migrate`` was called for.
+    :param threads: where operations run, if not in threads of the store's own.
+    """
+
+    name = "store"
+
+    def __init__(
+        self, reactor: IReactorFromThreads, url: str, threads: Threads | None = None
+    ) -> None:
+        self._url = url
+        self._threads = threads or StoreThreads(reactor)
+
+    def startService(self) -> None:
+        if not self.running:
+            super().startService()
+            self._threads.start(open_engine(self._url))
+
+    def stopService(self) -> Deferred[None]:
+        if not self.running:
+            return succeed(None)
+        super().stopService()
+        return self._threads.stop()
+
+    # pings
+
+    def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
+        return self._threads.write(lambda conn: pings.add_ping(conn, ping, repeat_window))
+
+    def pings(
+        self, since: float, until: float, before: Ping | None, limit: int
+    ) -> Deferred[list[Ping]]:
+        return self._threads.read(lambda conn: pings.pings(conn, since, until, before, limit))
+
+    def count_pings(self) -> Deferred[int]:
+        return self._threads.read(pings.count_pings)
+
+    def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
+        return self._threads.read(lambda conn: pings.ping_hours(conn, since, until))
+
+    def prune_pings(self, before: float) -> Deferred[int]:
+        return self._threads.write(lambda conn: pings.prune_pings(conn, before))
+
+    # topics
+
+    def topic(self, url: str) -> Deferred[Topic | None]:
+        return self._threads.read(lambda conn: topics.get_topic(conn, url))
+
+    def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
+        return self._threads.write(lambda conn: topics.record_reading(conn, reading, ping))
+
+    def checks_due(self, limit: int) -> Deferred[list[str]]:
+        return self._threads.read(lambda conn: topics.checks_due(conn, limit))
+
+    def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
+        return self._threads.write(lambda conn: topics.drop_check(conn, url, asked_until))
+
+    # subscriptions
+
+    def put_subscription(self, subscription: Subscription) -> Deferred[Subscription]:
+        return self._threads.write(lambda conn: subscriptions.put_subscription(conn, subscription))
+
+    def remove_subscription(self, topic: str, callback: Callback) -> Deferred[bool]:
+        return self._threads.write(
+            lambda conn: subscriptions.remove_subscription(conn, topic, callback)
+        )
+
+    def subscriptions(self, topic: str, after: int, limit: int) -> Deferred[list[Subscription]]:
+        return self._threads.read(
+            lambda conn: subscriptions.subscriptions(conn, topic, after, limit)
+        )
+
+    def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
+        return self._threads.write(lambda conn: subscriptions.sweep(conn, now, idle_topics_before))
+
+    # fan-out
+
+    def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
+        return self._threads.read(lambda conn: subscriptions.fanouts(conn, limit))
+
+    def record_slice(
+        self, fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
+    ) -> Deferred[None]:
+        return self._threads.write(
+            lambda conn: subscriptions.record_slice(conn, fanout, cursor, deliveries, done)
+        )

@@ -1,0 +1,146 @@
+"""The one thread that writes.
+
+Making data safe on a disk takes milliseconds, however little of it there is.
+So the writer takes every operation that has queued up, runs them in one
+transaction, commits, and only then lets their Deferreds fire: all of them in
+one turn of the reactor.  The busier the broker, the larger the groups.
+
+An operation that raises undoes its whole group.  Each is then run again in a
+transaction of its own, so that only the culprit fails; operations must
+therefore be fit to run twice.  A database that cannot be used ails them all,
+and they fail together, without each one waiting for the same lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeAlias, TypeVar
+
+from attrs import frozen
+from sqlalchemy import Connection, Engine
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.python.failure import Failure
+
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.storage.engine import as_unavailable, for_writing
+
+T = TypeVar("T")
+
+#: One step of a transaction.  What it returns fires the Deferred.
+Operation: TypeAlias = Callable[[Connection], T]
+
+#: The most operations in one transaction, so that the first need not wait long.
+GROUP_LIMIT = 500
+
+
+@frozen
+class _Job:
+    operation: Operation[Any]
+    done: Deferred[Any]
+
+
+#: What a Deferred is to be given: a result or a Failure.
+_Outcome: TypeAlias = tuple[Deferred[Any], Any]
+
+
+class Writer:
+    """Runs operations in a thread of its own, in the order they came.
+
+    :param reactor: where Deferreds fire.
+    :param engine: the database.
+    :param at_end: called in the thread when the last operation is done.
+    """
+
+    def __init__(
+        self, reactor: IReactorFromThreads, engine: Engine, at_end: Callable[[], None]
+    ) -> None:
+        self._reactor = reactor
+        self._engine = for_writing(engine)
+        self._at_end = at_end
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._stopped: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        # A daemon: what was acknowledged is on disk, so nothing is lost if the
+        # process ends without stopping it.
+        Thread(target=self._run, name="store writer", daemon=True).start()
+
+    def write(self, operation: Operation[T]) -> Deferred[T]:
+        """Queue an operation.  The Deferred fires once it is on disk.
+
+        It fails with ``Unavailable`` if the database does, or with what the
+        operation raised; nothing of it is stored then.
+        """
+        if self._stopped is not None:
+            return fail(Unavailable("the store is being shut down"))
+        done: Deferred[T] = Deferred()
+        self._jobs.put(_Job(operation, done))
+        return done
+
+    def stop(self) -> Deferred[None]:
+        """Take no more.  Fires when everything queued is on disk."""
+        if self._stopped is None:
+            self._stopped = Deferred()
+            self._jobs.put(None)
+        return self._stopped
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        while (first := self._jobs.get()) is not None:
+            group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
+            self._reactor.callFromThread(_fire, self._outcomes(group))
+        self._at_end()
+        assert self._stopped is not None  # the end is only queued by stop
+        self._reactor.callFromThread(self._stopped.callback, None)
+
+    def _waiting(self) -> Iterator[_Job]:
+        """The operations that are queued now, up to the end if that is queued."""
+        while True:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return
+            if job is None:
+                self._jobs.put(None)  # nothing comes after it
+                return
+            yield job
+
+    def _outcomes(self, group: Sequence[_Job]) -> list[_Outcome]:
+        try:
+            return self._commit(group)
+        except Exception as error:
+            if len(group) == 1 or as_unavailable(error) is not None:
+                return _failed(group, error)
+        return self._one_by_one(group)
+
+    def _one_by_one(self, group: Sequence[_Job]) -> list[_Outcome]:
+        outcomes: list[_Outcome] = []
+        for index, job in enumerate(group):
+            try:
+                outcomes += self._commit([job])
+            except Exception as error:
+                if as_unavailable(error) is not None:
+                    return outcomes + _failed(group[index:], error)
+                outcomes += _failed([job], error)
+        return outcomes
+
+    def _commit(self, group: Sequence[_Job]) -> list[_Outcome]:
+        with self._engine.begin() as connection:
+            return [(job.done, job.operation(connection)) for job in group]
+
+
+def _failed(group: Sequence[_Job], error: Exception) -> list[_Outcome]:
+    reason = as_unavailable(error) or error
+    return [(job.done, Failure(reason)) for job in group]
+
+
+def _fire(outcomes: list[_Outcome]) -> None:
+    for done, result in outcomes:
+        # A Deferred that is given a Failure fires its errbacks.
+        done.callback(result)

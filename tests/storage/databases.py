@@ -1,0 +1,53 @@
+"""Databases for the tests of the store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from sqlalchemy import Connection
+from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from rsscloud_broker.storage import Store, migrate
+from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage.schema import metadata
+
+
+@cache
+def _migrated_file() -> Path:
+    """An empty database, made once: the file that the tests copy."""
+    path = Path(mkdtemp(dir=Path.cwd())) / "template.db"  # trial's own directory
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+def file_database(case: SynchronousTestCase) -> str:
+    """The URL of a new, migrated database that is in a file of its own."""
+    path = Path(case.mktemp()).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_migrated_file(), path)
+    return f"sqlite:///{path}"
+
+
+def threaded_store(case: TestCase, url: str | None = None) -> Store:
+    """A running store with threads, on a file; stopped when the test ends."""
+    store = Store(IReactorFromThreads(reactor), url or file_database(case))
+    store.startService()
+    case.addCleanup(store.stopService)
+    return store
+
+
+@contextmanager
+def memory_database() -> Iterator[Connection]:
+    """A transaction on a new database in memory."""
+    engine = open_engine("sqlite://")
+    metadata.create_all(engine)
+    with for_writing(engine).begin() as conn:
+        yield conn
+    engine.dispose()

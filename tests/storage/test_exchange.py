@@ -1,0 +1,329 @@
+"""Documents go out and come in again; broken ones leave no trace."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, Table, func, select
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Callback, Delivery, Fanout, Lease, Outcome, Reading, Subscription
+from rsscloud_broker.storage import Imported, InvalidDocument, export_document, import_document
+from rsscloud_broker.storage.schema import subscription, topic
+from rsscloud_broker.storage.subscriptions import put_subscription, record_slice, subscriptions
+from rsscloud_broker.storage.topics import get_topic, record_reading
+from tests.storage.databases import memory_database
+
+FEED = "http://feeds.example/rss.xml"
+NOW = 1_714_561_200.0  # 2024-05-01T11:00:00Z
+LEASE = Lease(granted_at=NOW - 3600.5, seconds=90_000)
+MEMBER = Subscription(FEED, Callback("http://reader.example/notify", "http-post"), LEASE)
+READING = Reading(FEED, b"d" * 32, 4711, NOW - 60)
+
+SERVER_FILE: dict[str, Any] = {
+    "version": 2,
+    "feeds": {
+        FEED: {
+            "resource": {
+                "lastHash": "5d41402abc4b2a76b9719d911017c592",
+                "lastSize": 5,
+                "ctChecks": 3,
+                "whenLastCheck": "2024-05-01T10:00:00.000Z",
+                "whenLastUpdate": "1970-01-01T00:00:00.000Z",
+            },
+            "subscriptions": [
+                {
+                    "ctUpdates": 9,
+                    "whenLastUpdate": "2024-05-01T10:00:00.000Z",
+                    "ctErrors": 4,
+                    "ctConsecutiveErrors": 2,
+                    "whenLastError": "2024-05-01T09:00:00.000Z",
+                    "whenExpires": "2024-05-02T11:00:00.000Z",
+                    "whenCreated": "2024-04-01T11:00:00.000Z",
+                    "url": "http://reader.example:80/RPC2",
+                    "notifyProcedure": "river.feedUpdated",
+                    "protocol": "xml-rpc",
+                    "details": {"anything": 1},
+                },
+                {
+                    "ctUpdates": 0,
+                    "whenLastUpdate": "1970-01-01T00:00:00.000Z",
+                    "ctErrors": 0,
+                    "ctConsecutiveErrors": 0,
+                    "whenLastError": "1970-01-01T00:00:00.000Z",
+                    "whenExpires": "2024-05-01T11:00:00.001Z",
+                    "url": "http://reader.example:80/notify",
+                    "notifyProcedure": False,
+                    "protocol": "http-post",
+                },
+                {
+                    "url": "http://gone.example/notify",
+                    "protocol": "http-post",
+                    "whenExpires": "2024-05-01T11:00:00Z",
+                },
+            ],
+        },
+        "http://feeds.example/unread.xml": {"resource": None, "subscriptions": []},
+    },
+}
+
+
+def count(conn: Connection, table: Table) -> int:
+    return conn.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def export_of_a_broker() -> dict[str, Any]:
+    """A document with a topic that was read, and a subscription with an error."""
+    with memory_database() as conn:
+        stored = put_subscription(conn, MEMBER)
+        record_reading(conn, READING, None)
+        failed = Delivery(stored, Outcome(False, "it said 500"), at=NOW - 30, marks=1)
+        record_slice(conn, Fanout(1, FEED), stored.id, [failed], True)
+        return export_document(conn, NOW)
+
+
+class ExportTests(SynchronousTestCase):
+    def test_document(self) -> None:
+        self.assertEqual(
+            export_of_a_broker(),
+            {
+                "format": "rsscloud-broker",
+                "version": 1,
+                "exported_at": "2024-05-01T11:00:00.000000Z",
+                "topics": [
+                    {
+                        "url": FEED,
+                        "digest": "64" * 32,
+                        "size": 4711,
+                        "read_at": "2024-05-01T10:59:00.000000Z",
+                        "changed_at": "2024-05-01T10:59:00.000000Z",
+                        "subscriptions": [
+                            {
+                                "callback": "http://reader.example/notify",
+                                "protocol": "http-post",
+                                "procedure": "",
+                                "granted_at": "2024-05-01T09:59:59.500000Z",
+                                "lease_seconds": 90_000,
+                                "consecutive_errors": 1,
+                                "last_error": "it said 500",
+                                "last_error_at": "2024-05-01T10:59:30.000000Z",
+                                "marked": True,
+                            }
+                        ],
+                    }
+                ],
+            },
+        )
+
+    def test_empty_store(self) -> None:
+        with memory_database() as conn:
+            self.assertEqual(export_document(conn, NOW)["topics"], [])
+
+
+class ImportTests(SynchronousTestCase):
+    def test_export_comes_in_again(self) -> None:
+        document = export_of_a_broker()
+        with memory_database() as conn:
+            imported = import_document(conn, document, NOW)
+            self.assertEqual(imported, Imported(topics=1, subscriptions=1, expired=0))
+            self.assertEqual(export_document(conn, NOW), document)
+
+    def test_equal_subscriptions_are_replaced_and_others_kept(self) -> None:
+        document = export_of_a_broker()
+        other = evolve(MEMBER, callback=evolve(MEMBER.callback, protocol="https-post"))
+        with memory_database() as conn:
+            renewed = put_subscription(conn, evolve(MEMBER, lease=Lease(NOW - 9999, 90_000)))
+            kept = put_subscription(conn, other)
+            import_document(conn, document, NOW)
+            found = subscriptions(conn, FEED, 0, 10)
+        self.assertEqual([one.id for one in found], [renewed.id, kept.id])
+        self.assertEqual(found[0].lease, LEASE)
+        self.assertEqual((found[0].consecutive_errors, found[0].marked), (1, True))
+        self.assertEqual(found[1], kept)
+
+    def test_later_reading_is_kept(self) -> None:
+        document = export_of_a_broker()
+        for read_at, kept in ((NOW - 61, b"d"), (NOW - 59, b"n")):
+            with memory_database() as conn:
+                record_reading(conn, Reading(FEED, b"n" * 32, 1, read_at), None)
+                import_document(conn, document, NOW)
+                known = get_topic(conn, FEED)
+            assert known is not None
+            self.assertEqual(known.digest, kept * 32)
+
+    def test_what_is_named_twice_is_stored_once(self) -> None:
+        document = export_of_a_broker()
+        document["topics"][0]["subscriptions"] *= 2
+        with memory_database() as conn:
+            self.assertEqual(import_document(conn, document, NOW).subscriptions, 1)
+            self.assertEqual(count(conn, subscription), 1)
+
+    def test_expired_leases_are_left_out(self) -> None:
+        document = export_of_a_broker()
+        with memory_database() as conn:
+            imported = import_document(conn, document, LEASE.expires_at)
+            self.assertEqual(imported, Imported(topics=1, subscriptions=0, expired=1))
+            self.assertEqual(subscriptions(conn, FEED, 0, 10), [])
+
+    def test_more_than_one_chunk(self) -> None:
+        entry = export_of_a_broker()["topics"][0]
+        topics = [{**entry, "url": f"http://feeds.example/{number}"} for number in range(1203)]
+        document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
+        with memory_database() as conn:
+            for _ in range(2):
+                self.assertEqual(import_document(conn, document, NOW), Imported(1203, 1203, 0))
+                self.assertEqual((count(conn, topic), count(conn, subscription)), (1203, 1203))
+
+    def test_data_file_of_rsscloud_server(self) -> None:
+        with memory_database() as conn:
+            imported = import_document(conn, SERVER_FILE, NOW)
+            self.assertEqual(imported, Imported(topics=2, subscriptions=2, expired=1))
+            rpc, post = subscriptions(conn, FEED, 0, 10)
+            known = get_topic(conn, FEED)
+        self.assertEqual(
+            rpc,
+            Subscription(
+                topic=FEED,
+                callback=Callback("http://reader.example:80/RPC2", "xml-rpc", "river.feedUpdated"),
+                lease=Lease(NOW - 3600, 90_000),
+                id=rpc.id,
+                consecutive_errors=2,
+                last_error_at=NOW - 7200,
+            ),
+        )
+        self.assertEqual(post.callback, Callback("http://reader.example:80/notify", "http-post"))
+        self.assertEqual(post.lease.expires_at, NOW + 0.001)
+        self.assertIsNone(post.last_error_at)
+        assert known is not None
+        self.assertEqual((known.digest, known.read_at), (None, None))  # its hash is not ours
+
+
+#: Where a document is broken, what stands there, and what is said of it.
+BROKEN_EXPORTS: list[tuple[tuple[str | int, ...], object, str]] = [
+    (("version",), 2, "version: must be 1"),
+    (("topics",), {}, "topics: must be an array"),
+    (("topics", 0), "x", "topics[0]: must be an object"),
+    (("topics", 0, "url"), None, "topics[0].url: must be an http or https URL"),
+    (("topics", 0, "url"), "ftp://a.example/", "topics[0].url: must be an http or https URL"),
+    (("topics", 0, "url"), "http://a.example/ b", "topics[0].url: must be an http or https URL"),
+    (("topics", 0, "url"), "http://a.example/\ud800", "topics[0].url: must be an http"),
+    (("topics", 0, "size"), None, "topics[0].digest: goes together with size"),
+    (("topics", 0, "size"), -1, "topics[0].size: must be a whole number from 0"),
+    (("topics", 0, "digest"), "6464", "topics[0].digest: must be a SHA-256 digest"),
+    (("topics", 0, "read_at"), 5, "topics[0].read_at: must be a time in ISO 8601"),
+    (("topics", 0, "changed_at"), "today", "topics[0].changed_at: must be a time in ISO 8601"),
+    (("topics", 0, "subscriptions", 0, "callback"), "/", "topics[0].subscriptions[0].callback: mu"),
+    (("topics", 0, "subscriptions", 0, "protocol"), "", "subscriptions[0].protocol: must not be"),
+    (("topics", 0, "subscriptions", 0, "procedure"), "\0", "subscriptions[0].procedure: must be a"),
+    (("topics", 0, "subscriptions", 0, "granted_at"), None, "[0].granted_at: must be a time"),
+    (("topics", 0, "subscriptions", 0, "lease_seconds"), 0, "[0].lease_seconds: must be a whole"),
+    (("topics", 0, "subscriptions", 0, "lease_seconds"), True, "[0].lease_seconds: must be a who"),
+    (("topics", 0, "subscriptions", 0, "consecutive_errors"), 1.5, "[0].consecutive_errors: must"),
+    (("topics", 0, "subscriptions", 0, "last_error"), None, "[0].last_error: must be a text"),
+    (("topics", 0, "subscriptions", 0, "marked"), 1, "[0].marked: must be true or false"),
+]
+
+BROKEN_SERVER_FILES: list[tuple[tuple[str | int, ...], object, str]] = [
+    (("version",), 1, "version: must be 2"),
+    (("feeds",), [], "feeds: must be an object"),
+    (("feeds", "about:blank"), {}, 'feeds["about:blank"]: must be an http or https URL'),
+    (("feeds", FEED), [], f'feeds["{FEED}"]: must be an object'),
+    (("feeds", FEED, "subscriptions"), 1, f'feeds["{FEED}"].subscriptions: must be an array'),
+    (
+        ("feeds", FEED, "subscriptions", 1, "whenExpires"),
+        "soon",
+        f'feeds["{FEED}"].subscriptions[1].whenExpires: must be a time in ISO 8601',
+    ),
+    (("feeds", FEED, "subscriptions", 2, "url"), 1, "subscriptions[2].url: must be an http"),
+    (("feeds", FEED, "subscriptions", 2, "protocol"), 1, "subscriptions[2].protocol: must be a"),
+    (("feeds", FEED, "subscriptions", 0, "notifyProcedure"), [], "[0].notifyProcedure: must be a"),
+    (("feeds", FEED, "subscriptions", 0, "ctConsecutiveErrors"), "2", "Errors: must be a whole"),
+]
+
+
+class BadDocumentTests(SynchronousTestCase):
+    def assert_refused(self, document: object, reason: str) -> None:
+        with memory_database() as conn:
+            error = self.assertRaises(InvalidDocument, import_document, conn, document, NOW)
+            self.assertIn(reason, str(error))
+            self.assertIsInstance(error, ValueError)
+            self.assertEqual((count(conn, topic), count(conn, subscription)), (0, 0))
+
+    def assert_each_refused(
+        self,
+        good: dict[str, Any],
+        cases: list[tuple[tuple[str | int, ...], object, str]],
+    ) -> None:
+        for path, value, reason in cases:
+            document = deepcopy(good)
+            place: Any = document
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            self.assert_refused(document, reason)
+
+    def test_exports(self) -> None:
+        self.assert_each_refused(export_of_a_broker(), BROKEN_EXPORTS)
+
+    def test_server_files(self) -> None:
+        self.assert_each_refused(SERVER_FILE, BROKEN_SERVER_FILES)
+
+    def test_neither_kind(self) -> None:
+        strangers: list[object] = [{}, {"format": "opml"}, {"version": 2}]
+        for document in strangers:
+            self.assert_refused(document, "neither an export of this broker")
+        no_objects: list[object] = [[], None, "text", 1]
+        for document in no_objects:
+            self.assert_refused(document, "the document: must be an object")
+
+    def test_topic_that_is_listed_twice(self) -> None:
+        document = export_of_a_broker()
+        document["topics"] *= 2
+        self.assert_refused(document, f"topics[1].url: {FEED} is in the list twice")
+
+
+# PostgreSQL takes no null characters, and surrogates are no characters.
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+urls = st.from_regex(r"https?://[!-~]{1,20}", fullmatch=True)
+times = st.integers(0, 4_000_000_000_000_000).map(lambda micros: micros / 1_000_000)
+callbacks = st.builds(Callback, urls, texts.filter(bool), texts)
+leases = st.builds(Lease, times, st.integers(1, 10**9))
+members = st.lists(st.builds(Subscription, urls, callbacks, leases), max_size=8)
+readings = st.lists(
+    st.builds(Reading, urls, st.binary(min_size=32, max_size=32), st.integers(0, 10**12), times),
+    max_size=4,
+)
+
+
+class RoundTripTests(SynchronousTestCase):
+    @settings(max_examples=60, deadline=None)
+    @given(members, readings)
+    def test_what_is_exported_can_be_imported(
+        self, members: list[Subscription], readings: list[Reading]
+    ) -> None:
+        with memory_database() as conn:
+            for one in members:
+                put_subscription(conn, one)
+            for reading in readings:
+                record_reading(conn, reading, None)
+            document = json.loads(json.dumps(export_document(conn, NOW)))
+        with memory_database() as conn:
+            import_document(conn, document, now=-1)
+            again = export_document(conn, NOW)
+            self.assertEqual(by_content(again), by_content(document))
+            import_document(conn, document, now=-1)
+            self.assertEqual(export_document(conn, NOW), again)
+
+
+def by_content(document: dict[str, Any]) -> dict[str, Any]:
+    """A document whose lists are in an order that does not depend on keys."""
+    topics = [
+        {**one, "subscriptions": sorted(one["subscriptions"], key=json.dumps)}
+        for one in document["topics"]
+    ]
+    return {**document, "topics": sorted(topics, key=lambda one: str(one["url"]))}

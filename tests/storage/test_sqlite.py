@@ -1,0 +1,97 @@
+"""What SQLite is told, and that nothing else is told to SQLite only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event, insert
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateIndex, CreateTable
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from rsscloud_broker.storage import Store
+from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage.schema import fanout, metadata
+from rsscloud_broker.testing import make_store_tests, memory_store
+from tests.storage.databases import file_database
+
+
+class ConnectionTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.engine = open_engine(file_database(self))
+        self.addCleanup(self.engine.dispose)
+
+    def test_settings(self) -> None:
+        expected = {
+            "journal_mode": "wal",
+            "synchronous": 2,  # FULL
+            "foreign_keys": 1,
+            "busy_timeout": 5000,
+        }
+        with self.engine.begin() as conn:
+            for name, value in expected.items():
+                self.assertEqual(conn.exec_driver_sql(f"PRAGMA {name}").scalar(), value, name)
+
+    def test_timeout_of_the_url(self) -> None:
+        engine = open_engine(file_database(self) + "?timeout=30")
+        self.addCleanup(engine.dispose)
+        with engine.begin() as conn:
+            self.assertEqual(conn.exec_driver_sql("PRAGMA busy_timeout").scalar(), 30_000)
+
+    def test_writers_take_the_lock_at_the_start(self) -> None:
+        begun: list[str] = []
+
+        def note(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+            begun.append(statement)
+
+        event.listen(self.engine, "before_cursor_execute", note)
+        for engine in (self.engine, for_writing(self.engine)):
+            with engine.begin():
+                pass
+        self.assertEqual(begun, ["BEGIN", "BEGIN IMMEDIATE"])
+
+    def test_foreign_keys_are_held(self) -> None:
+        lost = insert(fanout).values(topic_id=99, cursor=0, begun_at=0)
+        with for_writing(self.engine).begin() as conn:
+            self.assertRaises(IntegrityError, conn.execute, lost)
+
+    def test_tables_are_made_and_dropped_with_the_transaction(self) -> None:
+        engine = open_engine("sqlite://")
+        self.addCleanup(engine.dispose)
+        conn = engine.connect()
+        metadata.create_all(conn)
+        conn.rollback()
+        found = conn.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
+        self.assertEqual(found, 0)
+        conn.close()
+
+
+def _also_for_postgresql(case: TestCase) -> Store:
+    """A store in memory, each of whose statements PostgreSQL could be given too."""
+    dialect = postgresql.dialect()
+
+    def compile_it(_conn: Connection, statement: Any, *_rest: Any) -> None:
+        compiled = str(statement.compile(dialect=dialect))
+        case.assertNotIn("sqlite", compiled.lower())
+
+    store = memory_store()
+    event.listen(Engine, "before_execute", compile_it)
+    case.addCleanup(event.remove, Engine, "before_execute", compile_it)
+    return store
+
+
+class PortableStatementTests(make_store_tests(_also_for_postgresql)):  # type: ignore[misc] # made at run time
+    """Another dialect can say all that the store says."""
+
+
+class PortableSchemaTests(SynchronousTestCase):
+    def test_tables_for_postgresql(self) -> None:
+        dialect = postgresql.dialect()
+        for table in metadata.sorted_tables:
+            made = str(CreateTable(table).compile(dialect=dialect))
+            self.assertNotIn("AUTOINCREMENT", made)
+            if "id" in table.c:
+                self.assertIn("id BIGSERIAL", made)
+            for index in table.indexes:
+                self.assertIn("CREATE INDEX ix_", str(CreateIndex(index).compile(dialect=dialect)))

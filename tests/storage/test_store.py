@@ -1,0 +1,148 @@
+"""Both kinds of store keep the contract, and what threads add to it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import text
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.utils import getProcessOutputAndValue
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.storage import Store, open_database, sweep
+from rsscloud_broker.testing import make_store_tests, memory_store
+from tests.storage.databases import file_database, threaded_store
+
+PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
+
+
+class MemoryStoreTests(make_store_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
+    """The store that other tests use."""
+
+
+class ThreadedStoreTests(make_store_tests(threaded_store)):  # type: ignore[misc] # made at run time
+    """The store that the broker uses."""
+
+
+class MemoryStoreOfItsOwnTests(SynchronousTestCase):
+    def test_deferreds_have_fired(self) -> None:
+        store = memory_store()
+        self.assertFalse(self.successResultOf(store.add_ping(PING, 60)).repeat)
+        self.assertEqual(self.successResultOf(store.count_pings()), 1)
+
+    def test_each_has_its_own_database(self) -> None:
+        self.successResultOf(memory_store().add_ping(PING, 60))
+        self.assertEqual(self.successResultOf(memory_store().count_pings()), 0)
+
+    def test_starting_it_again_keeps_its_data(self) -> None:
+        store = memory_store()
+        self.successResultOf(store.add_ping(PING, 60))
+        store.startService()
+        self.assertEqual(self.successResultOf(store.count_pings()), 1)
+        self.successResultOf(store.stopService())
+        self.assertFalse(store.running)
+
+    def test_operation_that_fails_changes_nothing(self) -> None:
+        store = memory_store()
+        self.failureResultOf(store.add_ping(evolve(PING, tags=("\ud800",), name="\ud800"), 60))
+        self.assertEqual(self.successResultOf(store.count_pings()), 0)
+
+
+class LifeTests(TestCase):
+    async def test_what_was_queued_is_stored_before_it_stops(self) -> None:
+        url = file_database(self)
+        store = threaded_store(self, url)
+        added = [store.add_ping(evolve(PING, name=str(number)), 60) for number in range(50)]
+        reading = store.count_pings()
+        await store.stopService()
+        self.assertTrue(all(one.called for one in added))
+        self.assertTrue(reading.called)
+        self.assertEqual(await threaded_store(self, url).count_pings(), 50)
+
+    async def test_is_unavailable_before_start_and_after_stop(self) -> None:
+        store = threaded_store(self)
+        await store.stopService()
+        await store.stopService()
+        never_started = Store(IReactorFromThreads(reactor), file_database(self))
+        for idle in (store, never_started):
+            await self.assertFailure(idle.add_ping(PING, 60), Unavailable)
+            await self.assertFailure(idle.count_pings(), Unavailable)
+
+    async def test_cancelled_caller_disturbs_nobody(self) -> None:
+        store = threaded_store(self)
+        cancelled = store.add_ping(PING, 60)
+        cancelled.cancel()
+        cancelled.addErrback(lambda _failure: None)
+        self.assertTrue((await store.add_ping(PING, 60)).repeat)
+
+
+class OtherProcessTests(TestCase):
+    async def test_what_another_process_writes_is_seen_at_once(self) -> None:
+        url = file_database(self)
+        store = threaded_store(self, url)
+        self.assertEqual(await store.count_pings(), 0)
+        script = (
+            "import sys; from rsscloud_broker.storage import open_database, pings\n"
+            "from rsscloud_broker.model import Ping\n"
+            "with open_database(sys.argv[1]) as conn:\n"
+            "    pings.add_ping(conn, Ping('A', 'http://a.example/', 1.0), 60)\n"
+        )
+        out, err, code = await getProcessOutputAndValue(
+            sys.executable, ["-c", script, url], env={"PYTHONPATH": ":".join(sys.path)}
+        )
+        self.assertEqual((out, err, code), (b"", b"", 0))
+        self.assertEqual(await store.count_pings(), 1)
+
+    async def test_commands_work_beside_a_running_store(self) -> None:
+        url = file_database(self)
+        store = threaded_store(self, url)
+        with open_database(url, writes=False) as conn:
+            await store.add_ping(PING, 60)  # a reader holds up nobody
+            self.assertIsNone(conn.execute(text("SELECT 1 WHERE 1 = 0")).first())
+        with open_database(url) as conn:
+            self.assertEqual(sweep(conn, 0, 0).topics, 0)
+        self.assertEqual(await store.count_pings(), 1)
+
+
+class UnavailableTests(TestCase):
+    async def assert_unavailable(self, operation: Deferred[Any], reason: str) -> None:
+        error: Any = await self.assertFailure(operation, Unavailable)
+        self.assertIn(reason, str(error))
+        self.assertIn("Look for a full disk", str(error))
+
+    async def test_locked_then_released(self) -> None:
+        url = file_database(self)
+        store = threaded_store(self, f"{url}?timeout=0.05")
+        with open_database(url):
+            await self.assert_unavailable(store.add_ping(PING, 60), "database is locked")
+            self.assertEqual(await store.count_pings(), 0)
+        self.assertFalse((await store.add_ping(PING, 60)).repeat)
+
+    async def test_read_only(self) -> None:
+        url = file_database(self).replace("sqlite:///", "sqlite:///file:")
+        store = threaded_store(self, f"{url}?mode=ro&uri=true")
+        await self.assert_unavailable(store.add_ping(PING, 60), "readonly database")
+        self.assertEqual(await store.count_pings(), 0)
+
+    async def test_cannot_be_opened(self) -> None:
+        store = threaded_store(self, "sqlite:////nowhere/to/be/found.db")
+        await self.assert_unavailable(store.add_ping(PING, 60), "unable to open database file")
+        await self.assert_unavailable(store.count_pings(), "unable to open database file")
+
+    async def test_not_a_database(self) -> None:
+        path = self.mktemp()
+        FilePath(path).setContent(b"This is a letter, and nothing else. " * 100)
+        store = threaded_store(self, f"sqlite:///{path}")
+        await self.assert_unavailable(store.count_pings(), "file is not a database")
+
+    def test_command(self) -> None:
+        url = file_database(self)
+        with open_database(url):
+            error = self.assertRaises(Unavailable, open_database(f"{url}?timeout=0.05").__enter__)
+        self.assertIn("database is locked", str(error))

@@ -1,0 +1,112 @@
+"""The writer groups what has queued up, and lets only culprits fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event, func, insert, select
+from sqlalchemy.exc import IntegrityError
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.schema import topic
+from rsscloud_broker.storage.writer import GROUP_LIMIT, Operation, Writer
+from tests.storage.databases import file_database
+
+
+def add_topic(url: str) -> Operation[str]:
+    def operation(conn: Connection) -> str:
+        conn.execute(insert(topic).values(url=url))
+        return url
+
+    return operation
+
+
+def count_topics(engine: Engine) -> int:
+    with engine.begin() as conn:
+        return conn.execute(select(func.count()).select_from(topic)).scalar_one()
+
+
+class WriterTests(TestCase):
+    def setUp(self) -> None:
+        self.engine = open_engine(file_database(self) + "?timeout=0.05")
+        self.addCleanup(self.engine.dispose)
+        self.commits = 0
+        self.turns = 0
+        event.listen(self.engine, "commit", self.count_commit)
+        self.reactor = IReactorFromThreads(reactor)
+        self.ended: list[bool] = []
+        self.writer = Writer(self, self.engine, lambda: self.ended.append(True))  # type: ignore[arg-type] # quacks
+
+    def count_commit(self, _conn: Connection) -> None:
+        self.commits += 1
+
+    def callFromThread(self, function: Callable[..., Any], *args: Any) -> None:
+        """Stand in for the reactor, to count its turns."""
+        self.turns += 1
+        self.reactor.callFromThread(function, *args)
+
+    async def run_all(self, *operations: Operation[Any]) -> list[Any]:
+        """Have operations queued before the writer starts; results or exceptions."""
+        queued: list[Deferred[Any]] = [self.writer.write(one) for one in operations]
+        self.writer.start()
+        results = await DeferredList(queued, consumeErrors=True)
+        return [value if success else value.value for success, value in results]
+
+    async def test_what_is_queued_is_one_transaction_and_one_turn(self) -> None:
+        urls = [f"http://feeds.example/{number}" for number in range(20)]
+        self.assertEqual(await self.run_all(*map(add_topic, urls)), urls)
+        self.assertEqual((self.commits, self.turns), (1, 1))
+        await self.writer.stop()
+
+    async def test_groups_have_a_limit(self) -> None:
+        await self.run_all(*[lambda _conn: None] * (GROUP_LIMIT + 1))
+        self.assertEqual(self.commits, 2)
+        await self.writer.stop()
+
+    async def test_only_the_culprit_fails(self) -> None:
+        def fault(conn: Connection) -> None:
+            add_topic("http://feeds.example/half")(conn)
+            raise ZeroDivisionError
+
+        a, b, twice = map(
+            add_topic, ("http://a.example/", "http://b.example/", "http://a.example/")
+        )
+        results = await self.run_all(a, fault, twice, b)
+        self.assertEqual([results[0], results[3]], ["http://a.example/", "http://b.example/"])
+        self.assertIsInstance(results[1], ZeroDivisionError)
+        self.assertIsInstance(results[2], IntegrityError)
+        self.assertEqual(count_topics(self.engine), 2)
+        await self.writer.stop()
+
+    async def test_all_fail_together_where_the_database_does(self) -> None:
+        attempts = []
+
+        def fill(conn: Connection) -> None:
+            attempts.append(True)
+            conn.exec_driver_sql("PRAGMA max_page_count=1")  # it cannot shrink, but grow no more
+            for number in range(1000):
+                add_topic(f"http://feeds.example/{number}/" + "x" * 1000)(conn)
+
+        results = await self.run_all(add_topic("http://a.example/"), fill, fill)
+        self.assertEqual([type(one) for one in results], [Unavailable] * 3)
+        self.assertIn("database or disk is full", str(results[0]))
+        self.assertEqual((attempts, count_topics(self.engine)), ([True], 0))
+        await self.writer.stop()
+
+    async def test_stop_stores_what_is_queued_and_takes_no_more(self) -> None:
+        queued = [self.writer.write(add_topic(f"http://{n}.example/")) for n in range(3)]
+        stopped = self.writer.stop()
+        late = self.writer.write(add_topic("http://late.example/"))
+        self.writer.start()
+        await stopped
+        self.assertIs(self.writer.stop(), stopped)
+        self.assertEqual(self.ended, [True])
+        self.assertEqual([one.result for one in queued], [f"http://{n}.example/" for n in range(3)])
+        await self.assertFailure(late, Unavailable)
+        self.assertEqual(count_topics(self.engine), 3)
