@@ -1,1 +1,8 @@
 """What calls subscribers back: one module for each protocol."""
+
+from rsscloud_broker.notifiers.http_post import HttpPostNotifier
+from rsscloud_broker.notifiers.options import RssCloudOptions
+from rsscloud_broker.notifiers.soap import SoapNotifier
+from rsscloud_broker.notifiers.xml_rpc import XMLRPCNotifier
+
+__all__ = ["HttpPostNotifier", "RssCloudOptions", "SoapNotifier", "XMLRPCNotifier"]

@@ -1,1 +1,8 @@
 """Every connection that the broker makes, and the guard that watches over them."""
+
+from rsscloud_broker.outbound.client import Outbound
+from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.resolver import Resolver
+from rsscloud_broker.outbound.topic_fetcher import TopicFetcher
+
+__all__ = ["AddressGuard", "Outbound", "Resolver", "TopicFetcher"]

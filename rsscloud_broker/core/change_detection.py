@@ -1,0 +1,171 @@
+"""Finds out whether a topic changed.
+
+A topic is read when somebody says that it changed, and compared with the last
+reading by the hash and size of its bytes; only a difference is a change.  Two
+ways lead here:
+
+- ``check``: the caller waits for the answer (an rssCloud ping, a subscription).
+- ``ask``: the caller has stored that the topic waits to be read and goes on
+  (a weblogUpdates ping).  What still waits when the process ends is read after
+  the next start.
+
+Both share fetches: see ``sharing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rsscloud_broker.core.sharing import SharedCalls
+from rsscloud_broker.events import PingReceived, TopicChanged
+from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
+from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicUnreadable, Unavailable
+
+#: Seconds until a topic is tried again after the store could not be used.
+UNAVAILABLE_PAUSE = 10.0
+
+
+class ChangeDetector(Service):
+    """Reads topics, records what was found, and publishes changes.
+
+    :param retries: seconds to wait before a topic that was asked for and could
+        not be read is tried again; when they are used up it is given up.
+    :param max_fetches: how many topics are read at the same time.
+    """
+
+    name = "change detector"
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IStore,
+        fetcher: ITopicFetcher,
+        bus: IEventBus,
+        clock: IReactorTime,
+        retries: Sequence[float] = (5.0, 30.0, 120.0),
+        max_fetches: int = 100,
+    ) -> None:
+        self._store = store
+        self._fetcher = fetcher
+        self._bus = bus
+        self._clock = clock
+        self._retries = retries
+        self._fetches = DeferredSemaphore(max_fetches)
+        self._check = SharedCalls(self._read_and_record)
+        self._read = SharedCalls(self._fetch)
+        self._pinged: set[str] = set()
+        self._asked: dict[str, int] = {}
+        self._answers: set[Deferred[None]] = set()
+
+    def startService(self) -> None:
+        """Begin with the topics that still waited when the last process ended."""
+        super().startService()
+        Deferred.fromCoroutine(self._resume())
+
+    def stopService(self) -> None:
+        """Stop waiting for topics; what was not read waits in the store."""
+        super().stopService()
+        for answer in tuple(self._answers):
+            answer.cancel()
+
+    def check(self, url: str, *, pinged: bool = False) -> Deferred[ReadingRecord]:
+        """Read a topic and record what was found.
+
+        :param pinged: somebody said that it changed; if so, that is recorded as
+            a ping.
+        :raises TopicUnreadable: it could not be read; nothing was recorded.
+        """
+        if pinged:
+            self._pinged.add(url)
+        return self._check(url)
+
+    def read(self, url: str) -> Deferred[Reading]:
+        """Read a topic and record nothing.
+
+        :raises TopicUnreadable: it could not be read.
+        """
+        return self._read(url)
+
+    def ask(self, url: str) -> None:
+        """Read a topic soon, which the store already knows to be waiting."""
+        first = url not in self._asked
+        self._asked[url] = self._asked.get(url, 0) + 1
+        if first:
+            answer = Deferred.fromCoroutine(self._answer(url))
+            self._answers.add(answer)
+            answer.addBoth(lambda result: self._answers.discard(answer))
+
+    async def _resume(self) -> None:
+        try:
+            waiting = await self._store.checks_due(100_000)
+        except Unavailable as error:
+            self.log.error("Topics that wait to be read are not known: {error}", error=error)
+            return
+        for url in waiting:
+            self.ask(url)
+
+    async def _answer(self, url: str) -> None:
+        """Check a topic until no one has asked since the last check began."""
+        try:
+            await self._check_until_answered(url)
+        except CancelledError:
+            pass  # the service stops; the store remembers
+        except Exception:  # a bug must not leave the topic unasked for ever
+            self.log.failure("Checking {url} failed.", url=url)
+        finally:
+            del self._asked[url]
+
+    async def _check_until_answered(self, url: str) -> None:
+        retries = iter(self._retries)
+        answered = 0
+        while answered != self._asked[url]:
+            asking, asked_until = self._asked[url], self._clock.seconds()
+            try:
+                await self.check(url)
+                answered = asking
+            except Unavailable as error:
+                self.log.error("{error}; {url} is read when that is over.", error=error, url=url)
+                await deferLater(self._clock, UNAVAILABLE_PAUSE)
+            except TopicUnreadable as error:
+                delay = next(retries, None)
+                if delay is not None:
+                    self.log.warn(
+                        "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
+                    )
+                    await deferLater(self._clock, delay)
+                    continue
+                self.log.warn(
+                    "{error}; given up: its subscribers are not told of this ping.", error=error
+                )
+                await self._store.drop_check(url, asked_until)
+                answered = asking
+
+    async def _fetch(self, url: str) -> Reading:
+        await self._fetches.acquire()
+        try:
+            started_at = self._clock.seconds()
+            content = await self._fetcher.fetch(url)
+        finally:
+            self._fetches.release()
+        return Reading(
+            url=url, digest=content.digest, size=len(content.body), started_at=started_at
+        )
+
+    async def _read_and_record(self, url: str) -> ReadingRecord:
+        pinged = url in self._pinged
+        self._pinged.discard(url)
+        reading = await self._fetch(url)
+        now = self._clock.seconds()
+        ping = Ping(name=url, url=url, rss_url=url, received_at=now) if pinged else None
+        record = await self._store.record_reading(reading, ping)
+        if record.ping is not None:
+            self._bus.publish(PingReceived(record.ping))
+        if record.changed:
+            self._bus.publish(TopicChanged(url, now))
+        return record

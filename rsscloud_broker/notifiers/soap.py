@@ -1,0 +1,64 @@
+"""rssCloud notifications by SOAP 1.1.
+
+The operation is the last name of the procedure that was named in the
+registration, the SOAPAction is the callback's path, and the one parameter is
+``url``, the topic that changed::
+
+    POST /river HTTP/1.1
+    SOAPAction: "/river"
+
+    <SOAP-ENV:Envelope ...><SOAP-ENV:Body>
+      <notify><url xsi:type="xsd:string">http://example.org/rss.xml</url></notify>
+    </SOAP-ENV:Body></SOAP-ENV:Envelope>
+
+What it returns is ignored; an HTTP failure or a fault is an error.  Before a
+subscription is stored this call is made once.  Source: "SOAP meets RSS".
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.model import Intent, Notification, Outcome
+from rsscloud_broker.notifiers.calling import call
+from rsscloud_broker.wire import soap
+from rsscloud_broker.wire.xml import MalformedXML
+
+
+@implementer(INotifier)
+class SoapNotifier:
+    """Notifies by ``soap``."""
+
+    protocol = "soap"
+
+    def __init__(self, outbound: IOutbound, marks_after: int) -> None:
+        self.marks_after = marks_after
+        self._outbound = outbound
+
+    async def verify(self, intent: Intent) -> Outcome:
+        return await self.notify(Notification(intent.topic, intent.callback))
+
+    async def notify(self, notification: Notification) -> Outcome:
+        callback = notification.callback
+        operation = callback.procedure.rpartition(".")[2]
+        body = soap.encode_call(operation, {"url": notification.topic})
+        headers = {
+            "content-type": "text/xml; charset=utf-8",
+            "soapaction": f'"{urlsplit(callback.url).path}"',
+        }
+        return await call(self._outbound, "POST", callback.url, headers, body, accept=_fault)
+
+
+def _fault(reply: OutboundReply) -> str:
+    if not reply.body.strip():
+        return ""  # an empty 2xx answer is what one-way receivers give
+    try:
+        soap.decode_response(reply.body)
+    except soap.SoapFault as fault:
+        return f"the callback answered with a fault: {fault}"
+    except MalformedXML as error:
+        return f"the callback's answer is no SOAP response: {error}"
+    return ""

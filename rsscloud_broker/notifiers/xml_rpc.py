@@ -1,0 +1,53 @@
+"""rssCloud notifications by XML-RPC.
+
+The procedure that was named in the registration is called at the callback, with
+one string, the topic that changed::
+
+    <methodCall><methodName>river.notify</methodName><params>
+      <param><value><string>http://example.org/rss.xml</string></value></param>
+    </params></methodCall>
+
+The value that it returns is ignored; an HTTP failure, a fault, or an answer
+that is no XML-RPC is an error.  Before a subscription is stored this call is
+made once.  Sources: "SOAP meets RSS", the implementor's guide to rssCloud.
+"""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.model import Intent, Notification, Outcome
+from rsscloud_broker.notifiers.calling import call
+from rsscloud_broker.wire import xmlrpc
+from rsscloud_broker.wire.xml import MalformedXML
+
+
+@implementer(INotifier)
+class XMLRPCNotifier:
+    """Notifies by ``xml-rpc``."""
+
+    protocol = "xml-rpc"
+
+    def __init__(self, outbound: IOutbound, marks_after: int) -> None:
+        self.marks_after = marks_after
+        self._outbound = outbound
+
+    async def verify(self, intent: Intent) -> Outcome:
+        return await self.notify(Notification(intent.topic, intent.callback))
+
+    async def notify(self, notification: Notification) -> Outcome:
+        body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
+        headers = {"content-type": "text/xml; charset=utf-8"}
+        url = notification.callback.url
+        return await call(self._outbound, "POST", url, headers, body, accept=_fault)
+
+
+def _fault(reply: OutboundReply) -> str:
+    try:
+        xmlrpc.decode_response(reply.body)
+    except xmlrpc.XMLRPCFault as fault:
+        return f"the callback answered with a fault: {fault}"
+    except MalformedXML as error:
+        return f"the callback's answer is no XML-RPC response: {error}"
+    return ""

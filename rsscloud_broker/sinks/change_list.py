@@ -1,0 +1,63 @@
+"""``changes.xml`` and ``shortChanges.xml``, remade at the top of each minute.
+
+Both are made from the store alone, so a restart neither loses nor repeats a
+ping, and no event is needed.  A run that takes longer than a minute makes the
+next be left out; one that fails leaves the old files in place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import field, frozen, validators
+from zope.interface import implementer
+
+from rsscloud_broker.events import Event
+from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.sinks.files import publish_change_list
+from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.wire.change_list import Unit
+
+SHORT_SECONDS: Final = 5 * 60
+
+
+@frozen
+class ChangeListOptions:
+    """What can be set of the change lists.
+
+    :ivar hours: how far ``changes.xml`` reaches back, 1 to 24.  weblogs.com had
+        three hours.
+    :ivar unit: what ``when`` counts: ``minutes`` or ``seconds``.  Crawlers
+        written for weblogs.com itself expect seconds.
+    """
+
+    hours: int = field(default=3, validator=[validators.ge(1), validators.le(24)])
+    unit: Unit = field(default="minutes", validator=validators.in_(("minutes", "seconds")))
+
+
+@implementer(IEventSink)
+class ChangeListSink(EachPeriod):
+    """Makes the two change lists when it starts and then each minute."""
+
+    handles: tuple[type[Event], ...] = ()
+
+    def __init__(self, options: ChangeListOptions, parts: SinkParts) -> None:
+        super().__init__(parts.clock, 60, self._make, name="change_list", at_start=True)
+        self._parts = parts
+        self._unit = options.unit
+        self._windows = {
+            "shortChanges.xml": SHORT_SECONDS,
+            "changes.xml": options.hours * 3600,
+        }
+
+    async def handle(self, event: Event) -> None:
+        """Nothing to do: the next minute finds it in the store."""
+
+    async def _make(self) -> None:
+        now = self._parts.clock.seconds()
+        count = await self._parts.store.count_pings()
+        for name, seconds in self._windows.items():
+            target = self._parts.public_directory.child(name)
+            await publish_change_list(
+                self._parts, target, now - seconds, now, unit=self._unit, count=count
+            )

@@ -1,0 +1,94 @@
+"""What the sinks that make files are tested with: a store of pings, and parts around it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from typing import Any, cast
+
+from lxml import etree
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Clock
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.interfaces import IEventBus, SinkParts
+from rsscloud_broker.model import Ping
+from rsscloud_broker.testing import memory_store
+
+HOUR = 3600
+#: 2026-09-29 12:00:00 UTC
+NOON = 1_790_683_200
+
+
+class PingStore:
+    """A store in memory, and what tests do to it.
+
+    :ivar failure: raised instead of giving slices of pings, while it is set.
+    :ivar limits: the ``limit`` of every slice that was asked for.
+    """
+
+    def __init__(self, case: SynchronousTestCase) -> None:
+        self._case = case
+        self.store = memory_store()
+        self.failure: Exception | None = None
+        self.limits: list[int] = []
+        self._give = self.store.pings
+        case.patch(self.store, "pings", self._watched)
+        case.addCleanup(self.store.stopService)
+
+    def add(self, *times: float) -> None:
+        """Record pings that were received at these times, each with a URL of its own."""
+        for time in times:
+            number = self.count() + 1
+            ping = Ping("A Site", f"https://example.org/{number}", time)
+            self._case.successResultOf(self.store.add_ping(ping, 0))
+
+    def all(self) -> list[Ping]:
+        """What is recorded, newest first."""
+        return self._case.successResultOf(self._give(0, 2 * NOON, None, 100_000))
+
+    def count(self) -> int:
+        return self._case.successResultOf(self.store.count_pings())
+
+    def _watched(
+        self, since: float, until: float, before: Ping | None, limit: int
+    ) -> Deferred[list[Ping]]:
+        self.limits.append(limit)
+        if self.failure is not None:
+            return fail(self.failure)
+        return self._give(since, until, before, limit)
+
+
+async def at_once(function: Callable[..., Any], *args: Any) -> Any:
+    """Stands for ``in_thread``: the work is done before it returns."""
+    return function(*args)
+
+
+def make_parts(
+    store: PingStore,
+    clock: Clock,
+    directory: FilePath[str],
+    in_thread: Callable[..., Any] = at_once,
+) -> SinkParts:
+    return SinkParts(
+        store=store.store,
+        bus=cast(IEventBus, None),  # no sink here looks at it
+        notifiers={},
+        clock=cast(IReactorTime, clock),
+        public_directory=directory,
+        in_thread=in_thread,
+    )
+
+
+def read_list(path: FilePath[str]) -> etree._Element:
+    """The root of a published change list, whose twin must say the same."""
+    content = path.getContent()
+    assert gzip.decompress(path.siblingExtension(".gz").getContent()) == content
+    return etree.fromstring(content)
+
+
+def ages(path: FilePath[str]) -> list[str]:
+    """The ``when`` of each record in a published change list."""
+    return [str(weblog.get("when")) for weblog in read_list(path)]

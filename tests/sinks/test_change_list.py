@@ -1,0 +1,138 @@
+"""changes.xml and shortChanges.xml: remade each minute, from the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.events import PingReceived
+from rsscloud_broker.interfaces import IEventSink
+from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
+from tests.sinks.pings import HOUR, NOON, PingStore, ages, at_once, make_parts, read_list
+
+
+class ChangeListSinkTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.clock.advance(NOON + 30)
+        self.store = PingStore(self)
+        self.directory = FilePath(self.mktemp())
+        self.changes = self.directory.child("changes.xml")
+        self.short_changes = self.directory.child("shortChanges.xml")
+
+    def start(
+        self,
+        options: ChangeListOptions | None = None,
+        in_thread: Callable[..., Any] = at_once,
+    ) -> ChangeListSink:
+        parts = make_parts(self.store, self.clock, self.directory, in_thread)
+        sink = ChangeListSink(options or ChangeListOptions(), parts)
+        sink.startService()
+        return sink
+
+    def test_interfaces(self) -> None:
+        sink = self.start()
+        self.assertTrue(verifyObject(IEventSink, sink))
+        self.assertTrue(verifyObject(IService, sink))
+
+    def test_events_are_not_needed(self) -> None:
+        sink = self.start()
+        self.assertEqual(sink.handles, ())
+        event = PingReceived(Ping("A", "https://example.org/", NOON))
+        self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(sink.handle(event))))
+
+    def test_made_at_start(self) -> None:
+        self.store.add(NOON - 1000 * HOUR, NOON)
+        self.successResultOf(self.store.store.prune_pings(NOON - HOUR))
+        self.start()
+        root = read_list(self.changes)
+        self.assertEqual(root.get("count"), "2")
+        self.assertEqual(root.get("updated"), "Tue, 29 Sep 2026 12:00:30 GMT")
+        self.assertEqual(ages(self.changes), ["0"])
+        self.assertEqual(ages(self.short_changes), ["0"])
+
+    def test_made_at_the_top_of_each_minute(self) -> None:
+        self.start()
+        self.store.add(NOON + 40)
+        self.clock.advance(29)
+        self.assertEqual(ages(self.changes), [])
+        self.clock.advance(1)
+        self.assertEqual(ages(self.changes), ["0"])
+        self.assertEqual(read_list(self.changes).get("updated"), "Tue, 29 Sep 2026 12:01:00 GMT")
+        self.clock.advance(60)
+        self.assertEqual(ages(self.changes), ["1"])
+
+    def test_windows(self) -> None:
+        now = NOON + 30
+        self.store.add(now - 3 * HOUR - 1, now - 3 * HOUR, now - 301, now - 300, now - 1)
+        self.start()
+        self.assertEqual(ages(self.changes), ["0", "5", "5", "180"])
+        self.assertEqual(ages(self.short_changes), ["0", "5"])
+
+    def test_options(self) -> None:
+        now = NOON + 30
+        self.store.add(now - HOUR - 1, now - HOUR, now - 61)
+        self.start(ChangeListOptions(hours=1, unit="seconds"))
+        self.assertEqual(ages(self.changes), ["61", "3600"])
+
+    def test_wrong_options(self) -> None:
+        for wrong in ({"hours": 0}, {"hours": 25}, {"unit": "hours"}):
+            with self.subTest(wrong), self.assertRaises(ValueError):
+                ChangeListOptions(**wrong)
+
+    def test_a_run_that_takes_long_is_not_joined_by_another(self) -> None:
+        waiting: list[Deferred[None]] = []
+
+        async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+            gate: Deferred[None] = Deferred()
+            waiting.append(gate)
+            await gate
+            return function(*args)
+
+        sink = self.start(in_thread=in_thread)
+        self.clock.advance(30)
+        self.assertEqual(len(waiting), 1)
+        stopped = sink.stopService()
+        assert stopped is not None
+        self.assertNoResult(stopped)
+        for gate in waiting:  # it grows while the run goes on
+            gate.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(ages(self.changes), [])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_the_store_fails_for_a_minute(self) -> None:
+        self.start()
+        self.store.add(NOON + 31)
+        self.store.failure = Unavailable("the database is locked")
+        self.clock.advance(30)
+        self.assertEqual(len(self.flushLoggedErrors(Unavailable)), 1)
+        self.assertEqual(ages(self.changes), [], "the old file is gone")
+        self.store.failure = None
+        self.clock.advance(60)
+        self.assertEqual(ages(self.changes), ["1"])
+
+    def test_the_disk_is_full_for_a_minute(self) -> None:
+        self.start()
+        self.store.add(NOON + 31)
+
+        def full(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch = self.patch(os, "fsync", full)
+        self.clock.advance(30)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+        self.assertEqual(ages(self.changes), [], "the old file is gone")
+        self.assertEqual(len(self.directory.listdir()), 4, "something was left behind")
+        patch.restore()
+        self.clock.advance(60)
+        self.assertEqual(ages(self.changes), ["1"])
