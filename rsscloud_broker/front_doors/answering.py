@@ -1,0 +1,68 @@
+"""Resources whose answer takes a while."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from rsscloud_broker.front_doors.requests import plain
+from rsscloud_broker.model import Unavailable
+
+log = Logger()
+
+#: Seconds after which a client may try again when the store is unavailable.
+RETRY_AFTER = "30"
+
+
+def answer(request: Request, body: Awaitable[bytes]) -> int:
+    """Write an answer when it is there.
+
+    A client that has gone away does not stop the work: what it asked for was
+    asked for.  A store that cannot be used is a 503, a bug a 500.
+    """
+    gone: list[object] = []
+    request.notifyFinish().addErrback(gone.append)
+
+    async def write() -> None:
+        try:
+            content = await body
+        except CancelledError:
+            content = plain(request, 503, "The broker is stopping.", retry_after=RETRY_AFTER)
+        except Unavailable as error:
+            log.error("Unavailable: {error}", error=error)
+            content = plain(
+                request,
+                503,
+                "The broker cannot store anything right now. Please try again later.",
+                retry_after=RETRY_AFTER,
+            )
+        except Exception:  # answered and logged, whatever it was
+            log.failure("A request to {path} failed.", path=request.path)
+            content = plain(request, 500, "The broker made a mistake. It has been logged.")
+        if not gone:
+            request.setHeader("content-length", str(len(content)))
+            request.write(content)
+            request.finish()
+
+    Deferred.fromCoroutine(write())
+    return NOT_DONE_YET
+
+
+class Page(Resource):
+    """A resource that answers every method it is routed for by one async function.
+
+    :param respond: takes the request, sets status and headers, gives the body.
+    """
+
+    isLeaf = True
+
+    def __init__(self, respond: Callable[[Request], Awaitable[bytes]]) -> None:
+        super().__init__()
+        self._respond = respond
+
+    def render(self, request: Request) -> int:
+        return answer(request, self._respond(request))

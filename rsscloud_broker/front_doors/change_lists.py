@@ -1,0 +1,235 @@
+"""Serves the change lists to crawlers: read-only files, by GET and HEAD.
+
+===========================  =============================================
+``/changes.xml``             the pings of the last hours
+``/shortChanges.xml``        the pings of the last five minutes
+``/YYYY/MM/DD/HH.xml``       the pings of one hour, in UTC; HH from 01 to 24
+===========================  =============================================
+
+The sinks make the files, each with a gzipped twin, and replace them whole.  A
+crawler that allows gzip gets the twin, with an ETag of its own; one that sends
+``If-None-Match`` or ``If-Modified-Since`` gets 304 while nothing has changed::
+
+    GET /changes.xml HTTP/1.1
+    Accept-Encoding: gzip
+
+    HTTP/1.1 200 OK
+    Content-Type: text/xml; charset=utf-8
+    Content-Encoding: gzip
+    Vary: Accept-Encoding
+    Cache-Control: public, max-age=60
+    ETag: "18a8f2c1d0a3e500-2f1c-gzip"
+
+Only the names in the table are looked for: a request's path is compared with
+them as it came and never used to walk the directory, so nothing else there can
+be read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import IO, Final
+
+from twisted.python.filepath import FilePath
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.static import File
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
+
+_ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
+
+# Several ranges in one request could ask for a large file many times over, and
+# Twisted fails on a suffix longer than the file: only ``bytes=FIRST-[LAST]`` is
+# taken, other ranges are ignored, as RFC 9110 allows.
+_RANGE: Final = re.compile(rb"bytes=[0-9]{1,15}-[0-9]{0,15}")
+
+# Archives do not change, but for a ping that was committed late.
+_MINUTE: Final = 60
+_HALF_MINUTE: Final = 30
+_DAY: Final = 86400
+
+
+@implementer(IFrontDoor)
+class ChangeListsDoor:
+    """The pages of the change lists.
+
+    :param public_directory: where the sinks put the files.
+    """
+
+    name = "change_lists"
+
+    def __init__(self, public_directory: FilePath[str]) -> None:
+        self._routes = (
+            Route("/changes.xml", "GET", _List(public_directory.child("changes.xml"), _MINUTE)),
+            Route(
+                "/shortChanges.xml",
+                "GET",
+                _List(public_directory.child("shortChanges.xml"), _HALF_MINUTE),
+            ),
+            Route("/*", "GET", _Archives(public_directory)),
+        )
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return ()
+
+
+class _List(Resource):
+    """A change list that is always there, once it has been made."""
+
+    isLeaf = True
+
+    def __init__(self, path: FilePath[str], max_age: int) -> None:
+        super().__init__()
+        self._path = path
+        self._max_age = max_age
+
+    def render_GET(self, request: Request) -> bytes | int:
+        try:
+            return _serve(request, self._path, self._max_age)
+        except FileNotFoundError:
+            request.setHeader(b"retry-after", b"60")
+            return _say(
+                request,
+                http.SERVICE_UNAVAILABLE,
+                b"This change list has not been made yet. One is made each minute.\n",
+            )
+
+
+class _Archives(Resource):
+    """The hourly archives; 404 for anything that is not the path of one."""
+
+    isLeaf = True
+
+    def __init__(self, public_directory: FilePath[str]) -> None:
+        super().__init__()
+        self._directory = public_directory
+
+    def render_GET(self, request: Request) -> bytes | int:
+        found = _ARCHIVE.fullmatch(request.path)
+        if found is None:
+            return _say(request, http.NOT_FOUND, b"There is no such page here.\n")
+        segments = [segment.decode("ascii") for segment in found.groups()]
+        try:
+            return _serve(request, self._directory.descendant(segments), _DAY)
+        except FileNotFoundError:
+            return _say(
+                request,
+                http.NOT_FOUND,
+                b"There is no archive of that hour: it is not over yet, or had no pings.\n",
+            )
+
+
+def _say(request: Request, status: int, sentence: bytes) -> bytes:
+    request.setResponseCode(status)
+    request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+    request.setHeader(b"content-length", b"%d" % len(sentence))
+    return b"" if request.method == b"HEAD" else sentence
+
+
+def _serve(request: Request, path: FilePath[str], max_age: int) -> bytes | int:
+    """Answer with a file, or with its gzipped twin where that is allowed.
+
+    :param max_age: seconds for which others may keep the answer.
+    :raises FileNotFoundError: there is no such file.
+    """
+    encoding, file = _open(path, _allows_gzip(request))
+    # The size and the tag are those of the file that is open: the one at this
+    # path may be replaced at any moment.
+    status = os.fstat(file.fileno())
+    suffix = f"-{encoding}" if encoding else ""
+    etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}{suffix}"'.encode("ascii")
+    _tidy_conditions(request, etag)
+    request.setHeader(b"vary", b"Accept-Encoding")
+    request.setHeader(b"cache-control", b"public, max-age=%d" % max_age)
+    request.setHeader(b"accept-ranges", b"bytes")
+    unchanged = (request.setETag(etag), request.setLastModified(status.st_mtime))
+    if http.CACHED in unchanged:
+        file.close()
+        return b""
+    if request.method == b"HEAD":
+        # No producer may write for HEAD; what it would say of the whole is said here.
+        request.requestHeaders.removeHeader(b"range")
+    return _OpenFile(path, encoding, status.st_size).send(request, file)
+
+
+def _open(path: FilePath[str], gzip: bool) -> tuple[str, IO[bytes]]:
+    if gzip:
+        try:
+            return "gzip", path.siblingExtension(".gz").open()
+        except FileNotFoundError:
+            pass  # the plain file serves as well
+    return "", path.open()
+
+
+class _OpenFile(File):
+    """Twisted's file resource, for the headers and ranges of a file already open."""
+
+    type = "text/xml; charset=utf-8"
+
+    def __init__(self, path: FilePath[str], encoding: str, size: int) -> None:
+        super().__init__(path.path)
+        self.encoding = encoding
+        self._size = size
+
+    def getFileSize(self) -> int:
+        return self._size
+
+    def send(self, request: Request, file: IO[bytes]) -> bytes | int:
+        """Answer with the file, which is closed in the end."""
+        producer = self.makeProducer(request, file)
+        if request.method == b"HEAD":
+            file.close()
+            return b""
+        producer.start()
+        return NOT_DONE_YET
+
+
+def _tidy_conditions(request: Request, etag: bytes) -> None:
+    """Bring the conditions of a request into the form that Twisted knows.
+
+    Twisted looks for tags between blanks, asks for the date even where tags
+    were sent, and knows no If-Range; RFC 9110, section 13, puts commas between
+    tags, lets them decide alone, and compares them weakly.
+    """
+    headers = request.requestHeaders
+    tags = headers.getRawHeaders(b"if-none-match")
+    if tags is not None:
+        known = [tag.strip().removeprefix(b"W/") for tag in b",".join(tags).split(b",")]
+        headers.setRawHeaders(b"if-none-match", [b" ".join(known)])
+        headers.removeHeader(b"if-modified-since")
+    part_of_another = request.getHeader(b"if-range") not in {None, etag}
+    if part_of_another or not _RANGE.fullmatch(request.getHeader(b"range") or b""):
+        headers.removeHeader(b"range")
+
+
+def _allows_gzip(request: Request) -> bool:
+    """Whether Accept-Encoding lets us answer in gzip (RFC 9110, section 12.5.3)."""
+    weights: dict[bytes, bool] = {}
+    values = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", []))
+    for value in values.lower().split(b","):
+        coding, *parameters = (part.strip() for part in value.split(b";"))
+        weights[coding] = all(_is_positive(parameter) for parameter in parameters)
+    return weights.get(b"gzip", weights.get(b"x-gzip", weights.get(b"*", False)))
+
+
+def _is_positive(parameter: bytes) -> bool:
+    """False for ``q=0``, ``q=0.000`` and a q that is no number."""
+    name, _, value = parameter.partition(b"=")
+    if name.strip() != b"q":
+        return True
+    try:
+        return float(value) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,45 @@
+"""Chooses between the kinds of answer that a client accepts (RFC 9110, section 12.5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def preferred(accept: str | None, offered: Sequence[str]) -> str | None:
+    """The offered media type that a client likes best.
+
+    :param accept: the Accept header; where it is absent, anything will do.
+    :param offered: media types, the one to give in doubt first.
+    :returns: None if the client accepts none of them.
+    """
+    if not accept or not accept.strip():
+        return offered[0]
+    ranges = [_range(part) for part in accept.split(",")]
+    qualities = {kind: _quality(kind, ranges) for kind in offered}
+    best = max(offered, key=lambda kind: qualities[kind])  # the first of several that are equal
+    return best if qualities[best] > 0 else None
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    quality = 1.0
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                quality = float(value)
+            except ValueError:
+                quality = 0.0
+    return kind, quality
+
+
+def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
+    """What the most specific range that covers a media type says."""
+    covering = [(_specificity(kind, range_), quality) for range_, quality in ranges]
+    specificity, quality = max(covering)
+    return quality if specificity else 0.0
+
+
+def _specificity(kind: str, range_: str) -> int:
+    main = kind.partition("/")[0]
+    return {kind: 3, f"{main}/*": 2, "*/*": 1}.get(range_, 0)

@@ -1,0 +1,237 @@
+"""The ping sink: sites say that they changed, in the manner of weblogs.com.
+
+A ping is stored and answered; nothing is fetched before the answer, since blog
+engines wait for no more than a few seconds.
+
+By XML-RPC, at any of many paths::
+
+    weblogUpdates.ping(name, url[, changesurl[, category]])
+    weblogUpdates.extendedPing(name, url, check, rss[, tags])
+    weblogUpdates.rssUpdate(name, url)          the URL is a feed
+    -> {flerror: false, message: "Thanks for the ping."}
+
+By SOAP 1.1, with SOAPAction ``"/weblogUpdates"``: ``ping(weblogname, weblogurl)``
+and ``extendedPing(weblogname, weblogurl, changesurl, rssurl, tags)``, with a
+result of the same two members.
+
+By GET, or by POST of a form; the answer is a page for people, its status 200 or
+400::
+
+    /pingSiteForm?name=NAME&url=URL[&changesURL=URL]    without parameters: the form
+    /ping?url=URL[&name=NAME]
+    /rss/ping?u=FEED_URL
+    /?name=NAME&url=URL[&rssUrl=URL][&checkUrl=URL]
+
+Source: the weblogs.com interface as "RSS Feed State" describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+from attrs.validators import ge
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC, Fault
+from zope.interface import implementer
+
+from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.requests import parameters, respond
+from rsscloud_broker.front_doors.xmlrpc import procedure
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IFrontDoor,
+    Route,
+    SoapOperation,
+    SoapService,
+)
+from rsscloud_broker.model import Ping, Refused
+from rsscloud_broker.wire import weblog_updates
+from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
+from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
+
+
+@frozen
+class PingSinkOptions:
+    """Options of the ping sink.
+
+    :ivar repeat_window: seconds within which the same ping again is thanked for
+        and not recorded a second time.
+    """
+
+    repeat_window: int = field(default=60, validator=ge(0))
+
+
+class WeblogUpdates(XMLRPC):
+    """``weblogUpdates.*``: refusals are answers with ``flerror``, wrong calls are faults."""
+
+    def __init__(self, door: PingSinkDoor) -> None:
+        super().__init__()
+        self._door = door
+
+    async def _ping(self, method: str, values: Sequence[Any]) -> dict[str, Any]:
+        try:
+            ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
+        except BadCall as error:
+            raise Fault(INVALID_PARAMS, str(error)) from error
+        except BadPing as error:
+            return {"flerror": True, "message": str(error)}
+        return await self._door.take(ping)
+
+    @procedure(
+        ["struct", "string", "string"],
+        ["struct", "string", "string", "string"],
+        ["struct", "string", "string", "string", "string"],
+    )
+    async def xmlrpc_ping(self, request: Request, *values: Any) -> dict[str, Any]:
+        """Say that a site changed: its name, its URL, the changed page, a category."""
+        return await self._ping("ping", values)
+
+    @procedure(
+        ["struct", "string", "string", "string"],
+        ["struct", "string", "string", "string", "string"],
+        ["struct", "string", "string", "string", "string", "string"],
+    )
+    async def xmlrpc_extendedPing(self, request: Request, *values: Any) -> dict[str, Any]:
+        """Say that a site changed: its name, its URL, the changed page, its feed, tags
+        separated by |.  With three parameters the third is the feed.
+        """
+        return await self._ping("extendedPing", values)
+
+    @procedure(["struct", "string", "string"])
+    async def xmlrpc_rssUpdate(self, request: Request, *values: Any) -> dict[str, Any]:
+        """Say that a feed changed: its name, its URL."""
+        return await self._ping("rssUpdate", values)
+
+
+@implementer(IFrontDoor)
+class PingSinkDoor:
+    """Pings in the manner of weblogs.com by XML-RPC, SOAP, GET and POST."""
+
+    name = "ping_sink"
+
+    def __init__(self, options: PingSinkOptions, parts: FrontDoorParts) -> None:
+        self._broker = parts.broker
+        self._clock = parts.clock
+        self._pages = parts.pages
+        self._repeat_window = options.repeat_window
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._clock.seconds()
+
+    async def take(self, ping: Ping) -> dict[str, Any]:
+        """Store a ping and thank for it."""
+        await self._broker.ping(ping, self._repeat_window)
+        return {"flerror": False, "message": weblog_updates.THANKS}
+
+    def routes(self) -> Sequence[Route]:
+        form, ping = Page(self._ping_site_form), Page(self._ping_page)
+        feed_ping, home_ping = Page(self._feed_ping), Page(self._home_ping)
+        by_url, by_name = frozenset({"url"}), frozenset({"url", "name"})
+        return [
+            Route("/pingSiteForm", "GET", form),
+            Route("/pingSiteForm", "POST", form),
+            Route("/ping", "GET", ping),
+            Route("/ping/", "GET", ping),
+            Route("/ping", "POST", ping, by_name),  # with a URL alone it is an rssCloud ping
+            Route("/ping/", "POST", ping),
+            Route("/rss/ping", "GET", feed_ping),
+            Route("/rss/ping", "POST", feed_ping),
+            Route("/", "GET", home_ping, by_url),
+            Route("/", "POST", home_ping, by_url),
+        ]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {"weblogUpdates": WeblogUpdates(self)}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        simple = frozenset({"weblogname", "weblogurl"})
+        extended = simple | {"changesurl", "rssurl", "tags"}
+        return [
+            SoapService(
+                action="/weblogUpdates",
+                operations={
+                    "ping": SoapOperation(self._soap_ping, extended),
+                    "extendedPing": SoapOperation(self._soap_ping, extended),
+                },
+            )
+        ]
+
+    async def _soap_ping(self, values: Mapping[str, Any], caller: str) -> dict[str, Any]:
+        texts = {name: values.get(name) or "" for name in _SOAP_NAMES}
+        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
+        if wrong:
+            raise Refused(f"The parameter {wrong[0]} must be a string.")
+        try:
+            ping = weblog_updates.site_ping(
+                texts["weblogname"],
+                texts["weblogurl"],
+                self.now(),
+                changes_url=texts["changesurl"],
+                rss_url=texts["rssurl"],
+                tags=texts["tags"],
+            )
+        except BadPing as error:
+            return {"flerror": True, "message": str(error)}
+        return await self.take(ping)
+
+    async def _ping_site_form(self, request: Request) -> bytes:
+        form = parameters(request)
+        if not form:
+            return await self._page(request, 200, "Ping", "ping_form.html")
+        return await self._answer(
+            request,
+            form.get("name", ""),
+            form.get("url", ""),
+            changes_url=form.get("changesurl", ""),
+            rss_url=form.get("rssurl", ""),
+        )
+
+    async def _ping_page(self, request: Request) -> bytes:
+        form = parameters(request)
+        url = form.get("url", "")
+        return await self._answer(request, form.get("name") or url, url)
+
+    async def _feed_ping(self, request: Request) -> bytes:
+        url = parameters(request).get("u", "")
+        return await self._answer(request, url, url, rss_url=url)
+
+    async def _home_ping(self, request: Request) -> bytes:
+        form = parameters(request)
+        return await self._answer(
+            request,
+            form.get("name", ""),
+            form.get("url", ""),
+            changes_url=form.get("checkurl", ""),
+            rss_url=form.get("rssurl", ""),
+        )
+
+    async def _answer(self, request: Request, name: str, url: str, **urls: str) -> bytes:
+        """Take a ping in and say so on a page."""
+        try:
+            ping = weblog_updates.site_ping(name, url, self.now(), **urls)
+        except BadPing as error:
+            return await self._page(
+                request, 400, "No ping", "ping_refused.html", message=str(error)
+            )
+        await self.take(ping)
+        return await self._page(
+            request,
+            200,
+            "Ping",
+            "ping_taken.html",
+            message=weblog_updates.THANKS,
+            name=ping.name,
+            url=ping.url,
+        )
+
+    async def _page(
+        self, request: Request, status: int, title: str, template: str, **slots: str
+    ) -> bytes:
+        body = await self._pages.render(title, template, **slots)
+        return respond(request, status, "text/html; charset=utf-8", body)
+
+
+_SOAP_NAMES = ("weblogname", "weblogurl", "changesurl", "rssurl", "tags")

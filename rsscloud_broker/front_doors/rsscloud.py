@@ -1,0 +1,313 @@
+"""The rssCloud front door: subscribers register, publishers ping.
+
+By REST, where the answer is XML or JSON and its HTTP status 200 even when it
+says no::
+
+    POST /rsscloud/pleaseNotify          also /pleaseNotify
+      notifyProcedure=&port=5337&path=/notify&protocol=http-post&url1=http://example.org/rss.xml
+    <notifyResult success="true" msg="Thanks for the registration. ..."/>
+
+    POST /rsscloud/ping                  also /ping
+      url=http://example.org/rss.xml
+    <result success="true" msg="Thanks for the ping."/>
+
+By XML-RPC, as ``rssCloud.pleaseNotify(notifyProcedure, port, path, protocol,
+urlList[, domain])`` and ``rssCloud.ping(url)``, both returning true or a fault;
+by SOAP 1.1 with parameters of the same names.  Registrations without a domain
+are for the caller's own address.
+
+Sources: "SOAP meets RSS" (2003), the implementor's guide to rssCloud (2009).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from attrs import field, frozen
+from attrs.validators import ge
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC, Fault
+from zope.interface import implementer
+
+from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.negotiation import preferred
+from rsscloud_broker.front_doors.requests import caller, parameters, plain, respond
+from rsscloud_broker.front_doors.xmlrpc import procedure
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IBroker,
+    IFrontDoor,
+    Route,
+    SoapOperation,
+    SoapService,
+)
+from rsscloud_broker.model import (
+    Intent,
+    PingTooSoon,
+    Refused,
+    TopicUnreadable,
+    UnsupportedProtocol,
+)
+from rsscloud_broker.wire import rsscloud
+from rsscloud_broker.wire.rsscloud import BadRegistration
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
+
+#: Topics whose last ping is remembered for the pause between pings.
+REMEMBERED_PINGS = 10_000
+
+
+@frozen
+class RssCloudOptions:
+    """Options of the rssCloud front door.
+
+    :ivar ping_pause: seconds within which a second ping of a topic is refused;
+        0 refuses none.
+    """
+
+    ping_pause: int = field(default=0, validator=ge(0))
+
+
+class RssCloud:
+    """Registrations and pings, whichever way they came."""
+
+    def __init__(self, options: RssCloudOptions, broker: IBroker, clock: IReactorTime) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._pause = options.ping_pause
+        self._last_pings: OrderedDict[str, float] = OrderedDict()
+
+    async def register(self, fields: Mapping[str, str], topics: Sequence[str], caller: str) -> None:
+        """Subscribe to every topic that can be; one is enough for success.
+
+        :raises BadRegistration: with the sentence for the client.
+        """
+        wanted = rsscloud.registration(fields, topics, caller, self._broker.protocols)
+        try:
+            problems = await gatherResults(
+                [Deferred.fromCoroutine(self._subscribe(intent)) for intent in wanted.intents()],
+                consumeErrors=True,
+            )
+        except FirstError as error:
+            error.subFailure.raiseException()
+        if all(problems):
+            raise BadRegistration(problems[0])
+
+    async def _subscribe(self, intent: Intent) -> str:
+        """The sentence that says why there is no subscription, or an empty string."""
+        try:
+            await self._broker.subscribe(intent)
+        except TopicUnreadable as error:
+            return rsscloud.unreadable("subscription", error.url)
+        except UnsupportedProtocol as error:
+            return rsscloud.unsupported_protocol(error.protocol)
+        except Refused:
+            return rsscloud.CALLBACK_FAILED
+        return ""
+
+    async def ping(self, url: str) -> None:
+        """Take a ping in.
+
+        :raises TopicUnreadable: the topic could not be read.
+        :raises PingTooSoon: the pause that the operator set is not over.
+        """
+        self._check_pause(url)
+        await self._broker.ping_topic(url)
+
+    def _check_pause(self, url: str) -> None:
+        if not self._pause:
+            return
+        now = self._clock.seconds()
+        if now - self._last_pings.get(url, float("-inf")) < self._pause:
+            raise PingTooSoon(self._pause)
+        self._last_pings[url] = now
+        self._last_pings.move_to_end(url)
+        if len(self._last_pings) > REMEMBERED_PINGS:
+            self._last_pings.popitem(last=False)
+
+
+class RssCloudProcedures(XMLRPC):
+    """``rssCloud.*``: a call that fails is a fault."""
+
+    def __init__(self, rss_cloud: RssCloud) -> None:
+        super().__init__()
+        self._rss_cloud = rss_cloud
+
+    @procedure(["boolean"])
+    async def xmlrpc_hello(self, request: Request, *ignored: Any) -> bool:
+        """Answer true: the broker is there."""
+        return True
+
+    @procedure(
+        ["boolean", "string", "int", "string", "string", "array"],
+        ["boolean", "string", "int", "string", "string", "array", "string"],
+    )
+    async def xmlrpc_pleaseNotify(self, request: Request, *values: Any) -> bool:
+        """Register for notifications: notifyProcedure, port, path, protocol, urlList and,
+        if it is not the caller that is to be notified, its domain.
+        """
+        try:
+            fields, topics = rsscloud.fields_from_parameters("pleaseNotify", values)
+            await self._rss_cloud.register(fields, topics, caller(request))
+        except BadRegistration as error:
+            raise Fault(RSSCLOUD_FAULT, str(error)) from error
+        return True
+
+    @procedure(["boolean", "string"])
+    async def xmlrpc_ping(self, request: Request, *values: Any) -> bool:
+        """Say that the feed at a URL has changed."""
+        try:
+            rsscloud.check_count("ping", values, 1, 1)
+        except BadRegistration as error:
+            raise Fault(RSSCLOUD_FAULT, str(error)) from error
+        if not isinstance(values[0], str):
+            raise Fault(RSSCLOUD_FAULT, "The parameter url must be a string.")
+        with suppress(Refused):  # true for any well-formed call, even if the feed is unreadable
+            await self._rss_cloud.ping(clean(values[0]))
+        return True
+
+
+class OldProcedures(XMLRPC):
+    """``xmlStorageSystem.*``: the names that old feeds carry; a registration that
+    could not be made is false and no fault.
+    """
+
+    def __init__(self, rss_cloud: RssCloud) -> None:
+        super().__init__()
+        self._rss_cloud = rss_cloud
+
+    async def _register(self, name: str, request: Request, values: Sequence[Any]) -> bool:
+        try:
+            fields, topics = rsscloud.fields_from_parameters(name, values)
+        except BadRegistration as error:
+            raise Fault(RSSCLOUD_FAULT, str(error)) from error
+        try:
+            await self._rss_cloud.register(fields, topics, caller(request))
+        except BadRegistration:
+            return False
+        return True
+
+    @procedure(["boolean", "string", "int", "string", "string", "array"])
+    async def xmlrpc_rssPleaseNotify(self, request: Request, *values: Any) -> bool:
+        """An old name of rssCloud.pleaseNotify."""
+        return await self._register("rssPleaseNotify", request, values)
+
+    @procedure(["boolean", "string", "int", "string", "string", "array"])
+    async def xmlrpc_requestNotification(self, request: Request, *values: Any) -> bool:
+        """An old name of rssCloud.pleaseNotify."""
+        return await self._register("requestNotification", request, values)
+
+
+@implementer(IFrontDoor)
+class RssCloudDoor:
+    """rssCloud by REST, XML-RPC and SOAP."""
+
+    name = "rsscloud"
+
+    def __init__(self, options: RssCloudOptions, parts: FrontDoorParts) -> None:
+        self._rss_cloud = RssCloud(options, parts.broker, parts.clock)
+
+    def routes(self) -> Sequence[Route]:
+        register, ping = Page(self._rest_please_notify), Page(self._rest_ping)
+        return [
+            Route("/rsscloud/pleaseNotify", "POST", register),
+            Route("/pleaseNotify", "POST", register),
+            Route("/rsscloud/ping", "POST", ping),
+            Route("/ping", "POST", ping),
+        ]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {
+            "rssCloud": RssCloudProcedures(self._rss_cloud),
+            "xmlStorageSystem": OldProcedures(self._rss_cloud),
+        }
+
+    def soap_services(self) -> Sequence[SoapService]:
+        fields = {"notifyProcedure", "port", "path", "protocol", "urlList", "domain"}
+        register = SoapOperation(self._soap_please_notify, frozenset(fields))
+        return [
+            SoapService(
+                action="/rssCloud",
+                aliases=("/xmlStorageSystem",),
+                operations={
+                    "pleaseNotify": register,
+                    "rssPleaseNotify": register,
+                    "requestNotification": register,
+                    "ping": SoapOperation(self._soap_ping, frozenset({"url"})),
+                },
+            )
+        ]
+
+    async def _rest_please_notify(self, request: Request) -> bytes:
+        form = parameters(request)
+        names = ("notifyProcedure", "port", "path", "protocol", "domain")
+        fields = {name: form.get(name.lower(), "") for name in names}
+
+        async def register() -> str:
+            await self._rss_cloud.register(fields, rsscloud.topics_of_form(form), caller(request))
+            return rsscloud.REGISTERED
+
+        return await _rest_answer(request, "notifyResult", register)
+
+    async def _rest_ping(self, request: Request) -> bytes:
+        topics = [topic for topic in rsscloud.topics_of_form(parameters(request)) if clean(topic)]
+
+        async def ping() -> str:
+            if not topics:
+                raise BadRegistration(rsscloud.missing(["url"]))
+            await self._ping_with_sentences(topics[0])
+            return rsscloud.PINGED
+
+        return await _rest_answer(request, "result", ping)
+
+    async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
+        try:
+            fields, topics = rsscloud.fields_from_values(values)
+            await self._rss_cloud.register(fields, topics, caller)
+        except BadRegistration as error:
+            raise Refused(str(error)) from error
+        return True
+
+    async def _soap_ping(self, values: Mapping[str, Any], caller: str) -> bool:
+        url = values.get("url")
+        if not isinstance(url, str) or not url.strip():
+            raise Refused(rsscloud.missing(["url"]))
+        with suppress(Refused):  # as by XML-RPC: true for any well-formed call
+            await self._rss_cloud.ping(clean(url))
+        return True
+
+    async def _ping_with_sentences(self, url: str) -> None:
+        try:
+            await self._rss_cloud.ping(clean(url))
+        except TopicUnreadable as error:
+            raise BadRegistration(rsscloud.unreadable("ping", error.url)) from error
+        except PingTooSoon as error:
+            raise BadRegistration(rsscloud.too_soon(error.seconds)) from error
+
+
+async def _rest_answer(request: Request, root: str, act: Callable[[], Awaitable[str]]) -> bytes:
+    """Do something and answer in the form that the client accepts.
+
+    :param root: the name of the answer's root element.
+    :param act: gives the sentence of success; raises that of failure.
+    """
+    kind = preferred(
+        request.getHeader("accept"), ["text/xml", "application/xml", "application/json"]
+    )
+    if kind is None:
+        return plain(request, 406, "Not Acceptable")
+    try:
+        success, msg = True, await act()
+    except BadRegistration as error:
+        success, msg = False, str(error)
+    if kind == "application/json":
+        body = json.dumps({"success": success, "msg": msg}).encode()
+        return respond(request, 200, kind, body)
+    body = rsscloud.result_document(root, success=success, msg=msg)
+    return respond(request, 200, "text/xml; charset=utf-8", body)

@@ -1,0 +1,149 @@
+"""Mounts the front doors: finds what a request means and who answers it.
+
+1. A POST whose body is XML, at one of the call paths, is a call: XML-RPC if its
+   root is ``methodCall``, SOAP otherwise, whatever its Content-Type says.
+2. Everything else goes to a route: the longest path that fits, and of those the
+   one that requires the most parameters.
+3. Any other POST at a call path is a call that cannot be read, and is told so.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Sequence
+
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+
+from rsscloud_broker.front_doors import soap as soap_door
+from rsscloud_broker.front_doors import xmlrpc as xmlrpc_door
+from rsscloud_broker.front_doors.requests import body_of, charset, parameters, plain
+from rsscloud_broker.front_doors.soap import SoapRoot
+from rsscloud_broker.front_doors.soap_description import SoapDescription
+from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
+from rsscloud_broker.wire import soap, xml, xmlrpc
+
+#: Where blog engines and aggregators send their calls.
+CALL_PATHS = frozenset(
+    {
+        "/",
+        "/RPC",
+        "/RPC2",
+        "/ping",
+        "/ping/",
+        "/ping/RPC2",
+        "/rpc",
+        "/rpc/ping",
+        "/rpc2",
+        "/soap",
+        "/xmlrpc.php",
+    }
+)
+
+#: On every answer: a page may load nothing but its style sheet, be framed
+#: nowhere and send its forms only here.
+SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+_XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
+
+
+class FrontDoorsError(Exception):
+    """Two front doors want the same."""
+
+
+class Root(Resource):
+    """The root resource of the broker."""
+
+    isLeaf = True
+
+    def __init__(self, doors: Iterable[IFrontDoor], public_url: str) -> None:
+        super().__init__()
+        self._routes: dict[tuple[str, str], list[Route]] = {}
+        handlers: dict[str, XMLRPC] = {}
+        services: list[SoapService] = []
+        for door in doors:
+            for route in door.routes():
+                self._add(route)
+            for prefix, handler in door.xmlrpc_handlers().items():
+                if prefix in handlers:
+                    raise FrontDoorsError(f"two front doors offer XML-RPC procedures {prefix}.*")
+                handlers[prefix] = handler
+            services.extend(door.soap_services())
+        self._xmlrpc = XMLRPCRoot(handlers)
+        self._soap = SoapRoot(services)
+        self._call_paths = CALL_PATHS | self._soap.paths
+        description = SoapDescription(public_url)
+        for path in {"/soap", *self._soap.paths}:
+            self._add(Route(path, "GET", description, frozenset({"wsdl"})))
+
+    def _add(self, route: Route) -> None:
+        routes = self._routes.setdefault((route.path, route.method), [])
+        if any(other.requires == route.requires for other in routes):
+            raise FrontDoorsError(f"two front doors offer {route.method} {route.path}")
+        routes.append(route)
+        routes.sort(key=lambda each: -len(each.requires))
+
+    def render(self, request: Request) -> bytes | int:
+        for name, value in SECURITY_HEADERS.items():
+            request.setHeader(name, value)
+        path = request.path.decode("latin-1")
+        is_call = request.method == b"POST" and path in self._call_paths
+        body = body_of(request) if is_call else b""
+        if is_call and body.lstrip().startswith((b"\xef\xbb\xbf", *_XML_BEGINNINGS)):
+            return self._call(request, body)
+        resource = self._resource(request, path)
+        if resource is not None:
+            rendered: bytes | int = resource.render(request)
+            return rendered
+        if is_call:
+            return self._call(request, body)
+        return self._nothing_here(request, path)
+
+    def _resource(self, request: Request, path: str) -> IResource | None:
+        method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
+        names = parameters(request).keys()
+        for candidate in _candidates(path):
+            for route in self._routes.get((candidate, method), ()):
+                if route.requires <= names:
+                    return route.resource
+        return None
+
+    def _call(self, request: Request, body: bytes) -> bytes | int:
+        """Parse a document once and give it to whom its root element names."""
+        try:
+            root = xml.parse(body, charset(request))
+        except xml.MalformedXML as error:
+            text = f"The request is not acceptable XML: {error}"
+            if request.path.decode("latin-1") in {"/soap", *self._soap.paths}:
+                return soap_door.fault_document(request, "Client", text)
+            return xmlrpc_door.fault_document(request, xmlrpc.PARSE_ERROR, text)
+        if soap.is_envelope(root):
+            return self._soap.render_document(request, root)
+        return self._xmlrpc.render_document(request, root)
+
+    def _nothing_here(self, request: Request, path: str) -> bytes:
+        allowed = {method for (at, method) in self._routes if at == path}
+        if path in self._call_paths:
+            allowed.add("POST")
+        if not allowed:
+            return plain(request, 404, "There is nothing at this address.")
+        text = f"This address takes {' and '.join(sorted(allowed))} requests"
+        if "POST" in allowed and path in self._call_paths:
+            text += "; a POST is an XML-RPC or SOAP call"
+        return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
+
+
+def _candidates(path: str) -> Sequence[str]:
+    """The paths of routes that a request's path may match, the longest first."""
+    parts = path.split("/")
+    prefixes = ["/".join(parts[:n]) + "/*" for n in range(len(parts) - 1, 0, -1)]
+    return [path, *prefixes]

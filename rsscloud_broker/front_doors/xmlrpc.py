@@ -1,0 +1,155 @@
+"""XML-RPC as Twisted has it, with hardened parsing.
+
+``twisted.web.xmlrpc`` brings the resource model: procedures are ``xmlrpc_``
+methods, prefixes are subhandlers, failures are faults.  It reads documents with
+the standard library's parser, which follows a DOCTYPE wherever it leads; here
+``wire.xmlrpc`` reads them instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from lxml import etree
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC, Fault, XMLRPCIntrospection, withRequest
+
+from rsscloud_broker.front_doors.answering import answer
+from rsscloud_broker.front_doors.requests import respond
+from rsscloud_broker.model import Refused, Unavailable
+from rsscloud_broker.wire import xmlrpc
+from rsscloud_broker.wire.xml import MalformedXML
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Calls in one ``system.multicall``.
+MAX_CALLS = 100
+
+CONTENT_TYPE = "text/xml; charset=utf-8"
+
+
+def fault_document(request: Request, code: int, text: str) -> bytes:
+    """A fault; its HTTP status is 200, as XML-RPC wants it."""
+    return respond(request, 200, CONTENT_TYPE, xmlrpc.encode_fault(code, text))
+
+
+def procedure(
+    *signatures: list[str],
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    """Mark an ``xmlrpc_`` method: it takes the request first, then the parameters.
+
+    :param signatures: each the type of the result and those of the parameters,
+        for ``system.methodSignature``.
+    """
+
+    def mark(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        function.signature = list(signatures)  # type: ignore[attr-defined] # Twisted reads it there
+        marked: Callable[P, Awaitable[T]] = withRequest(function)
+        return marked
+
+    return mark
+
+
+class XMLRPCRoot(XMLRPC):
+    """All the procedures that the front doors offer.
+
+    :param handlers: by prefix, such as ``rssCloud``.
+    """
+
+    log = Logger()
+
+    def __init__(self, handlers: Mapping[str, XMLRPC]) -> None:
+        super().__init__(allowNone=True)
+        for prefix, handler in handlers.items():
+            self.putSubHandler(prefix, handler)
+        self.putSubHandler("system", System(self))
+
+    def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
+        try:
+            found: Callable[..., Any] = super().lookupProcedure(procedurePath)
+        except Fault:
+            raise Fault(
+                xmlrpc.RSSCLOUD_FAULT,
+                f'Can\'t make the call because "{procedurePath[:200]}" is not defined.',
+            ) from None
+        return found
+
+    def render_document(self, request: Request, root: etree._Element) -> int:
+        """Answer a document that has been parsed."""
+        return answer(request, self._answer_document(request, root))
+
+    async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
+        try:
+            method, params = xmlrpc.call_from(root)
+        except MalformedXML as error:
+            return fault_document(request, xmlrpc.INVALID_REQUEST, str(error))
+        try:
+            value = await self.call(request, method, params)
+        except Fault as fault:
+            return fault_document(request, fault.faultCode, fault.faultString)
+        return respond(request, 200, CONTENT_TYPE, xmlrpc.encode_response(value))
+
+    async def call(self, request: Request, method: str, params: Sequence[Any]) -> Any:
+        """Call a procedure.
+
+        :raises Fault: whatever goes wrong, but for an unavailable store.
+        """
+        function = self.lookupProcedure(method)
+        arguments = [request, *params] if getattr(function, "withRequest", False) else params
+        try:
+            inspect.signature(function).bind(*arguments)
+        except TypeError as error:
+            raise Fault(xmlrpc.INVALID_PARAMS, f"{method}: {error}") from None
+        try:
+            called: Deferred[Any] = maybeDeferred(function, *arguments)
+            return await called
+        except (Fault, Unavailable):
+            raise
+        except Refused as error:
+            raise Fault(xmlrpc.RSSCLOUD_FAULT, str(error)) from error
+        except Exception as error:  # a bug is logged; the caller learns that it is ours
+            self.log.failure("{method} failed.", Failure(), method=method)
+            raise Fault(
+                xmlrpc.INTERNAL_ERROR, "The broker made a mistake. It has been logged."
+            ) from error
+
+
+class System(XMLRPCIntrospection):
+    """``system.listMethods``, ``methodHelp``, ``methodSignature`` and ``multicall``."""
+
+    def __init__(self, root: XMLRPCRoot) -> None:
+        super().__init__(root)
+        self._root = root
+
+    @procedure(["array", "array"])
+    async def xmlrpc_multicall(self, request: Request, calls: list[Any]) -> list[Any]:
+        """Make several calls: an array of structs methodName, params.  Each result is
+        an array with one value, or a fault struct.
+        """
+        if not isinstance(calls, list) or len(calls) > MAX_CALLS:
+            raise Fault(
+                xmlrpc.INVALID_PARAMS,
+                f"system.multicall takes one array of at most {MAX_CALLS} calls",
+            )
+        return [await self._one_of_many(request, call) for call in calls]
+
+    async def _one_of_many(self, request: Request, call: Any) -> Any:
+        try:
+            match call:
+                case {"methodName": "system.multicall"}:
+                    raise Fault(xmlrpc.INVALID_REQUEST, "system.multicall does not nest")
+                case {"methodName": str(method), "params": list(params)}:
+                    return [await self._root.call(request, method, params)]
+                case _:
+                    raise Fault(
+                        xmlrpc.INVALID_REQUEST,
+                        "each call is a struct of methodName, a string, and params, an array",
+                    )
+        except Fault as fault:
+            return {"faultCode": fault.faultCode, "faultString": fault.faultString}

@@ -1,0 +1,288 @@
+"""The change lists over HTTP: what crawlers ask for, and what they must not get."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Mapping
+
+from attrs import frozen
+from treq.testing import RequestTraversalAgent
+from twisted.internet.task import LoopingCall
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import TestCase
+from twisted.web.client import readBody
+from twisted.web.http_headers import Headers
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
+from rsscloud_broker.interfaces import IFrontDoor
+
+CONTENT = b"<weblogUpdates>\n" + b"<weblog/>\n" * 100 + b"</weblogUpdates>\n"
+GZIPPED = gzip.compress(CONTENT)
+
+#: 2026-09-29 12:00:00 UTC
+NOON = 1_790_683_200
+NOON_DATE = "Tue, 29 Sep 2026 12:00:00 GMT"
+
+
+class Root(Resource):
+    """Stands for the site: each request goes to the resource of its route."""
+
+    isLeaf = True
+
+    def __init__(self, door: ChangeListsDoor) -> None:
+        super().__init__()
+        self._resources = {route.path.encode(): route.resource for route in door.routes()}
+
+    def render(self, request: Request) -> bytes | int:
+        resource = self._resources.get(request.path, self._resources[b"/*"])
+        answer: bytes | int = resource.render(request)
+        return answer
+
+
+@frozen
+class Answer:
+    """A response that is complete."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class ChangeListsDoorTests(TestCase):
+    def setUp(self) -> None:
+        self.directory = FilePath(self.mktemp())
+        self.directory.makedirs()
+        self.door = ChangeListsDoor(self.directory)
+        # The agent under StubTreq: treq itself would ask for gzip and unpack it.
+        self.agent = RequestTraversalAgent(Root(self.door))
+        # Twisted sends a file piece by piece, a piece in each turn of the reactor.
+        pump = LoopingCall(self.agent.flush)
+        pump.start(0)
+        self.addCleanup(pump.stop)
+
+    def put(self, *segments: str, twin: bool = True) -> FilePath[str]:
+        path = self.directory.descendant(segments)
+        path.parent().makedirs(ignoreExistingDirectory=True)
+        path.setContent(CONTENT)
+        os.utime(path.path, (NOON, NOON))
+        if twin:
+            path.siblingExtension(".gz").setContent(GZIPPED)
+        return path
+
+    async def ask(
+        self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
+    ) -> Answer:
+        sent = Headers({name: [value] for name, value in (headers or {}).items()})
+        url = f"http://broker.example{path}".encode("ascii")
+        response = await self.agent.request(method.encode("ascii"), url, sent)
+        body = await readBody(response)
+        names = {
+            name.decode().lower(): values[-1].decode()
+            for name, values in response.headers.getAllRawHeaders()
+        }
+        return Answer(response.code, names, body)
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IFrontDoor, self.door))
+        self.assertEqual(self.door.xmlrpc_handlers(), {})
+        self.assertEqual(self.door.soap_services(), ())
+        self.assertEqual(
+            [(route.path, route.method) for route in self.door.routes()],
+            [("/changes.xml", "GET"), ("/shortChanges.xml", "GET"), ("/*", "GET")],
+        )
+
+    async def test_the_three_kinds(self) -> None:
+        self.put("changes.xml")
+        self.put("shortChanges.xml")
+        self.put("2026", "09", "29", "12.xml")
+        for path, max_age in (
+            ("/changes.xml", 60),
+            ("/shortChanges.xml", 30),
+            ("/2026/09/29/12.xml", 86400),
+        ):
+            with self.subTest(path):
+                answer = await self.ask(path)
+                self.assertEqual((answer.status, answer.body), (200, CONTENT))
+                self.assertEqual(answer.headers["cache-control"], f"public, max-age={max_age}")
+                self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
+                self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+                self.assertEqual(answer.headers["last-modified"], NOON_DATE)
+                self.assertNotIn("content-encoding", answer.headers)
+
+    async def test_a_query_changes_nothing(self) -> None:
+        self.put("changes.xml")
+        self.assertEqual((await self.ask("/changes.xml?x=/2026/09/29/12.xml")).body, CONTENT)
+
+    # gzip
+
+    async def test_gzip_where_it_is_allowed(self) -> None:
+        self.put("changes.xml")
+        plain = await self.ask("/changes.xml")
+        answer = await self.ask("/changes.xml", {"Accept-Encoding": "gzip, deflate"})
+        self.assertEqual((answer.status, answer.body), (200, GZIPPED))
+        self.assertEqual(answer.headers["content-encoding"], "gzip")
+        self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
+        self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+        self.assertNotEqual(answer.headers["etag"], plain.headers["etag"])
+
+    async def test_what_allows_gzip(self) -> None:
+        self.put("changes.xml")
+        for accepted, allowed in {
+            "gzip": True,
+            "GZIP;q=0.5": True,
+            "x-gzip": True,
+            "*": True,
+            "br;q=1, gzip ; q=0.001": True,
+            "": False,
+            "br": False,
+            "gzip;q=0": False,
+            "gzip; Q=0.000, *": False,
+            "*;q=0": False,
+            "gzip;q=high": False,
+        }.items():
+            with self.subTest(accepted):
+                answer = await self.ask("/changes.xml", {"Accept-Encoding": accepted})
+                self.assertEqual("content-encoding" in answer.headers, allowed)
+
+    async def test_without_a_twin_the_plain_file_serves(self) -> None:
+        self.put("changes.xml", twin=False)
+        answer = await self.ask("/changes.xml", {"Accept-Encoding": "gzip"})
+        self.assertEqual((answer.status, answer.body), (200, CONTENT))
+        self.assertNotIn("content-encoding", answer.headers)
+
+    # conditions
+
+    async def test_an_etag_that_still_holds(self) -> None:
+        self.put("changes.xml")
+        for coding in ("identity", "gzip"):
+            etag = (await self.ask("/changes.xml", {"Accept-Encoding": coding})).headers["etag"]
+            for tags in (etag, f"W/{etag}", f'"other", {etag}', f'"other",{etag}', "*"):
+                with self.subTest(tags):
+                    sent = {"If-None-Match": tags, "Accept-Encoding": coding}
+                    answer = await self.ask("/changes.xml", sent)
+                    self.assertEqual((answer.status, answer.body), (304, b""))
+                    self.assertEqual(answer.headers["etag"], etag)
+                    self.assertEqual(answer.headers["cache-control"], "public, max-age=60")
+                    self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+
+    async def test_a_replaced_file_has_another_etag(self) -> None:
+        path = self.put("changes.xml")
+        etag = (await self.ask("/changes.xml")).headers["etag"]
+        os.utime(path.path, (NOON + 60, NOON + 60))
+        answer = await self.ask("/changes.xml", {"If-None-Match": etag})
+        self.assertEqual((answer.status, answer.body), (200, CONTENT))
+
+    async def test_if_modified_since(self) -> None:
+        self.put("changes.xml")
+        answer = await self.ask("/changes.xml", {"If-Modified-Since": NOON_DATE})
+        self.assertEqual((answer.status, answer.body), (304, b""))
+        earlier = "Tue, 29 Sep 2026 11:59:59 GMT"
+        self.assertEqual(
+            (await self.ask("/changes.xml", {"If-Modified-Since": earlier})).status, 200
+        )
+
+    async def test_a_tag_decides_alone(self) -> None:
+        self.put("changes.xml")
+        sent = {"If-None-Match": '"other"', "If-Modified-Since": NOON_DATE}
+        self.assertEqual((await self.ask("/changes.xml", sent)).status, 200)
+
+    # HEAD and ranges
+
+    async def test_head(self) -> None:
+        self.put("changes.xml")
+        got = await self.ask("/changes.xml")
+        answer = await self.ask("/changes.xml", {"Range": "bytes=0-9"}, method="HEAD")
+        self.assertEqual((answer.status, answer.body), (200, b""))
+        self.assertEqual(answer.headers["content-length"], str(len(CONTENT)))
+        for name in ("content-type", "etag", "last-modified", "cache-control"):
+            self.assertEqual(answer.headers[name], got.headers[name])
+
+    async def test_head_of_nothing(self) -> None:
+        self.assertEqual((await self.ask("/changes.xml", method="HEAD")).status, 503)
+        self.assertEqual((await self.ask("/2026/09/29/12.xml", method="HEAD")).status, 404)
+
+    async def test_a_range(self) -> None:
+        self.put("changes.xml")
+        etag = (await self.ask("/changes.xml")).headers["etag"]
+        for more in ({}, {"If-Range": etag}):
+            answer = await self.ask("/changes.xml", {"Range": "bytes=10-19", **more})
+            self.assertEqual((answer.status, answer.body), (206, CONTENT[10:20]))
+            self.assertEqual(answer.headers["content-range"], f"bytes 10-19/{len(CONTENT)}")
+
+    async def test_a_range_beyond_the_end(self) -> None:
+        self.put("changes.xml")
+        self.assertEqual((await self.ask("/changes.xml", {"Range": "bytes=99999-"})).status, 416)
+
+    async def test_ranges_that_are_ignored(self) -> None:
+        self.put("changes.xml")
+        for sent in (
+            {"Range": "bytes=0-,0-,0-,0-"},
+            {"Range": "bytes=-999999"},
+            {"Range": "bytes=" + "9" * 5000 + "-"},
+            {"Range": "lines=1-2"},
+            {"Range": "bytes=0-9", "If-Range": '"other"'},
+        ):
+            with self.subTest(sent):
+                answer = await self.ask("/changes.xml", sent)
+                self.assertEqual((answer.status, answer.body), (200, CONTENT))
+
+    # what is not there
+
+    async def test_not_made_yet(self) -> None:
+        for path in ("/changes.xml", "/shortChanges.xml"):
+            answer = await self.ask(path)
+            self.assertEqual(answer.status, 503)
+            self.assertEqual(answer.headers["retry-after"], "60")
+            self.assertIn(b"not been made yet", answer.body)
+
+    async def test_an_hour_without_an_archive(self) -> None:
+        answer = await self.ask("/2026/09/29/12.xml")
+        self.assertEqual(answer.status, 404)
+        self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+        self.assertIn(b"no archive of that hour", answer.body)
+
+    async def test_nothing_else_is_served(self) -> None:
+        self.put("2026", "09", "29", "12.xml")
+        self.put("changes.xml").siblingExtension(".part").setContent(b"half")
+        self.put("x", "2026", "09", "29", "12.xml")
+        outside = self.directory.sibling("outside.xml")
+        outside.setContent(b"secret")
+        for path in (
+            "/",
+            "/other.xml",
+            "/changes.xml/",
+            "/changes.xml.gz",
+            "/changes.xml.part",
+            "/x/2026/09/29/12.xml",
+            "/2026",
+            "/2026/",
+            "/2026/09/29/",
+            "/2026/09/29/12.xml.gz",
+            "/2026/09/29/12.xml.part",
+            "/2026/09/29/12.xml/",
+            "/2026/09/29/12.xml%0a",
+            "/2026/09/29/12%2exml",
+            "/2026%2f09%2f29%2f12.xml",
+            "//2026/09/29/12.xml",
+            "/..%2foutside.xml",
+            "/%2e%2e/outside.xml",
+            "/2026/%2e%2e/%2e%2e/x",
+            "/2026/../../outside.xml",
+            "/2026/..%2f..%2f/outside.xml",
+            "/2026/09/29/..%2f12.xml",
+            "/%d9%a2%d9%a0%d9%a2%d9%a6/09/29/12.xml",
+        ):
+            with self.subTest(path):
+                answer = await self.ask(path)
+                self.assertEqual(answer.status, 404)
+                self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+                self.assertNotIn(b"weblog", answer.body)
+                self.assertNotIn(b"secret", answer.body)
+
+    async def test_a_post_is_not_taken(self) -> None:
+        self.put("changes.xml")
+        self.assertEqual((await self.ask("/changes.xml", method="POST")).status, 405)
