@@ -1,0 +1,297 @@
+"""The ``rsscloud-broker`` command: to talk to a broker, and to look after one.
+
+A thin layer: what the commands do is in ``client``, ``storage`` and
+``discovery``.  An error is a line on stderr and exit status 1; what was asked
+in a wrong way is 2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import click
+from sqlalchemy import make_url
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import react
+from twisted.python.filepath import FilePath
+from twisted.web.client import Agent
+
+from rsscloud_broker import __version__, config, discovery, storage
+from rsscloud_broker.client import publisher
+from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
+from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.wire import cloud, text
+
+_EXPECTED = (
+    ClientError,
+    CannotListenError,
+    cloud.InvalidCloud,
+    config.ConfigError,
+    discovery.PluginError,
+    storage.InvalidDocument,
+    storage.UnfitDatabase,
+    Unavailable,
+    OSError,
+)
+
+_config_option = click.option(
+    "--config", "config_file", type=click.Path(), metavar="FILE", help="The configuration."
+)
+_data_option = click.option("--data", metavar="DIR", help="The data directory of the broker.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rsscloud-broker")
+def main() -> None:
+    """Talk to a broker, and look after one.
+
+    The broker itself is started by: twistd -n rsscloud-broker
+    """
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Say what went wrong without a traceback."""
+    try:
+        yield
+    except _EXPECTED as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Do something that needs the reactor, which is handed to it, and exit."""
+
+    async def reported(reactor: Any) -> None:
+        try:
+            await work(reactor)
+        except _EXPECTED as error:
+            # Servers put into words what they like: it is shown as one line.
+            click.ClickException(text.clean(str(error))).show()
+            raise SystemExit(1) from error
+
+    react(lambda reactor: Deferred.fromCoroutine(reported(reactor)))
+
+
+def _web(reactor: Any) -> Web:
+    return Web(HTTPClient(Agent(reactor, connectTimeout=10)), reactor)
+
+
+# --- talking to a broker ----------------------------------------------------
+
+
+@main.command()
+@click.argument("feed_url", required=False)
+@click.option("--name", help="The name of a site that changed, instead of FEED_URL.")
+@click.option("--url", help="The home page of that site.")
+@click.option("--rss", default="", help="The feed of that site.")
+@click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
+@click.option(
+    "--protocol",
+    type=click.Choice(publisher.PROTOCOLS),
+    default="rest",
+    show_default=True,
+    help="How the ping is sent.",
+)
+def ping(
+    feed_url: str | None, name: str | None, url: str | None, rss: str, broker: str, protocol: str
+) -> None:
+    """Say that a feed or a site changed.
+
+    With FEED_URL as rssCloud says it; with --name and --url as weblogs.com does.
+    """
+
+    async def work(reactor: Any) -> None:
+        web = _web(reactor)
+        if feed_url:
+            said = await publisher.ping_feed(web, broker, feed_url, protocol)
+        else:
+            said = await publisher.ping_site(web, broker, name or "", url or "", rss, protocol)
+        click.echo(text.clean(said))
+
+    of_site = name or url or rss
+    if bool(feed_url) == bool(of_site) or (of_site and not (name and url)):
+        raise click.UsageError("give FEED_URL, or --name and --url (and --rss) of a site")
+    _run(work)
+
+
+@main.command()
+@click.argument("feed_urls", nargs=-1, required=True, metavar="FEED_URL...")
+@click.option(
+    "--protocol",
+    type=click.Choice(["http-post", "xml-rpc", "soap"]),
+    default="http-post",
+    show_default=True,
+    help="How the notifications are to come.",
+)
+@click.option("--broker", metavar="URL", help="Whom to ask, instead of the cloud of each feed.")
+@click.option("--host", default="", help="The address to listen on.  [default: all]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: any free one]")
+@click.option("--domain", default="", help="The name by which we are called back.")
+def listen(
+    feed_urls: tuple[str, ...],
+    protocol: str,
+    broker: str | None,
+    host: str,
+    port: int,
+    domain: str,
+) -> None:
+    """Ask to be notified of feeds, and print a line for each notification."""
+    procedure = "" if protocol == "http-post" else DEFAULT_PROCEDURE
+
+    async def work(reactor: Any) -> None:
+        web = _web(reactor)
+        nobody_reads: Deferred[None] = Deferred()
+        subscriber = Subscriber(web, reactor, _printer(reactor, nobody_reads), _tell)
+        listener = Listener(subscriber.topics, subscriber.notified, DEFAULT_PROCEDURE)
+        # Whoever finds the port can send us things.
+        site = bounded_site(listener, Limits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
+        bound = bind(reactor, site, host, port)
+        callback = Callback(protocol, bound, procedure=procedure, domain=domain)
+        try:
+            for feed_url in feed_urls:
+                asked = _cloud_at(broker) if broker else await find_cloud(web, feed_url)
+                said = await subscriber.subscribe(asked, feed_url, callback)
+                _tell(f"{feed_url}: {said}")
+            await nobody_reads
+        finally:
+            subscriber.stop()
+
+    _run(work)
+
+
+def _cloud_at(broker: str) -> cloud.Cloud:
+    """The cloud of a broker of our kind."""
+    return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
+
+
+def _printer(reactor: Any, nobody_reads: Deferred[None]) -> Callable[[str], None]:
+    """What prints a notification at once; in a pipe, until its reader goes away."""
+
+    def notified(topic: str) -> None:
+        now = datetime.fromtimestamp(reactor.seconds(), UTC)
+        try:
+            click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {topic}")
+        except BrokenPipeError:
+            # Python would complain once more at exit, when it empties its buffer.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if not nobody_reads.called:
+                nobody_reads.callback(None)
+
+    return notified
+
+
+def _tell(sentence: str) -> None:
+    """Say something that is not a notification."""
+    click.echo(text.clean(sentence), err=True)
+
+
+# --- looking after a broker -------------------------------------------------
+
+
+@main.command()
+@_config_option
+@_plain_errors()
+def check_config(config_file: str | None) -> None:
+    """Check a configuration, and say what runs with it."""
+    settings = config.load(config_file)
+    makers = discovery.discover()
+    url = make_url(settings.database_url).render_as_string(hide_password=True)
+    lines = {
+        "data": settings.data,
+        "database": url,
+        "listen": ", ".join(settings.listen),
+        "public_url": settings.public_url or "(derived from listen)",
+    }
+    for kind in discovery.KINDS:
+        chosen = discovery.select(
+            makers.of_kind(kind), getattr(settings, kind), kind, config_file or ""
+        )
+        lines[kind] = ", ".join(maker.name for maker, _ in chosen) or "(none)"
+    for key, value in lines.items():
+        click.echo(f"{key:<12} {value}")
+
+
+@main.command()
+@_config_option
+@_data_option
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@_plain_errors()
+def export(config_file: str | None, data: str | None, file: str) -> None:
+    """Write topics and subscriptions to FILE, as JSON."""
+    with storage.open_database(_existing(config_file, data), writes=False) as connection:
+        document = storage.export_document(connection, time.time())
+    written = json.dumps(document, indent=2, ensure_ascii=False)
+    if file == "-":
+        click.echo(written)
+    else:
+        FilePath(file).setContent(f"{written}\n".encode())
+
+
+@main.command("import")
+@_config_option
+@_data_option
+@click.argument("file", type=click.File("rb"))
+@_plain_errors()
+def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
+    """Take in what export wrote, or a data file of rsscloud-server.
+
+    Subscriptions that are here already are replaced; nothing is removed.
+    """
+    try:
+        document = json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
+    url = _settings(config_file, data).database_url
+    storage.migrate(url)
+    with storage.open_database(url) as connection:
+        taken = storage.import_document(connection, document, time.time())
+    click.echo(
+        f"topics: {taken.topics}, subscriptions: {taken.subscriptions}, "
+        f"left out because they had expired: {taken.expired}"
+    )
+
+
+@main.command()
+@_config_option
+@_data_option
+@_plain_errors()
+def sweep(config_file: str | None, data: str | None) -> None:
+    """Drop what has ended, as the broker does at the top of the hour."""
+    now = time.time()
+    with storage.open_database(_existing(config_file, data)) as connection:
+        swept = storage.sweep(connection, now, now - IDLE_TOPIC_SECONDS)
+    click.echo(
+        f"dropped subscriptions: {swept.expired} expired, {swept.marked} marked; "
+        f"dropped topics: {swept.topics}"
+    )
+
+
+def _settings(config_file: str | None, data: str | None) -> config.Config:
+    settings = config.load(config_file)
+    return config.override(settings, "the command line", data=data) if data else settings
+
+
+def _existing(config_file: str | None, data: str | None) -> str:
+    """The URL of a database that must be there already, brought up to date."""
+    url = _settings(config_file, data).database_url
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+        raise click.ClickException(
+            f"{parsed.database} does not exist; name the broker's data with --config or --data"
+        )
+    storage.migrate(url)
+    return url

@@ -1,0 +1,105 @@
+"""One call to a server, by form, by XML-RPC or by SOAP, and what it said.
+
+Whatever goes wrong is a ``ClientError`` with the server's own words: a fault,
+``success="false"``, an HTTP error, an answer of some other kind, no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
+from typing import Any
+from urllib.parse import urlencode
+
+from lxml import etree, html
+
+from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.wire import soap, xml, xmlrpc
+
+_XML = {"Content-Type": "text/xml; charset=utf-8"}
+
+
+async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> str:
+    """Send an rssCloud form: a ping or a registration.
+
+    :returns: the ``msg`` of the answer.
+    :raises ClientError: it did not succeed.
+    """
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/xml"}
+    reply = await web.post(url, headers, urlencode(fields).encode("ascii"))
+    _require_success(url, reply)
+    try:
+        answer = xml.parse(reply.body)
+    except xml.MalformedXML as error:
+        raise ClientError(f"{url}: the answer is not that of an rssCloud server: {error}") from None
+    said = answer.get("msg", "")
+    if answer.get("success") != "true":
+        raise ClientError(said or f"{url}: the answer does not say that it succeeded")
+    return said
+
+
+async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[Any]) -> Any:
+    """Call an XML-RPC procedure; its value.
+
+    :raises ClientError: it did not succeed.
+    """
+    reply = await web.post(url, _XML, xmlrpc.encode_call(procedure, parameters))
+    _require_success(url, reply)
+    try:
+        return xmlrpc.decode_response(reply.body)
+    except xmlrpc.XMLRPCFault as fault:
+        raise ClientError(fault.string) from None
+    except xml.MalformedXML as error:
+        raise ClientError(f"{url}: the answer is not XML-RPC: {error}") from None
+
+
+async def call_soap(
+    web: Web, url: str, action: str, operation: str, parameters: Mapping[str, Any]
+) -> Any:
+    """Call a SOAP operation, named without a namespace; its result.
+
+    :raises ClientError: it did not succeed.
+    """
+    headers = _XML | {"SOAPAction": f'"{action}"'}
+    reply = await web.post(url, headers, soap.encode_call(operation, parameters))
+    if reply.status != 500:  # which is how a fault comes
+        _require_success(url, reply)
+    try:
+        return soap.decode_response(reply.body)
+    except soap.SoapFault as fault:
+        raise ClientError(fault.string) from None
+    except xml.MalformedXML as error:
+        _require_success(url, reply)
+        raise ClientError(f"{url}: the answer is not SOAP: {error}") from None
+
+
+async def call_page(web: Web, url: str) -> str:
+    """Get a page for people that does what its query says.
+
+    :returns: its text, without markup, or the beginning of a long one.
+    :raises ClientError: it did not succeed.
+    """
+    reply = await web.get(url)
+    said = _visible_text(reply.body)
+    if not reply.success:
+        raise ClientError(said or f"{url}: answered with HTTP status {reply.status}")
+    return said
+
+
+def _visible_text(page: bytes) -> str:
+    """What a page says in its main part, on one line."""
+    try:
+        document = html.document_fromstring(page)
+    except etree.ParserError:  # there is nothing in it
+        return ""
+    etree.strip_elements(document, "title", "script", "style", "nav", "footer", with_tail=False)
+    main = document.find(".//main")
+    text = etree.tostring(
+        document if main is None else main, method="text", encoding="unicode", with_tail=False
+    )
+    return shorten(text, 200, placeholder="...")
+
+
+def _require_success(url: str, reply: Reply) -> None:
+    if not reply.success:
+        raise ClientError(f"{url}: answered with HTTP status {reply.status}")

@@ -1,0 +1,183 @@
+"""Asking clouds for notifications, and asking again before they forget.
+
+A cloud forgets a registration after 25 hours, so it is renewed every 24.  How
+a registration is made is the cloud's choice (its ``protocol``); how the
+notifications come is ours (``Callback.protocol``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from rsscloud_broker.client.calls import call_form, call_soap, call_xmlrpc
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
+from rsscloud_broker.wire.xml import MalformedXML
+
+RENEW_AFTER: Final = 24 * 3600
+RETRY_AFTER: Final = 5 * 60
+
+
+@frozen
+class Callback:
+    """Where and how we want to be called.
+
+    :ivar protocol: ``http-post``, ``xml-rpc`` or ``soap``.
+    :ivar procedure: what is called there, for the protocols that have one.
+    :ivar domain: our name; empty for the address that we call from.
+    """
+
+    protocol: str
+    port: int
+    path: str = "/notify"
+    procedure: str = ""
+    domain: str = ""
+
+    @property
+    def tested_by_notification(self) -> bool:
+        """Whether a cloud tests this callback with a notification like any other
+        and not with a challenge.
+        """
+        return not self.domain or self.protocol not in {"http-post", "https-post"}
+
+
+async def find_cloud(web: Web, feed_url: str) -> Cloud:
+    """Read a feed; the first cloud that it names.
+
+    :raises ClientError: it cannot be read, or names none that can be called.
+    """
+    reply = await web.get(feed_url)
+    if not reply.success:
+        raise ClientError(f"{feed_url}: answered with HTTP status {reply.status}")
+    try:
+        clouds = clouds_of(reply.body)
+    except (MalformedXML, InvalidCloud) as error:
+        raise ClientError(f"{feed_url}: {error}. A broker can be named with --broker.") from None
+    if not clouds:
+        raise ClientError(f"{feed_url} names no cloud. A broker can be named with --broker.")
+    return clouds[0]
+
+
+async def register(web: Web, cloud: Cloud, topic: str, callback: Callback) -> str:
+    """Ask a cloud, in its own protocol, to be notified of a topic; what it said.
+
+    :raises ClientError: it will not.
+    """
+    if cloud.protocol in {"http-post", "https-post"}:
+        return await call_form(web, cloud.url, _form(topic, callback))
+    prefix, _, operation = (cloud.register_procedure or "rssCloud.pleaseNotify").rpartition(".")
+    parameters = {
+        "notifyProcedure": callback.procedure,
+        "port": callback.port,
+        "path": callback.path,
+        "protocol": callback.protocol,
+        "urlList": [topic],
+    }
+    if callback.domain:
+        parameters["domain"] = callback.domain
+    if cloud.protocol == "xml-rpc":
+        procedure = f"{prefix}.{operation}" if prefix else operation
+        accepted = await call_xmlrpc(web, cloud.url, procedure, list(parameters.values()))
+    else:
+        accepted = await call_soap(web, cloud.url, f"/{prefix}", operation, parameters)
+    if accepted is not True:
+        raise ClientError(f"{cloud.url}: the registration was refused, without a reason")
+    return "The registration was accepted."
+
+
+def _form(topic: str, callback: Callback) -> list[tuple[str, str]]:
+    fields = [
+        ("notifyProcedure", callback.procedure),
+        ("port", str(callback.port)),
+        ("path", callback.path),
+        ("protocol", callback.protocol),
+        ("url1", topic),
+    ]
+    if callback.domain:
+        fields.append(("domain", callback.domain))
+    return fields
+
+
+class Subscriber:
+    """Keeps subscriptions alive, and tells real notifications from tests.
+
+    :ivar topics: what we want to be told about.
+
+    :param on_notification: called with the URL of a topic that changed.
+    :param warn: called with a sentence when a renewal did not work.
+    """
+
+    def __init__(
+        self,
+        web: Web,
+        clock: IReactorTime,
+        on_notification: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self.topics: set[str] = set()
+        self._web = web
+        self._clock = clock
+        self._on_notification = on_notification
+        self._warn = warn
+        self._awaiting_test: set[str] = set()
+        self._renewals: list[Deferred[None]] = []
+
+    async def subscribe(self, cloud: Cloud, topic: str, callback: Callback) -> str:
+        """Register with a cloud and renew it from then on; what the cloud said.
+
+        :raises ClientError: it could not be done; nothing is renewed.
+        """
+        self.topics.add(topic)
+        try:
+            said = await self._register(cloud, topic, callback)
+        except ClientError:
+            self.topics.discard(topic)
+            raise
+        self._renewals.append(Deferred.fromCoroutine(self._renew(cloud, topic, callback)))
+        return said
+
+    def notified(self, topic: str) -> None:
+        """A cloud called.
+
+        The first call while a registration is under way is the cloud's test of
+        the callback, which looks like any other notification.
+        """
+        if topic in self._awaiting_test:
+            self._awaiting_test.discard(topic)
+        else:
+            self._on_notification(topic)
+
+    def stop(self) -> None:
+        """Renew no more.  The clouds forget us within 25 hours."""
+        for renewal in self._renewals:
+            renewal.addErrback(lambda failure: failure.trap(CancelledError))
+            renewal.cancel()
+        self._renewals.clear()
+
+    async def _register(self, cloud: Cloud, topic: str, callback: Callback) -> str:
+        if callback.tested_by_notification:
+            self._awaiting_test.add(topic)
+        try:
+            return await register(self._web, cloud, topic, callback)
+        finally:
+            self._awaiting_test.discard(topic)
+
+    async def _renew(self, cloud: Cloud, topic: str, callback: Callback) -> None:
+        delay = RENEW_AFTER
+        while True:
+            await deferLater(self._clock, delay)
+            try:
+                await self._register(cloud, topic, callback)
+                delay = RENEW_AFTER
+            except ClientError as error:
+                delay = RETRY_AFTER
+                self._warn(
+                    f"The registration for {topic} was not renewed: {str(error).rstrip('.')}. "
+                    f"Trying again in {RETRY_AFTER // 60} minutes."
+                )

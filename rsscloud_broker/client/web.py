@@ -1,0 +1,114 @@
+"""The client's HTTP: one exchange under one deadline, with a limit on what is read.
+
+There is no guard over addresses here, unlike in ``outbound``: a command that
+somebody runs calls what it was told to call, their own machine included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, NoReturn
+
+from attrs import field, frozen
+from treq import collect
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectError, ConnectionClosed
+from twisted.internet.interfaces import IReactorTime
+from twisted.web.client import ResponseFailed
+from twisted.web.error import SchemeNotSupported
+from twisted.web.http_headers import Headers
+
+from rsscloud_broker import __version__
+
+USER_AGENT: Final = f"rsscloud-broker/{__version__}"
+
+
+class ClientError(Exception):
+    """A call did not work.  The text says why, to people."""
+
+
+@frozen
+class Reply:
+    """What a server answered; the body in whole."""
+
+    status: int
+    content_type: str
+    body: bytes = field(repr=False)
+
+    @property
+    def success(self) -> bool:
+        """Whether the status is in 200-299."""
+        return 200 <= self.status <= 299
+
+
+@frozen
+class Web:
+    """Makes requests.
+
+    :ivar treq: the treq client that connects.
+    :ivar clock: the time.
+    :ivar seconds: how long an exchange may take, from the first look-up to the
+        last byte.
+    :ivar max_bytes: the largest body that is read, after decompression.
+    """
+
+    treq: HTTPClient
+    clock: IReactorTime
+    seconds: float = 30.0
+    max_bytes: int = 10 * 1024 * 1024
+
+    async def get(self, url: str) -> Reply:
+        """Read what is at a URL, over any redirects.
+
+        :raises ClientError: there was no answer.
+        """
+        return await self._in_time(url, self._exchange("GET", url, {}, b""))
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Send a body.  A redirect is an answer like any other.
+
+        :raises ClientError: there was no answer.
+        """
+        return await self._in_time(url, self._exchange("POST", url, headers, body))
+
+    async def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> Reply:
+        sent = {"User-Agent": USER_AGENT, **headers}
+        response = await self.treq.request(
+            method,
+            url,
+            headers=Headers({name: [text] for name, text in sent.items()}),
+            data=body or None,
+            allow_redirects=method == "GET",
+            unbuffered=True,
+        )
+        read = bytearray()
+
+        def take(data: bytes) -> None:
+            read.extend(data)
+            if len(read) > self.max_bytes:
+                raise ClientError(f"{url}: the answer is larger than {self.max_bytes} bytes")
+
+        await collect(response, take)
+        content_type = response.headers.getRawHeaders("content-type", [""])[-1]
+        return Reply(response.code, content_type, bytes(read))
+
+    async def _in_time(self, url: str, exchange: Coroutine[Any, Any, Reply]) -> Reply:
+        """Wait for an exchange until the deadline, and put its failure into words."""
+
+        def too_late(_: object, seconds: float) -> NoReturn:
+            # Whatever the cancelled exchange made of it.
+            raise ClientError(f"{url}: no answer within {seconds:g} seconds")
+
+        try:
+            return await Deferred.fromCoroutine(exchange).addTimeout(
+                self.seconds, self.clock, too_late
+            )
+        except ResponseFailed as error:
+            reasons = ", ".join(reason.getErrorMessage() for reason in error.reasons)
+            raise ClientError(f"{url}: {reasons}") from error
+        except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:
+            # A ValueError comes of a URL that is none; DNS fails with an OSError.
+            raise ClientError(f"{url}: {error}") from error

@@ -1,0 +1,250 @@
+"""Finds plugins, and picks those that run.
+
+`discover` finds the makers of front doors, notifiers and sinks: the bundled
+ones and those that other packages dropped into ``rsscloud_broker.plugins``.
+`select` picks those that the configuration wants, with their options checked.
+Discovered is not enabled: a maker of another package runs only if its table
+stands in the configuration.
+
+``twisted.plugin`` passes over what it cannot import, and whatever provides no
+interface of ours.  Here neither is lost: everything wrong with the plugins is
+reported at once, and the broker does not start with some of them missing.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, TypeVar, get_type_hints
+
+import attrs
+from attrs import field, frozen
+from twisted.plugin import IPlugin, getPlugins
+from zope.interface import Invalid
+from zope.interface.interface import InterfaceClass
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker import plugins
+from rsscloud_broker.config import ConfigError, build, nearest
+from rsscloud_broker.interfaces import (
+    IFrontDoorMaker,
+    INotifierMaker,
+    IPluginMaker,
+    ISinkMaker,
+)
+
+Maker = TypeVar("Maker", bound=IPluginMaker)
+
+#: The kinds of plugins: the name of their tables, and the interface of their makers.
+KINDS: Final[Mapping[str, InterfaceClass]] = {
+    "front_doors": IFrontDoorMaker,
+    "notifiers": INotifierMaker,
+    "sinks": ISinkMaker,
+}
+
+#: The module whose makers run unless the configuration disables them.
+BUNDLED = "rsscloud_broker.plugins.bundled"
+
+_KINDS_IN_WORDS: Final = ", ".join(interface.__name__ for interface in KINDS.values())
+
+
+class PluginError(Exception):
+    """Plugins cannot be used.  Its text says which and why, a line for each,
+    and what was found besides.
+    """
+
+
+@frozen
+class Makers:
+    """The makers that were found, by name."""
+
+    front_doors: dict[str, IFrontDoorMaker] = field(factory=dict)
+    notifiers: dict[str, INotifierMaker] = field(factory=dict)
+    sinks: dict[str, ISinkMaker] = field(factory=dict)
+
+    def of_kind(self, kind: str) -> dict[str, Any]:
+        """The makers of one of the `KINDS`."""
+        found: dict[str, Any] = getattr(self, kind)
+        return found
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{kind}: {', '.join(sorted(self.of_kind(kind))) or 'none'}" for kind in KINDS
+        )
+
+
+# --- finding ----------------------------------------------------------------
+
+
+def discover(package: ModuleType = plugins) -> Makers:
+    """Find every maker on a drop-in path.
+
+    :raises PluginError: a module cannot be imported, holds no maker or is
+        hidden by another; or a maker does not keep to its interface, has a name
+        that cannot be a table or that another one has, or options that are no
+        attrs class.  All of it is told at once.
+    """
+    problems: list[str] = []
+    places = _places(package, problems)
+    makers, seen = Makers(), set()
+    for plugin in getPlugins(IPlugin, package):
+        # One object may stand in several modules, where one imports from another.
+        if id(plugin) in places and id(plugin) not in seen:
+            seen.add(id(plugin))
+            _take(plugin, places, makers, problems)
+    problems.extend(
+        f"{place} is not in the cache of Twisted, which is out of date: "
+        "remove the file dropin.cache beside that module"
+        for maker, place in places.items()
+        if maker not in seen
+    )
+    if problems:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        raise PluginError(f"plugins cannot be used:{lines}\n  found: {makers}")
+    return makers
+
+
+def _places(package: ModuleType, problems: list[str]) -> dict[int, str]:
+    """Import every module of a drop-in path, and say where its plugins stand.
+
+    :returns: the id of each plugin, and the module, name and file of it.
+    """
+    places: dict[int, str] = {}
+    for name, file in _modules(package, problems):
+        # A plugin may fail in any way, at worst with sys.exit().
+        try:
+            module = import_module(name)
+        except (Exception, SystemExit) as error:
+            problems.append(
+                f"{name} ({file}) cannot be imported: {type(error).__name__}: {error}; "
+                "mend or uninstall the package that it belongs to"
+            )
+            continue
+        here = {
+            id(value): f"{name}.{key} ({file})"
+            for key, value in vars(module).items()
+            if IPlugin.providedBy(value)
+        }
+        if not here:
+            problems.append(
+                f"{name} ({file}) holds no plugin: one of its names must be an instance of "
+                f"a class that implements one of {_KINDS_IN_WORDS}"
+            )
+        places = here | places
+    return places
+
+
+def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, str]]:
+    """The names and files of the modules on a drop-in path."""
+    files: dict[str, str] = {}
+    for directory in dict.fromkeys(package.__path__):
+        for info in pkgutil.iter_modules([directory], f"{package.__name__}."):
+            spec = info.module_finder.find_spec(info.name, None)
+            file = (spec.origin if spec else None) or directory
+            if info.name in files:
+                problems.append(
+                    f"{info.name} ({file}) is hidden by {files[info.name]}: "
+                    "modules of different packages need different names"
+                )
+            else:
+                files[info.name] = file
+                yield info.name, file
+
+
+def _take(plugin: Any, places: Mapping[int, str], makers: Makers, problems: list[str]) -> None:
+    """Put a plugin among the makers, or say why not."""
+    place = places[id(plugin)]
+    kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
+    if not kinds:
+        problems.append(f"{place} provides none of {_KINDS_IN_WORDS}")
+    for kind in kinds:
+        faults = list(_faults(plugin, KINDS[kind]))
+        problems.extend(f"{place}: {fault}" for fault in faults)
+        if faults:
+            continue
+        found = makers.of_kind(kind)
+        first = found.setdefault(plugin.name, plugin)
+        if first is not plugin:
+            problems.append(
+                f"{place} has the name {plugin.name!r}, which is taken among the {kind} "
+                f"by {places[id(first)]}; names must be unique"
+            )
+
+
+def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
+    """What is wrong with a maker."""
+    try:
+        verifyObject(interface, maker)
+    except Invalid as error:
+        yield f"does not keep to {interface.__name__}: {error}"
+        return
+    if not isinstance(maker.name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", maker.name):
+        yield (
+            f"its name is {maker.name!r}; it must be a str of letters, digits, '_' and '-' "
+            "of ASCII, for it names a table in the configuration"
+        )
+    if not isinstance(maker.options, type) or not attrs.has(maker.options):
+        yield f"its options are {maker.options!r}; they must be an attrs class"
+        return
+    try:
+        get_type_hints(maker.options)
+    except Exception as error:
+        yield f"the types of its options cannot be told: {type(error).__name__}: {error}"
+
+
+# --- picking ----------------------------------------------------------------
+
+
+def select(
+    makers: Mapping[str, Maker],
+    tables: Mapping[str, Mapping[str, Any]],
+    kind: str,
+    where: str = "",
+) -> list[tuple[Maker, Any]]:
+    """Pick the makers that run, in the order of their names.
+
+    :param makers: those of one kind, by name, such as ``discover().sinks``.
+    :param tables: the tables of that kind in the configuration, by name.
+    :param kind: one of the `KINDS`.
+    :param where: the file that the tables come from, for messages.
+    :returns: each maker with an instance of its options.
+    :raises ConfigError: a table is of no plugin that was found, or what it says
+        cannot be used; all of it at once.
+    """
+    chosen: list[tuple[Maker, Any]] = []
+    problems: list[str] = []
+    for name in sorted({*makers, *tables}):
+        try:
+            if name not in makers:
+                raise ConfigError(
+                    f"[{kind}.{name}]: no such plugin was found; {nearest(name, makers)}"
+                )
+            maker = makers[name]
+            table = dict(tables.get(name, {}))
+            if _enabled(table, name in tables or _is_bundled(maker), f"[{kind}.{name}]"):
+                options = build(maker.options, table, "", path=(kind, name), others={"enabled"})
+                chosen.append((maker, options))
+        except ConfigError as error:
+            problems.extend(str(error).splitlines())
+    if problems:
+        prefix = f"{where}: " if where else ""
+        raise ConfigError("\n".join(prefix + problem for problem in problems))
+    return chosen
+
+
+def _enabled(table: dict[str, Any], default: bool, place: str) -> bool:
+    """Take ``enabled`` out of the table of a plugin: it is ours, not the plugin's."""
+    enabled = table.pop("enabled", default)
+    if not isinstance(enabled, bool):
+        raise ConfigError(f"{place} enabled: must be true or false, not {enabled!r}")
+    return enabled
+
+
+def _is_bundled(maker: IPluginMaker) -> bool:
+    # By identity: a class of ours that somebody else's package uses is not enough.
+    bundled = sys.modules.get(BUNDLED)
+    return bundled is not None and any(maker is value for value in vars(bundled).values())

@@ -1,0 +1,120 @@
+"""The makers of the parts that come with the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
+from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
+from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
+from rsscloud_broker.interfaces import (
+    IFrontDoorMaker,
+    INotifier,
+    INotifierMaker,
+    IOutbound,
+    ISinkMaker,
+)
+from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, XMLRPCNotifier
+from rsscloud_broker.notifiers import RssCloudOptions as RssCloudNotifierOptions
+from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
+from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
+from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+
+
+@frozen
+class _Maker:
+    """A maker that calls something to make its part."""
+
+    name: str
+    help: str
+    options: type
+    make: Callable[[Any, Any], Any]
+
+
+@implementer(IPlugin, IFrontDoorMaker)
+class FrontDoorMaker(_Maker):
+    """Makes a front door of its options and parts."""
+
+
+@implementer(IPlugin, INotifierMaker)
+class NotifierMaker(_Maker):
+    """Makes a notifier of its options and the outbound client."""
+
+
+@implementer(IPlugin, ISinkMaker)
+class SinkMaker(_Maker):
+    """Makes a sink of its options and parts."""
+
+
+def _rsscloud_notifier(
+    make: Callable[[IOutbound, int], INotifier],
+    options: RssCloudNotifierOptions,
+    outbound: IOutbound,
+) -> INotifier:
+    return make(outbound, options.marks_after)
+
+
+rsscloud = FrontDoorMaker(
+    "rsscloud",
+    "rssCloud by REST, XML-RPC and SOAP: registrations and pings",
+    RssCloudOptions,
+    RssCloudDoor,
+)
+ping_sink = FrontDoorMaker(
+    "ping_sink",
+    "weblogUpdates pings by XML-RPC, SOAP, GET and POST",
+    PingSinkOptions,
+    PingSinkDoor,
+)
+change_lists = FrontDoorMaker(
+    "change_lists",
+    "changes.xml, shortChanges.xml and hourly archives for crawlers",
+    FrontPageOptions,
+    lambda options, parts: ChangeListsDoor(parts.public_directory),
+)
+front_page = FrontDoorMaker(
+    "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
+)
+
+http_post = NotifierMaker(
+    "http_post",
+    "rssCloud notifications by HTTP POST",
+    RssCloudNotifierOptions,
+    partial(_rsscloud_notifier, partial(HttpPostNotifier, "http-post")),
+)
+https_post = NotifierMaker(
+    "https_post",
+    "rssCloud notifications by HTTP POST over TLS",
+    RssCloudNotifierOptions,
+    partial(_rsscloud_notifier, partial(HttpPostNotifier, "https-post")),
+)
+xml_rpc = NotifierMaker(
+    "xml_rpc",
+    "rssCloud notifications by XML-RPC",
+    RssCloudNotifierOptions,
+    partial(_rsscloud_notifier, XMLRPCNotifier),
+)
+soap = NotifierMaker(
+    "soap",
+    "rssCloud notifications by SOAP 1.1",
+    RssCloudNotifierOptions,
+    partial(_rsscloud_notifier, SoapNotifier),
+)
+
+distribution = SinkMaker(
+    "distribution",
+    "carries changes of topics to their subscribers",
+    DistributionOptions,
+    Distribution,
+)
+change_list = SinkMaker(
+    "change_list", "makes changes.xml and shortChanges.xml", ChangeListOptions, ChangeListSink
+)
+archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)

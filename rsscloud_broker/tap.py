@@ -1,0 +1,238 @@
+"""Composes the broker out of its parts, for ``twistd rsscloud-broker``.
+
+This is the only file that knows all the parts.  ``makeService`` reads the
+configuration and builds; nothing is opened, started or connected before the
+service starts, so that twistd may change its user and go into the background
+in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sqlalchemy.exc import SQLAlchemyError
+from twisted.application import strports
+from twisted.application.service import IService, MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.python import usage
+from twisted.python.filepath import FilePath
+from twisted.web.client import Agent, HTTPConnectionPool
+
+from rsscloud_broker import __version__
+from rsscloud_broker import config as configuration
+from rsscloud_broker.bus import EventBus
+from rsscloud_broker.config import Config, ConfigError
+from rsscloud_broker.core import Broker, ChangeDetector, Sweeper
+from rsscloud_broker.discovery import Makers, PluginError, discover, select
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.site import FrontDoorsError, Root
+from rsscloud_broker.interfaces import FrontDoorParts, INotifier, SinkParts
+from rsscloud_broker.outbound import AddressGuard, Outbound, Resolver, TopicFetcher
+from rsscloud_broker.outbound.endpoints import GuardedEndpoints
+from rsscloud_broker.storage import Store, UnfitDatabase, migrate
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.workers import Workers
+
+#: Seconds for a whole notification, and bytes of its answer that are read.
+CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
+#: Seconds for reading a topic, and bytes that it may have.
+TOPIC_DEADLINE, TOPIC_BODY = 30.0, 5 * 1024 * 1024
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
+
+
+class Options(usage.Options):
+    """The command line; what stands here goes before the configuration file."""
+
+    synopsis = "[options]"
+    longdesc = "Runs a notification broker. Without options it listens on port 5337."
+    optParameters: ClassVar[list[list[str | None]]] = [
+        ["config", "c", None, "A configuration file (TOML)."],
+        ["data", "d", None, "The directory of everything the broker keeps."],
+        ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
+    ]
+    optFlags: ClassVar[list[list[str | None]]] = [
+        ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["listen"] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Where to listen: a Twisted endpoint such as tcp:5337; may be repeated."""
+        self["listen"].append(endpoint)
+
+    opt_l = opt_listen
+
+    def configuration(self) -> Config:
+        """The configuration file, with what the command line says instead.
+
+        :raises ConfigError: one of them cannot be used.
+        """
+        config = configuration.load(self["config"])
+        values: dict[str, Any] = {
+            "data": self["data"],
+            "public_url": self["public-url"],
+            "listen": tuple(self["listen"]) or None,
+        }
+        override = partial(configuration.override, where="the command line")
+        config = override(config, **{k: v for k, v in values.items() if v is not None})
+        return _local(config) if self["local"] else config
+
+
+def _local(config: Config) -> Config:
+    """Allow loopback; and listen only there, unless it was said where."""
+    egress = configuration.override(
+        config.egress,
+        "--local",
+        allow_topics=(*config.egress.allow_topics, *LOOPBACK),
+        allow_callbacks=(*config.egress.allow_callbacks, *LOOPBACK),
+    )
+    listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
+    return configuration.override(config, "--local", egress=egress, listen=listen)
+
+
+def makeService(options: Options) -> IService:
+    """The broker for a command line; twistd calls this."""
+    from twisted.internet import reactor  # noqa: PLC0415 # twistd may install another one first
+
+    try:
+        return make_broker(options.configuration(), reactor)
+    except (ConfigError, PluginError, FrontDoorsError) as error:
+        raise usage.UsageError(str(error)) from error
+
+
+class BrokerService(MultiService):
+    """Starts its parts in order, and stops them one after the other in reverse."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._config = config
+
+    def privilegedStartService(self) -> None:
+        try:
+            super().privilegedStartService()
+        except CannotListenError as error:
+            raise SystemExit(
+                f"rsscloud-broker: {error} Is a broker running already? "
+                "--listen names another address."
+            ) from error
+
+    def startService(self) -> None:
+        try:
+            Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
+            migrate(self._config.database_url)
+        except (OSError, SQLAlchemyError, UnfitDatabase) as error:
+            raise SystemExit(f"rsscloud-broker: cannot open what is stored: {error}") from error
+        super().startService()
+
+    def stopService(self) -> Deferred[None]:
+        self.running = 0
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        for service in reversed(list(self)):
+            await maybeDeferred(service.stopService)
+
+
+def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> BrokerService:
+    """Build a broker.
+
+    :param makers: the plugins to choose from; by default those that are installed.
+    :raises ConfigError, PluginError, FrontDoorsError: the configuration asks for
+        what cannot be.
+    """
+    makers = makers or discover()
+    chosen = {
+        kind: select(makers.of_kind(kind), getattr(config, kind), kind)
+        for kind in ("front_doors", "notifiers", "sinks")
+    }
+    service = BrokerService(config)
+    public_directory = FilePath(config.data).child("public")
+    public_url = config.public_url or _public_url(config.listen)
+    user_agent = f"rsscloud-broker/{__version__} (+{public_url})"
+
+    store = Store(reactor, config.database_url)
+    bus = EventBus()
+    resolving = Workers(reactor, "resolver", 16)
+    filing = Workers(reactor, "files", 2)
+
+    resolver = Resolver(resolving)
+    outbound = partial(_outbound, reactor, resolver, user_agent)
+    callbacks = outbound(
+        AddressGuard(config.egress.callback_networks),
+        deadline=CALLBACK_DEADLINE,
+        body_limit=CALLBACK_BODY,
+        truncate=True,
+    )
+    topics = outbound(
+        AddressGuard(config.egress.topic_networks),
+        deadline=TOPIC_DEADLINE,
+        body_limit=TOPIC_BODY,
+    )
+    notifiers = _by_protocol(
+        [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
+    )
+    detector = ChangeDetector(store, TopicFetcher(topics), bus, reactor)
+    broker = Broker(store, bus, detector, notifiers, reactor)
+    sink_parts = SinkParts(store, bus, notifiers, reactor, public_directory, filing)
+    sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
+    for sink in sinks:
+        bus.attach(sink)
+    door_parts = FrontDoorParts(
+        broker=broker,
+        clock=reactor,
+        pages=Pages(),
+        public_directory=public_directory,
+        public_url=public_url,
+        running=frozenset(maker.name for maker, options in chosen["front_doors"]),
+    )
+    doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
+    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor))
+    listeners = [_listener(description, site, reactor) for description in config.listen]
+
+    sink_services = [sink for sink in sinks if IService.providedBy(sink)]
+    sweeper = Sweeper(store, bus, reactor)
+    for part in (store, resolving, filing, bus, detector, *sink_services, sweeper, *listeners):
+        part.setServiceParent(service)
+    return service
+
+
+def _outbound(
+    reactor: Any, resolver: Resolver, user_agent: str, guard: AddressGuard, **limits: Any
+) -> Outbound:
+    endpoints = GuardedEndpoints(reactor, resolver, guard)
+    pool = HTTPConnectionPool(reactor, persistent=False)
+    agent = Agent.usingEndpointFactory(reactor, endpoints, pool)
+    return Outbound(agent, reactor, user_agent=user_agent, **limits)
+
+
+def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
+    found: dict[str, INotifier] = {}
+    for notifier in notifiers:
+        if notifier.protocol in found:
+            raise PluginError(f"two notifiers carry the protocol {notifier.protocol!r}")
+        found[notifier.protocol] = notifier
+    return found
+
+
+def _listener(description: str, site: Any, reactor: Any) -> IService:
+    try:
+        listener: IService = strports.service(description, site, reactor=reactor)
+    except Exception as error:  # the parsers of endpoints raise whatever they like
+        raise ConfigError(f"listen: {description!r} is no endpoint: {error}") from error
+    return listener
+
+
+def _public_url(listen: Sequence[str]) -> str:
+    """An address for this machine's own browser, for want of a better one."""
+    kind, _, rest = listen[0].partition(":")
+    port = rest.partition(":")[0]
+    scheme = "https" if kind == "ssl" else "http"
+    return f"{scheme}://localhost:{port}" if port.isdigit() else f"{scheme}://localhost"

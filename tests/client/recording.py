@@ -1,0 +1,82 @@
+"""A server that keeps what it was asked and gives prepared answers."""
+
+from typing import cast
+
+from attrs import define, field, frozen
+from treq.client import HTTPClient
+from treq.testing import StubTreq
+from twisted.internet.task import Clock
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from rsscloud_broker.client.web import Web
+
+
+@frozen
+class Asked:
+    """One request."""
+
+    method: str
+    uri: str
+    args: dict[bytes, list[bytes]]
+    body: bytes
+    soap_action: str | None
+    host: str
+
+
+@define
+class Answer:
+    """What is to be answered."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(factory=dict)
+
+
+class Server(Resource):
+    """Gives its answers in turn; the last of them from then on."""
+
+    isLeaf = True
+
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__()
+        self.answers = list(answers)
+        self.asked: list[Asked] = []
+
+    def render(self, request: Request) -> bytes | int:
+        assert request.content is not None
+        self.asked.append(
+            Asked(
+                request.method.decode(),
+                request.uri.decode(),
+                request.args,
+                request.content.read(),
+                request.getHeader("SOAPAction"),
+                request.getHeader("Host") or "",
+            )
+        )
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        request.setResponseCode(answer.status)
+        for name, value in answer.headers.items():
+            request.setHeader(name, value)
+        return answer.body
+
+
+class SilentServer(Resource):
+    """Never answers."""
+
+    isLeaf = True
+
+    def render(self, request: Request) -> int:
+        return NOT_DONE_YET
+
+
+def web_to(resource: Resource, clock: Clock | None = None) -> Web:
+    """A Web whose every request goes to a resource, without sockets."""
+    # StubTreq has the methods of an HTTPClient without being one.
+    return Web(cast(HTTPClient, StubTreq(resource)), clock or Clock(), max_bytes=10_000)
+
+
+def fields_of(asked: Asked) -> dict[str, str]:
+    """The form of a request."""
+    return {name.decode(): values[0].decode() for name, values in asked.args.items()}

@@ -1,0 +1,127 @@
+from typing import Any
+from xmlrpc import client as xmlrpc_client
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.client.listener import MAX_BODY_BYTES, Listener
+from rsscloud_broker.client.web import Reply
+from rsscloud_broker.wire import soap
+from tests.client.recording import web_to
+
+TOPIC = "http://example.org/rss.xml"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+XML = {"Content-Type": "text/xml"}
+
+
+class ListenerTests(SynchronousTestCase):
+    """What a cloud gets for an answer, and what we get to know."""
+
+    def setUp(self) -> None:
+        self.heard: list[str] = []
+        self.web = web_to(Listener({TOPIC}, self.heard.append))
+
+    def get(self, query: str) -> Reply:
+        getting = self.web.get(f"http://localhost/notify?{query}")
+        return self.successResultOf(Deferred.fromCoroutine(getting))
+
+    def post(self, headers: dict[str, str], body: bytes) -> Reply:
+        posting = self.web.post("http://localhost/notify", headers, body)
+        return self.successResultOf(Deferred.fromCoroutine(posting))
+
+
+class FormTests(ListenerTests):
+    """http-post"""
+
+    def test_the_challenge_is_repeated(self) -> None:
+        reply = self.get("url=http%3A%2F%2Fexample.org%2Frss.xml&challenge=%3Cb%3Ex91")
+        self.assertEqual(
+            (reply.status, reply.content_type, reply.body), (200, "text/plain", b"<b>x91")
+        )
+        self.assertEqual(self.heard, [])
+
+    def test_a_challenge_for_something_else_is_refused(self) -> None:
+        reply = self.get("url=http://example.com/&challenge=x91")
+        self.assertEqual(reply.status, 404)
+        self.assertNotIn(b"x91", reply.body)
+
+    def test_a_get_without_a_challenge_is_refused(self) -> None:
+        self.assertEqual(self.get(f"url={TOPIC}").status, 400)
+        self.assertEqual(self.heard, [])
+
+    def test_a_notification(self) -> None:
+        reply = self.post(FORM, b"url=http%3A%2F%2Fexample.org%2Frss.xml")
+        self.assertEqual((reply.status, self.heard), (200, [TOPIC]))
+
+    def test_a_notification_of_something_else_is_refused(self) -> None:
+        reply = self.post(FORM, b"url=http%3A%2F%2Fexample.com%2F")
+        self.assertEqual((reply.status, self.heard), (404, []))
+
+    def test_too_large(self) -> None:
+        reply = self.post(FORM, b"url=" + b"x" * MAX_BODY_BYTES)
+        self.assertEqual((reply.status, self.heard), (413, []))
+
+
+class XMLRPCTests(ListenerTests):
+    """xml-rpc, as the standard library of Python writes and reads it."""
+
+    def call(self, method: str, *parameters: Any) -> object:
+        call = xmlrpc_client.dumps(parameters, method)
+        values, _ = xmlrpc_client.loads(self.post(XML, call.encode()).body.decode())
+        return values[0]
+
+    def test_a_notification(self) -> None:
+        self.assertIs(self.call("rssCloud.notify", TOPIC), True)
+        self.assertEqual(self.heard, [TOPIC])
+
+    def test_calls_that_make_no_sense_are_faults(self) -> None:
+        for method, parameters, reason in (
+            ("rssCloud.bang", (TOPIC,), "rssCloud.bang is not defined"),
+            ("rssCloud.notify", (), "not subscribed"),
+            ("rssCloud.notify", (TOPIC, TOPIC), "not subscribed"),
+            ("rssCloud.notify", (7,), "not subscribed"),
+            ("rssCloud.notify", ([TOPIC],), "not subscribed"),
+            ("rssCloud.notify", ("http://example.com/",), "not subscribed"),
+        ):
+            with (
+                self.subTest(parameters),
+                self.assertRaisesRegex(xmlrpc_client.Fault, reason),
+            ):
+                self.call(method, *parameters)
+        self.assertEqual(self.heard, [])
+
+    def test_what_is_not_xml_is_a_fault(self) -> None:
+        for body in (b"", b"hello", b"<methodCall>", b"<!DOCTYPE x><methodCall/>", b"<a/>"):
+            with self.subTest(body), self.assertRaises(xmlrpc_client.Fault):
+                xmlrpc_client.loads(self.post(XML, body).body.decode())
+        self.assertEqual(self.heard, [])
+
+
+class SoapTests(ListenerTests):
+    """soap"""
+
+    def call(self, body: bytes) -> Reply:
+        return self.post(XML | {"SOAPAction": '"/notify"'}, body)
+
+    def test_a_notification(self) -> None:
+        reply = self.call(soap.encode_call("notify", {"url": TOPIC}))
+        self.assertEqual(reply.status, 200)
+        self.assertIs(soap.decode_response(reply.body), True)
+        self.assertEqual(self.heard, [TOPIC])
+
+    def test_calls_that_make_no_sense_are_faults(self) -> None:
+        for body in (
+            soap.encode_call("bang", {"url": TOPIC}),
+            soap.encode_call("notify", {}),
+            soap.encode_call("notify", {"url": 7}),
+            soap.encode_call("notify", {"url": [TOPIC, TOPIC]}),
+            soap.encode_call("notify", {"url": "http://example.com/"}),
+            b"<nonsense/>",
+            b"not XML",
+        ):
+            with self.subTest(body):
+                reply = self.call(body)
+                self.assertEqual(reply.status, 500)
+                with self.assertRaises(soap.SoapFault):
+                    soap.decode_response(reply.body)
+        self.assertEqual(self.heard, [])

@@ -1,0 +1,389 @@
+"""Tests of `rsscloud_broker.discovery`, over drop-in paths made for each test."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from itertools import count
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+import rsscloud_broker.plugins
+from rsscloud_broker import discovery
+from rsscloud_broker.config import ConfigError
+from rsscloud_broker.discovery import Makers, PluginError, discover, select
+from rsscloud_broker.interfaces import ISinkMaker
+
+_numbers = count()
+
+INIT = """
+    from twisted.plugin import pluginPackagePaths
+
+    __path__.extend(pluginPackagePaths(__name__))
+    __all__ = []
+"""
+
+#: Makers of all kinds, which pass the checks.
+KIT = """
+    from attrs import field, frozen
+    from attrs.validators import ge
+    from twisted.plugin import IPlugin
+    from zope.interface import implementer
+    from rsscloud_broker.interfaces import IFrontDoorMaker, INotifierMaker, ISinkMaker
+
+    @frozen
+    class Options:
+        size: int = field(default=1, validator=ge(1))
+
+    class Maker:
+        help = "For tests."
+        options = Options
+
+        def __init__(self, name):
+            self.name = name
+
+        def make(self, options, parts):
+            raise NotImplementedError("makers are only looked at")
+
+    @implementer(ISinkMaker)
+    class Sink(Maker):
+        pass
+
+    @implementer(IFrontDoorMaker)
+    class FrontDoor(Maker):
+        pass
+
+    @implementer(INotifierMaker)
+    class Notifier(Maker):
+        def make(self, options, outbound):
+            raise NotImplementedError("makers are only looked at")
+"""
+
+
+class DiscoveryTestCase(SynchronousTestCase):
+    """Makes a package with a drop-in path, and directories that drop into it."""
+
+    def setUp(self) -> None:
+        number = next(_numbers)
+        self.name = f"drop_in_{number}"
+        self.kit = f"drop_in_kit_{number}"
+        self.home = self.directory()
+        self.write(self.home / f"{self.kit}.py", KIT)
+        self.write(self.home / self.name / "__init__.py", INIT)
+        self.addCleanup(self.forget)
+
+    def directory(self) -> Path:
+        """A new directory on the path of Python."""
+        path = Path(self.mktemp()).absolute()
+        path.mkdir()
+        sys.path.append(str(path))
+        self.addCleanup(sys.path.remove, str(path))
+        return path
+
+    def forget(self) -> None:
+        for name in list(sys.modules):
+            if name.partition(".")[0] in {self.name, self.kit}:
+                del sys.modules[name]
+
+    def write(self, path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text).replace("KIT", self.kit), encoding="utf-8")
+        importlib.invalidate_caches()
+        return path
+
+    def drop(self, module: str, text: str, home: Path | None = None) -> Path:
+        """Drop a module into the package."""
+        return self.write((home or self.home) / self.name / f"{module}.py", text)
+
+    def package(self) -> ModuleType:
+        return importlib.import_module(self.name)
+
+    def discover(self) -> Makers:
+        return discover(self.package())
+
+    def refusal(self) -> str:
+        return str(self.assertRaises(PluginError, self.discover))
+
+
+class FoundTests(DiscoveryTestCase):
+    def test_nothing(self) -> None:
+        self.assertEqual(self.discover(), Makers())
+
+    def test_kinds(self) -> None:
+        self.drop(
+            "ours",
+            """
+            from KIT import FrontDoor, Notifier, Sink
+            door, notifier, first, second = FrontDoor("d"), Notifier("n"), Sink("s"), Sink("t")
+            """,
+        )
+        makers = self.discover()
+        self.assertEqual(set(makers.front_doors), {"d"})
+        self.assertEqual(set(makers.notifiers), {"n"})
+        self.assertEqual(set(makers.sinks), {"s", "t"})
+        self.assertEqual(makers.sinks["s"].name, "s")
+        self.assertEqual(str(makers), "front_doors: d; notifiers: n; sinks: s, t")
+
+    def test_dropped_in_by_another_package(self) -> None:
+        """A directory of that name anywhere on the path, without ``__init__.py``."""
+        self.drop("theirs", "from KIT import Sink\nsink = Sink('theirs')", self.directory())
+        self.assertEqual(set(self.discover().sinks), {"theirs"})
+
+    def test_same_name_in_different_kinds(self) -> None:
+        self.drop("ours", "from KIT import Notifier, Sink\na, b = Sink('x'), Notifier('x')")
+        makers = self.discover()
+        self.assertEqual((set(makers.sinks), set(makers.notifiers)), ({"x"}, {"x"}))
+
+    def test_one_object_under_several_names(self) -> None:
+        self.drop("a", "from KIT import Sink\nsink = alias = Sink('x')")
+        self.drop("b", f"from {self.name}.a import sink")
+        self.assertEqual(set(self.discover().sinks), {"x"})
+
+    def test_twice(self) -> None:
+        """The second time the plugins come from the cache that Twisted writes."""
+        self.drop("ours", "from KIT import Sink\nsink = Sink('x')")
+        first = self.discover()
+        self.assertTrue((self.home / self.name / "dropin.cache").exists())
+        self.assertIs(self.discover().sinks["x"], first.sinks["x"])
+
+    def test_drop_in_path_of_the_broker(self) -> None:
+        paths = [os.path.realpath(path) for path in rsscloud_broker.plugins.__path__]
+        dropped = [os.path.join(path, "rsscloud_broker", "plugins") for path in sys.path if path]
+        self.assertTrue(set(paths) & {os.path.realpath(path) for path in dropped})
+        self.assertEqual(paths[0], os.path.dirname(rsscloud_broker.plugins.__file__ or ""))
+
+
+class RefusedTests(DiscoveryTestCase):
+    def test_import_fails(self) -> None:
+        self.drop("good", "from KIT import Sink\nsink = Sink('good')")
+        file = self.drop("bad", "import no_such_module_anywhere")
+        message = self.refusal()
+        self.assertIn(
+            f"{self.name}.bad ({file}) cannot be imported: ModuleNotFoundError: "
+            "No module named 'no_such_module_anywhere'",
+            message,
+        )
+        self.assertIn("found: front_doors: none; notifiers: none; sinks: good", message)
+        # Twisted passed over it, with the traceback in the log.
+        self.assertEqual(len(self.flushLoggedErrors(ModuleNotFoundError)), 1)
+
+    def test_syntax_error(self) -> None:
+        self.drop("bad", "def")
+        self.assertIn(f"{self.name}.bad", self.refusal())
+        self.assertEqual(len(self.flushLoggedErrors(SyntaxError)), 1)
+
+    def test_exit(self) -> None:
+        self.drop("bad", "import sys\nsys.exit('gone')")
+        self.assertIn("cannot be imported: SystemExit: gone", self.refusal())
+        self.assertEqual(len(self.flushLoggedErrors(SystemExit)), 1)
+
+    def test_no_plugin(self) -> None:
+        """A class alone is no plugin: a frequent slip."""
+        file = self.drop("bad", "from KIT import Sink")
+        self.assertIn(f"{self.name}.bad ({file}) holds no plugin", self.refusal())
+
+    def test_no_kind(self) -> None:
+        file = self.drop(
+            "bad",
+            """
+            from KIT import IPlugin, implementer
+
+            @implementer(IPlugin)
+            class Other:
+                pass
+
+            other = Other()
+            """,
+        )
+        self.assertIn(
+            f"{self.name}.bad.other ({file}) provides none of "
+            "IFrontDoorMaker, INotifierMaker, ISinkMaker",
+            self.refusal(),
+        )
+
+    def test_does_not_keep_to_its_interface(self) -> None:
+        file = self.drop(
+            "bad",
+            """
+            from KIT import ISinkMaker, Options, implementer
+
+            @implementer(ISinkMaker)
+            class Sink:
+                name = "bad"
+                options = Options
+
+                def make(self):
+                    pass
+
+            sink = Sink()
+            """,
+        )
+        message = self.refusal()
+        self.assertIn(f"{self.name}.bad.sink ({file}): does not keep to ISinkMaker: ", message)
+        self.assertIn("help", message)
+        self.assertIn("make", message)
+
+    def test_names(self) -> None:
+        names = (None, 5, "", "a b", "a.b", "\u00e9")
+        for number, name in enumerate(names):
+            self.drop(f"bad{number}", f"from KIT import Sink\nsink = Sink({name!r})")
+        message = self.refusal()
+        for name in names:
+            self.assertIn(f"its name is {name!r}; it must be", message)
+
+    def test_options(self) -> None:
+        self.drop(
+            "bad",
+            """
+            from KIT import Sink
+            first, second, third = Sink("a"), Sink("b"), Sink("c")
+            first.options = dict
+            second.options = second.options()
+            third.options = None
+            """,
+        )
+        message = self.refusal()
+        self.assertIn("its options are <class 'dict'>; they must be an attrs class", message)
+        self.assertIn("its options are Options(size=1);", message)
+        self.assertIn("its options are None;", message)
+
+    def test_types_of_options(self) -> None:
+        self.drop(
+            "bad",
+            """
+            from __future__ import annotations
+            from KIT import Sink, frozen
+
+            @frozen
+            class Options:
+                path: NoSuchType
+
+            sink = Sink("a")
+            sink.options = Options
+            """,
+        )
+        self.assertIn("cannot be told: NameError: name 'NoSuchType'", self.refusal())
+
+    def test_duplicate_name(self) -> None:
+        first = self.drop("a", "from KIT import Sink\nsink = Sink('x')")
+        second = self.drop("b", "from KIT import Sink\nsink = Sink('x')")
+        message = self.refusal()
+        self.assertIn("has the name 'x', which is taken among the sinks by", message)
+        self.assertIn(f"{self.name}.a.sink ({first})", message)
+        self.assertIn(f"{self.name}.b.sink ({second})", message)
+
+    def test_hidden_module(self) -> None:
+        first = self.drop("same", "from KIT import Sink\nsink = Sink('x')")
+        second = self.drop("same", "from KIT import Sink\nsink = Sink('y')", self.directory())
+        self.assertIn(f"{self.name}.same ({second}) is hidden by {first}", self.refusal())
+
+    def test_stale_cache(self) -> None:
+        """An upgrade may bring a module that is older than the cache."""
+        file = self.drop("ours", "from KIT import Sink\nfirst = Sink('x')")
+        self.discover()
+        self.drop("ours", "from KIT import Sink\nfirst, second = Sink('x'), Sink('y')")
+        os.utime(file, (1, 1))
+        del sys.modules[f"{self.name}.ours"]
+        self.assertIn(
+            f"{self.name}.ours.second ({file}) is not in the cache of Twisted", self.refusal()
+        )
+
+    def test_all_at_once(self) -> None:
+        self.drop("a", "from KIT import Sink\none, two = Sink('x'), Sink('x')")
+        self.drop("b", "raise ValueError('no')")
+        self.drop("c", "from KIT import Sink\nsink = Sink('')")
+        self.drop("d", "")
+        message = self.refusal()
+        for part in ("taken among", "ValueError: no", "its name is ''", "holds no plugin"):
+            self.assertIn(part, message)
+        self.assertEqual(len(message.splitlines()), 6)
+        self.flushLoggedErrors(ValueError)
+
+
+class SelectTests(DiscoveryTestCase):
+    """Bundled plugins run unless disabled, those of others only if configured."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.drop("bundled", "from KIT import Sink\na, b = Sink('archive'), Sink('change_list')")
+        self.drop(
+            "theirs",
+            f"""
+            from {self.name}.bundled import Sink, a
+            theirs = Sink('theirs')
+            """,
+        )
+        self.patch(discovery, "BUNDLED", f"{self.name}.bundled")
+        self.makers: dict[str, ISinkMaker] = self.discover().sinks
+
+    def select(self, **tables: dict[str, Any]) -> list[tuple[str, int]]:
+        chosen = select(self.makers, tables, "sinks", "broker.toml")
+        return [(maker.name, options.size) for maker, options in chosen]
+
+    def refusal(self, **tables: Any) -> str:
+        return str(self.assertRaises(ConfigError, self.select, **tables))
+
+    def test_bundled_run(self) -> None:
+        self.assertEqual(self.select(), [("archive", 1), ("change_list", 1)])
+
+    def test_bundled_disabled(self) -> None:
+        self.assertEqual(self.select(archive={"enabled": False}), [("change_list", 1)])
+
+    def test_options(self) -> None:
+        self.assertEqual(
+            self.select(archive={"size": 5}, change_list={"enabled": True, "size": 6}),
+            [("archive", 5), ("change_list", 6)],
+        )
+
+    def test_third_party_runs_if_configured(self) -> None:
+        self.assertEqual(
+            self.select(theirs={}), [("archive", 1), ("change_list", 1), ("theirs", 1)]
+        )
+        self.assertEqual(self.select(theirs={"enabled": False, "size": 0}), self.select())
+
+    def test_tables_are_left_as_they_are(self) -> None:
+        table = {"enabled": True}
+        self.select(archive=table)
+        self.assertEqual(table, {"enabled": True})
+
+    def test_unknown_plugin(self) -> None:
+        self.assertEqual(
+            self.refusal(archve={}),
+            "broker.toml: [sinks.archve]: no such plugin was found; "
+            "the nearest known is 'archive', of archive, change_list, theirs",
+        )
+
+    def test_unknown_where_none_was_found(self) -> None:
+        error = self.assertRaises(ConfigError, select, {}, {"x": {}}, "notifiers")
+        self.assertEqual(str(error), "[notifiers.x]: no such plugin was found; none is known here")
+
+    def test_wrong_options(self) -> None:
+        self.assertEqual(
+            self.refusal(archive={"size": 0}), "broker.toml: [sinks.archive] size: must be >= 1: 0"
+        )
+
+    def test_enabled_is_a_boolean(self) -> None:
+        self.assertEqual(
+            self.refusal(archive={"enabled": "false"}),
+            "broker.toml: [sinks.archive] enabled: must be true or false, not 'false'",
+        )
+
+    def test_misspelt_enabled(self) -> None:
+        self.assertIn("the nearest known is 'enabled'", self.refusal(archive={"enable": False}))
+
+    def test_all_at_once(self) -> None:
+        message = self.refusal(archive={"siz": 1, "size": "1"}, theirs={"size": -1}, nosuch={})
+        self.assertEqual(
+            [line.split(": ")[1] for line in message.splitlines()],
+            [
+                "[sinks.archive] siz",
+                "[sinks.archive] size",
+                "[sinks.nosuch]",
+                "[sinks.theirs] size",
+            ],
+        )

@@ -1,0 +1,423 @@
+"""The example package for authors of plugins, installed as a stranger would.
+
+Its plugins are found, validated and selected in a new virtual environment, by a
+process of its own.  The environment sees the packages of the one that runs the
+tests, so that nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from textwrap import dedent
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+from treq.testing import StubTreq
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+import rsscloud_broker
+from rsscloud_broker.config import ConfigError, build
+from rsscloud_broker.events import PingReceived, TopicChanged
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IEventSink,
+    IFrontDoor,
+    INotifier,
+    IOutbound,
+    OutboundReply,
+    SinkParts,
+)
+from rsscloud_broker.model import (
+    Callback,
+    Intent,
+    Notification,
+    OutboundError,
+    Outcome,
+    Ping,
+    Unavailable,
+)
+
+CHECKOUT = Path(__file__).parents[2]
+EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
+NAMES = ("hello_ping", "json_post", "line_log")
+
+#: What the broker does at start-up: reads tables from stdin, tells what runs.
+START = """
+import json, sys
+from rsscloud_broker.config import ConfigError, loads
+from rsscloud_broker.discovery import KINDS, PluginError, discover, select
+
+try:
+    config = loads(sys.stdin.read(), "broker.toml")
+    makers = discover()
+    chosen = {
+        kind: {
+            maker.name: repr(options)
+            for maker, options in select(
+                makers.of_kind(kind), getattr(config, kind), kind, "broker.toml"
+            )
+        }
+        for kind in KINDS
+    }
+except (ConfigError, PluginError) as error:
+    sys.exit(str(error))
+found = {kind: sorted(makers.of_kind(kind)) for kind in KINDS}
+files = sorted({sys.modules[type(m).__module__].__file__ for m in makers.sinks.values()})
+print(json.dumps({"found": found, "chosen": chosen, "files": files}))
+"""
+
+
+def run(*command: str | Path, text: str = "", drop_in: Path | None = None) -> tuple[int, str, str]:
+    """Run a process to its end; its exit status, output and errors."""
+    environment = {**os.environ, "PYTHONPATH": str(drop_in or ""), "PYTHONNOUSERSITE": "1"}
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, env=environment, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@cache
+def environment() -> tuple[Path, Path]:
+    """A new environment with the example in it: its Python and its site-packages.
+
+    It is made once, in the directory that trial empties before each run.
+    """
+    home = Path("example-environment").absolute()
+    venv.create(home, clear=True)
+    python = home / "bin" / "python"
+    base = {"base": str(home)}
+    site_packages = Path(sysconfig.get_path("purelib", scheme="venv", vars=base))
+    beside = [str(Path(rsscloud_broker.__file__).parents[1]), *filter(os.path.isabs, sys.path)]
+    (site_packages / "beside.pth").write_text("".join(f"{path}\n" for path in beside))
+    # A copy, for building leaves files beside the source.
+    source = home / "source"
+    leftovers = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "dropin.cache")
+    shutil.copytree(EXAMPLE, source, ignore=leftovers)
+    options = ("--no-index", "--no-build-isolation", "--no-deps", "--no-cache-dir")
+    status, out, err = run(python, "-m", "pip", "install", *options, source)
+    if status:
+        raise AssertionError(f"pip failed:\n{out}\n{err}")
+    return python, site_packages
+
+
+class InstalledTests(SynchronousTestCase):
+    """The example in a new environment."""
+
+    def setUp(self) -> None:
+        self.python, self.site_packages = environment()
+
+    def start(self, text: str = "", drop_in: Path | None = None) -> dict[str, Any]:
+        status, out, err = run(self.python, "-c", START, text=text, drop_in=drop_in)
+        self.assertEqual(status, 0, err)
+        started: dict[str, Any] = json.loads(out)
+        return started
+
+    def refusal(self, text: str = "", drop_in: Path | None = None) -> str:
+        status, out, err = run(self.python, "-c", START, text=text, drop_in=drop_in)
+        self.assertEqual((status, out), (1, ""), err)
+        return err
+
+    def drop(self, text: str) -> Path:
+        """A directory with one more drop-in, of one more package."""
+        home = Path(self.mktemp()).absolute()
+        file = home / "rsscloud_broker" / "plugins" / "broken_example.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(dedent(text))
+        return home
+
+    def chosen(self, started: dict[str, Any]) -> dict[str, str]:
+        """The example's plugins that run, and their options."""
+        return {
+            name: options
+            for kind in started["chosen"].values()
+            for name, options in kind.items()
+            if name in NAMES
+        }
+
+    def test_found(self) -> None:
+        started = self.start()
+        self.assertIn("hello_ping", started["found"]["front_doors"])
+        self.assertIn("json_post", started["found"]["notifiers"])
+        self.assertIn("line_log", started["found"]["sinks"])
+        self.assertIn(
+            str(self.site_packages / "rsscloud_broker_example" / "line_log.py"), started["files"]
+        )
+
+    def test_adds_only_its_own_module(self) -> None:
+        added = self.site_packages / "rsscloud_broker"
+        sources = {str(path.relative_to(added)) for path in added.rglob("*.py")}
+        self.assertEqual(sources, {"plugins/rsscloud_broker_example.py"})
+
+    def test_not_enabled_unless_configured(self) -> None:
+        self.assertEqual(self.chosen(self.start()), {})
+        disabled = "[sinks.line_log]\nenabled = false\n"
+        self.assertEqual(self.chosen(self.start(disabled)), {})
+
+    def test_enabled(self) -> None:
+        tables = """
+            [front_doors.hello_ping]
+            path = "/hello"
+            [notifiers.json_post]
+            [sinks.line_log]
+            enabled = true
+            path = "events.log"
+        """
+        self.assertEqual(
+            self.chosen(self.start(tables)),
+            {
+                "hello_ping": "HelloPingOptions(path='/hello', repeat_window=60.0)",
+                "json_post": "JsonPostOptions(member='topic', marks_after=3)",
+                "line_log": "LineLogOptions(path='events.log')",
+            },
+        )
+
+    def test_wrong_options(self) -> None:
+        for table, message in (
+            ("[sinks.line_log]", "[sinks.line_log] path: missing"),
+            ("[sinks.line_log]\npath = 5", "[sinks.line_log] path: must be a string in quotes"),
+            ("[notifiers.json_post]\nmarks_after = 0", "[notifiers.json_post] marks_after: must"),
+            ("[notifiers.json_post]\nmember = 'x'", "must be one of 'topic', 'url', 'changed'"),
+            ("[notifiers.json_post]\nmembr = 'x'", "the nearest known is 'member'"),
+            ("[front_doors.hello_pong]", "the nearest known is 'hello_ping'"),
+        ):
+            refusal = self.refusal(table)
+            self.assertIn(message, refusal)
+            self.assertTrue(refusal.startswith("broker.toml: "), refusal)
+
+    def test_broken_import(self) -> None:
+        drop_in = self.drop("import no_such_module")
+        refusal = self.refusal(drop_in=drop_in)
+        file = drop_in / "rsscloud_broker" / "plugins" / "broken_example.py"
+        self.assertIn(
+            f"rsscloud_broker.plugins.broken_example ({file}) cannot be imported: "
+            "ModuleNotFoundError: No module named 'no_such_module'",
+            refusal,
+        )
+        self.assertIn("line_log", refusal.partition("found: ")[2])
+
+    def test_broken_interface(self) -> None:
+        drop_in = self.drop(
+            """
+            from zope.interface import implementer
+            from rsscloud_broker.interfaces import ISinkMaker
+
+            @implementer(ISinkMaker)
+            class Maker:
+                name = "broken"
+
+            broken = Maker()
+            """
+        )
+        refusal = self.refusal(drop_in=drop_in)
+        self.assertIn("broken_example.broken (", refusal)
+        self.assertIn("does not keep to ISinkMaker", refusal)
+
+    def test_broken_name(self) -> None:
+        drop_in = self.drop(
+            "from rsscloud_broker_example.line_log import LineLogMaker\nagain = LineLogMaker()"
+        )
+        refusal = self.refusal(drop_in=drop_in)
+        self.assertIn("the name 'line_log', which is taken among the sinks", refusal)
+        self.assertIn("rsscloud_broker.plugins.rsscloud_broker_example.line_log (", refusal)
+        self.assertIn("rsscloud_broker.plugins.broken_example.again (", refusal)
+
+
+# --- what the example's plugins do -------------------------------------------
+
+
+@frozen
+class FakeBroker:
+    """As much of a broker as the front door uses: remembers pings, or fails."""
+
+    pings: list[tuple[Ping, float]] = field(factory=list)
+    failures: list[Exception] = field(factory=list)
+
+    async def ping(self, ping: Ping, repeat_window: float) -> None:
+        if self.failures:
+            raise self.failures.pop()
+        self.pings.append((ping, repeat_window))
+
+
+@implementer(IOutbound)
+@frozen
+class FakeOutbound:
+    """Remembers requests; answers with a status (0: not at all) and maybe the same body."""
+
+    status: int = 200
+    echo: bool = True
+    requests: list[tuple[str, str, Any, int]] = field(factory=list)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        body: bytes = b"",
+        redirects: int = 0,
+    ) -> OutboundReply:
+        if not self.status:
+            raise OutboundError("nobody is there")
+        self.requests.append((method, url, json.loads(body), redirects))
+        return OutboundReply(self.status, {}, body if self.echo else b"hello", url)
+
+
+class ExampleTestCase(SynchronousTestCase):
+    module: ClassVar[str]
+
+    def setUp(self) -> None:
+        sys.path.append(str(EXAMPLE))
+        self.addCleanup(sys.path.remove, str(EXAMPLE))
+        # Not on the path of the type checker: it is somebody else's package.
+        self.example: Any = importlib.import_module(f"rsscloud_broker_example.{self.module}")
+
+
+class LineLogTests(ExampleTestCase):
+    module = "line_log"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = Path(self.mktemp())
+        maker = self.example.LineLogMaker()
+        unused: Any = None
+
+        def in_thread(call: Any, *arguments: Any) -> Deferred[Any]:
+            return succeed(call(*arguments))
+
+        self.sink = maker.make(
+            build(maker.options, {"path": str(self.path)}, ""),
+            SinkParts(unused, unused, {}, Clock(), FilePath(self.mktemp()), in_thread),
+        )
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IEventSink, self.sink))
+
+    def test_lines(self) -> None:
+        ping = Ping("A site\nof mine", "http://example.org/", 5.0)
+        for event in (PingReceived(ping), TopicChanged("http://example.org/rss", 7.0)):
+            self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+        first, second = map(json.loads, self.path.read_text().splitlines())
+        self.assertEqual(first["event"], "PingReceived")
+        self.assertEqual(first["ping"]["name"], "A site\nof mine")
+        self.assertEqual(
+            second, {"event": "TopicChanged", "topic": "http://example.org/rss", "at": 7.0}
+        )
+
+
+class JsonPostTests(ExampleTestCase):
+    module = "json_post"
+    callback = Callback("http://198.51.100.7/notify", "json-post")
+    topic = "http://example.org/rss"
+
+    def make(self, outbound: FakeOutbound, **table: object) -> Any:
+        maker = self.example.JsonPostMaker()
+        return maker.make(build(maker.options, table, ""), outbound)
+
+    def notify(self, outbound: FakeOutbound, **table: object) -> Outcome:
+        notification = Notification(self.topic, self.callback)
+        call = self.make(outbound, **table).notify(notification)
+        outcome: Outcome = self.successResultOf(Deferred.fromCoroutine(call))
+        return outcome
+
+    def verify(self, outbound: FakeOutbound, challenge: bool) -> Outcome:
+        call = self.make(outbound).verify(Intent(self.topic, self.callback, 90, challenge))
+        outcome: Outcome = self.successResultOf(Deferred.fromCoroutine(call))
+        return outcome
+
+    def test_interface(self) -> None:
+        notifier = self.make(FakeOutbound())
+        self.assertTrue(verifyObject(INotifier, notifier))
+        self.assertEqual((notifier.protocol, notifier.marks_after), ("json-post", 3))
+
+    def test_notify(self) -> None:
+        outbound = FakeOutbound()
+        self.assertEqual(self.notify(outbound, member="changed"), Outcome(True))
+        self.assertEqual(
+            outbound.requests, [("POST", self.callback.url, {"changed": self.topic}, 0)]
+        )
+
+    def test_failures(self) -> None:
+        self.assertEqual(
+            self.notify(FakeOutbound(404)),
+            Outcome(False, "the callback answered with status 404"),
+        )
+        self.assertEqual(self.notify(FakeOutbound(0)), Outcome(False, "nobody is there"))
+
+    def test_verify(self) -> None:
+        self.assertEqual(self.verify(FakeOutbound(echo=False), challenge=False), Outcome(True))
+
+    def test_challenge(self) -> None:
+        outbound = FakeOutbound()
+        self.assertEqual(self.verify(outbound, challenge=True), Outcome(True))
+        self.assertEqual(set(outbound.requests[0][2]), {"topic", "challenge"})
+        self.assertEqual(
+            self.verify(FakeOutbound(echo=False), challenge=True),
+            Outcome(False, "the answer to the challenge does not contain it"),
+        )
+
+
+class HelloPingTests(ExampleTestCase):
+    module = "hello_ping"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = FakeBroker()
+        maker = self.example.HelloPingMaker()
+        clock = Clock()
+        clock.advance(12)
+        unused: Any = None
+        broker: Any = self.broker
+        parts = FrontDoorParts(
+            broker, clock, unused, FilePath(self.mktemp()), "http://broker.example", frozenset()
+        )
+        self.door = maker.make(build(maker.options, {"repeat_window": 5}, ""), parts)
+        (self.route,) = self.door.routes()
+
+    def get(self, query: str) -> tuple[int, str]:
+        client: Any = StubTreq(self.route.resource)
+        response = self.successResultOf(client.get(f"http://broker.example/hello-ping{query}"))
+        return response.code, self.successResultOf(response.text())
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IFrontDoor, self.door))
+        self.assertEqual((self.route.path, self.route.method), ("/hello-ping", "GET"))
+
+    def test_ping(self) -> None:
+        status, text = self.get("?url=http%3A%2F%2Fexample.org%2F")
+        self.assertEqual((status, text), (200, "Hello, and thanks for the ping.\n"))
+        ping = Ping("http://example.org/", "http://example.org/", 12.0)
+        self.assertEqual(self.broker.pings, [(ping, 5.0)])
+
+    def test_no_web_address(self) -> None:
+        for query in ("", "?url=", "?url=javascript:x", "?url=http://a%20b", "?url=http://%FF"):
+            self.assertEqual(self.get(query)[0], 400, query)
+        self.assertEqual(self.get(f"?url=http://{'x' * 250}")[0], 400)
+        self.assertEqual(self.broker.pings, [])
+
+    def test_store_unavailable(self) -> None:
+        self.broker.failures.append(Unavailable("the disk is full"))
+        self.assertEqual(self.get("?url=http://example.org/")[0], 503)
+
+    def test_unexpected_failure(self) -> None:
+        self.broker.failures.append(ZeroDivisionError())
+        self.assertEqual(self.get("?url=http://example.org/")[0], 500)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_path(self) -> None:
+        options = self.example.HelloPingMaker.options
+        self.assertRaises(ConfigError, build, options, {"path": "hello"}, "")

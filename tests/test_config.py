@@ -1,0 +1,317 @@
+"""Tests of `rsscloud_broker.config`."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+from attrs import field, frozen
+from attrs.validators import ge
+from sqlalchemy import make_url
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker import config
+from rsscloud_broker.config import Config, ConfigError, build, load, loads, override
+
+EXAMPLE = Path(config.__file__).with_name("example.toml")
+
+
+class ConfigTestCase(SynchronousTestCase):
+    def refusal(self, text: str) -> str:
+        """What is said of a document that must be refused."""
+        return str(self.assertRaises(ConfigError, loads, text, "broker.toml"))
+
+
+class DefaultsTests(ConfigTestCase):
+    def test_no_file(self) -> None:
+        self.assertEqual(load(None), Config())
+
+    def test_empty_document(self) -> None:
+        self.assertEqual(loads("", "broker.toml"), Config())
+
+    def test_values(self) -> None:
+        defaults = Config()
+        self.assertEqual(defaults.data, "rsscloud-broker-data")
+        self.assertEqual(defaults.listen, ("tcp:5337",))
+        self.assertIsNone(defaults.public_url)
+        self.assertEqual(defaults.egress.topic_networks, ())
+        self.assertEqual(defaults.egress.callback_networks, ())
+        self.assertEqual(defaults.http.proxy_networks, ())
+        self.assertEqual(attrs.astuple(defaults.http), (1_048_576, 30.0, 60.0, 2000, 200, ()))
+
+
+class ValuesTests(ConfigTestCase):
+    def test_every_core_key(self) -> None:
+        loaded = loads(
+            """
+            data = "/var/lib/broker"
+            database = "sqlite:////var/lib/other.sqlite"
+            listen = ["tcp:80", "unix:/run/broker.sock"]
+            public_url = "https://broker.example/"
+            [egress]
+            allow_topics = ["10.0.0.0/8", "2001:db8::/32"]
+            allow_callbacks = ["127.0.0.1"]
+            [http]
+            body_limit = 5
+            request_timeout = 7
+            idle_timeout = 0.5
+            max_connections = 9
+            max_connections_per_address = 1
+            trusted_proxies = ["::1"]
+            """,
+            "broker.toml",
+        )
+        self.assertEqual(loaded.data, "/var/lib/broker")
+        self.assertEqual(loaded.database_url, "sqlite:////var/lib/other.sqlite")
+        self.assertEqual(loaded.listen, ("tcp:80", "unix:/run/broker.sock"))
+        self.assertEqual(loaded.public_url, "https://broker.example")
+        self.assertEqual(
+            loaded.egress.topic_networks, (ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"))
+        )
+        self.assertEqual(loaded.egress.callback_networks, (ip_network("127.0.0.1/32"),))
+        self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
+        self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
+
+    def test_plugin_tables_stay_raw(self) -> None:
+        loaded = loads(
+            "[front_doors.a]\nenabled = false\n[notifiers.b]\n[sinks.c]\nx = [1, 'y']",
+            "broker.toml",
+        )
+        self.assertEqual(loaded.front_doors, {"a": {"enabled": False}})
+        self.assertEqual(loaded.notifiers, {"b": {}})
+        self.assertEqual(loaded.sinks, {"c": {"x": [1, "y"]}})
+
+    def test_database_lies_in_data(self) -> None:
+        url = make_url(Config(data="/a b/c?d#e%20").database_url)
+        self.assertEqual(url.get_backend_name(), "sqlite")
+        self.assertEqual(url.database, "/a b/c?d#e%20/broker.sqlite")
+
+
+class RefusalTests(ConfigTestCase):
+    """Each document is refused, with the file, the key and the rule."""
+
+    cases = (
+        ("listen = 'tcp:1'", "listen: must be a list", 'write listen = ["tcp:1"]'),
+        ("listen = 5337", "listen: must be a list, not a whole number", ""),
+        ("listen = []", "listen: must not be empty", ""),
+        ("listen = ['tcp:1', 5]", "listen[1]: must be a string in quotes", "a whole number"),
+        ("listen = ['5337']", "listen: has '5337', which is no Twisted endpoint", '"tcp:5337"'),
+        ("listen = ['127.0.0.1:80']", "listen: has '127.0.0.1:80'", '"tcp:5337"'),
+        ("data = ''", "data: must not be empty", ""),
+        ("data = 2020-01-01", "data: must be a string in quotes, not a date", ""),
+        ("database = 'broker.sqlite'", "database: is no SQLAlchemy URL", "sqlite:///FILE"),
+        ("database = 'nosuch://x'", "database: is no SQLAlchemy URL", "nosuch"),
+        ("public_url = 'broker.example'", "public_url: is 'broker.example'", "https://"),
+        ("public_url = 'ftp://broker.example'", "public_url: is", "http or https"),
+        ("public_url = 'http://'", "public_url: is", "http or https"),
+        ("public_url = 'http://u:p@x'", "public_url: is", "without user"),
+        ("public_url = 'http://x/?q'", "public_url: is", "without user, query"),
+        ("public_url = 'http://x:99999'", "public_url: is", "http or https"),
+        ("public_url = 'http://x y'", "public_url: is", "http or https"),
+        ("egress = 5", "egress: must be a table, not a whole number", ""),
+        ("[egress]\nallow_topics = '::1'", "[egress] allow_topics: must be a list", '["::1"]'),
+        ("[egress]\nallow_topics = ['10.0.0.300/8']", "[egress] allow_topics:", "10.0.0.300/8"),
+        ("[egress]\nallow_callbacks = ['10.0.0.1/8']", "[egress] allow_callbacks:", "host bits"),
+        ("[http]\ntrusted_proxies = ['proxy']", "[http] trusted_proxies: has 'proxy'", ""),
+        ("[http]\nbody_limit = '5'", "[http] body_limit: must be a whole number", "without quotes"),
+        ("[http]\nbody_limit = 5.0", "[http] body_limit: must be a whole number", "a number"),
+        ("[http]\nbody_limit = true", "[http] body_limit: must be a whole number", ""),
+        ("[http]\nbody_limit = 0", "[http] body_limit: must be >= 1", "0"),
+        ("[http]\nrequest_timeout = 0", "[http] request_timeout: must be > 0", "0"),
+        ("[http]\nidle_timeout = nan", "[http] idle_timeout: must be > 0", "nan"),
+        ("[http]\nidle_timeout = inf", "[http] idle_timeout: must be <= 86400", "inf"),
+        ("[http]\nmax_connections = -1", "[http] max_connections: must be >= 1", "-1"),
+        (
+            "[http]\nmax_connections_per_address = 0",
+            "[http] max_connections_per_address: must be >= 1",
+            "0",
+        ),
+        ("[http]\nmax_conections = 5", "[http] max_conections: unknown", "'max_connections'"),
+        ("[egres]", "egres: unknown key", "'egress'"),
+        ("listen_on = ['tcp:1']", "listen_on: unknown key", "'listen'"),
+        ("zzz = 1", "zzz: unknown key; the nearest known is", "listen"),
+        ("[sink.archive]", "sink: unknown key", "'sinks'"),
+        ("[sinks]\narchive = true", "sinks: holds 'archive'", "[sinks.archive]"),
+        ("sinks = []", "sinks: must be a table, not a list", ""),
+    )
+
+    def test_refusals(self) -> None:
+        for text, start, rule in self.cases:
+            message = self.refusal(text)
+            self.assertTrue(message.startswith(f"broker.toml: {start}"), f"{text}: {message}")
+            self.assertIn(rule, message, text)
+            self.assertNotIn("\n", message, text)
+
+    def test_all_at_once(self) -> None:
+        message = self.refusal(
+            "lisen = []\n[http]\nbody_limit = 'x'\nidle = 1\n[egress]\nallow = 1"
+        )
+        self.assertEqual(
+            sorted(line.split(": ")[1] for line in message.splitlines()),
+            ["[egress] allow", "[http] body_limit", "[http] idle", "lisen"],
+        )
+
+    def test_database_password_stays_out(self) -> None:
+        message = self.refusal("database = 'nosuch://user:secret@host/name'")
+        self.assertNotIn("secret", message)
+
+    def test_syntax_error_keeps_its_line(self) -> None:
+        message = self.refusal('data = "x"\nlisten = [')
+        self.assertTrue(message.startswith("broker.toml: is not TOML: "), message)
+        message = self.refusal('data = "x"\nlisten =\n')
+        self.assertIn("line 2", message)
+
+
+class FileTests(SynchronousTestCase):
+    def write(self, content: bytes) -> str:
+        path = Path(self.mktemp())
+        path.write_bytes(content)
+        return str(path)
+
+    def test_load(self) -> None:
+        path = self.write('data = "\u00e9"'.encode())
+        self.assertEqual(load(path), Config(data="\u00e9"))
+
+    def test_faults_name_the_file(self) -> None:
+        path = self.write(b"dta = 1")
+        error = self.assertRaises(ConfigError, load, path)
+        self.assertTrue(str(error).startswith(f"{path}: dta: "))
+
+    def test_missing(self) -> None:
+        path = self.mktemp()
+        error = self.assertRaises(ConfigError, load, path)
+        self.assertEqual(str(error), f"{path}: cannot be read: No such file or directory")
+
+    def test_directory(self) -> None:
+        error = self.assertRaises(ConfigError, load, ".")
+        self.assertEqual(str(error), ".: cannot be read: Is a directory")
+
+    def test_not_utf_8(self) -> None:
+        path = self.write(b'data = "\xe9"')
+        error = self.assertRaises(ConfigError, load, path)
+        self.assertIn("is not UTF-8", str(error))
+
+
+class OverrideTests(SynchronousTestCase):
+    def test_values(self) -> None:
+        changed = override(Config(), "the command line", data="x", listen=("tcp:1",))
+        self.assertEqual(changed, Config(data="x", listen=("tcp:1",)))
+
+    def test_checked(self) -> None:
+        error = self.assertRaises(
+            ConfigError, override, Config(), "the command line", listen=("5337",)
+        )
+        self.assertTrue(str(error).startswith("the command line: listen: has '5337'"))
+
+
+@frozen
+class Inner:
+    depth: int = field(default=1, validator=ge(1))
+
+
+@frozen
+class Options:
+    path: str
+    unit: Literal["minutes", "seconds"] = "minutes"
+    inner: Inner = field(factory=Inner)
+    free: dict[str, Any] = field(factory=dict)
+    limit: int | None = None
+    share: float = field(default=0.5)
+
+    @share.validator
+    def _in_bounds(self, _: object, value: float) -> None:
+        if value > 1:
+            raise ValueError("a share is at most 1")
+
+
+class BuildTests(SynchronousTestCase):
+    """Options of plugins are built by the same rules."""
+
+    def build(self, **table: Any) -> Options:
+        return build(Options, table, "broker.toml", path=("sinks", "x"), others=("enabled",))
+
+    def refusal(self, **table: Any) -> str:
+        return str(self.assertRaises(ConfigError, self.build, **table))
+
+    def test_values(self) -> None:
+        made = self.build(path="p", inner={"depth": 3}, free={"a": [1]}, limit=7, share=1)
+        self.assertEqual(made, Options("p", "minutes", Inner(3), {"a": [1]}, 7, 1.0))
+        self.assertIsInstance(made.share, float)
+
+    def test_missing(self) -> None:
+        self.assertEqual(self.refusal(), "broker.toml: [sinks.x] path: missing; it has no default")
+
+    def test_optional(self) -> None:
+        self.assertEqual(
+            self.refusal(path="p", limit="7"),
+            "broker.toml: [sinks.x] limit: must be a whole number, not a string in quotes; "
+            "write it without quotes",
+        )
+
+    def test_choice(self) -> None:
+        self.assertEqual(
+            self.refusal(path="p", unit="hours"),
+            "broker.toml: [sinks.x] unit: must be one of 'minutes', 'seconds', not 'hours'",
+        )
+
+    def test_inner_table(self) -> None:
+        self.assertIn(
+            "[sinks.x.inner] depth: must be >= 1", self.refusal(path="p", inner={"depth": 0})
+        )
+        self.assertIn("[sinks.x.inner] dept: unknown", self.refusal(path="p", inner={"dept": 1}))
+
+    def test_validator_that_names_no_key(self) -> None:
+        self.assertEqual(
+            self.refusal(path="p", share=2), "broker.toml: [sinks.x]: a share is at most 1"
+        )
+
+    def test_key_of_the_caller_is_suggested(self) -> None:
+        self.assertIn("nearest known is 'enabled'", self.refusal(path="p", enabld=True))
+
+    def test_no_keys(self) -> None:
+        @frozen
+        class Nothing:
+            pass
+
+        error = self.assertRaises(ConfigError, build, Nothing, {"a": 1}, "")
+        self.assertEqual(str(error), "a: unknown key; none is known here")
+
+
+class ExampleTests(SynchronousTestCase):
+    """The commented example that is installed with the package."""
+
+    def setUp(self) -> None:
+        self.text = EXAMPLE.read_text(encoding="utf-8")
+
+    def uncommented(self) -> Config:
+        return loads(re.sub(r"(?m)^#(?=[^\s#])", "", self.text), "example.toml")
+
+    def test_as_it_stands(self) -> None:
+        self.assertEqual(loads(self.text, "example.toml"), Config())
+
+    def test_defaults(self) -> None:
+        loaded = self.uncommented()
+        self.assertEqual(loaded.database_url, Config().database_url)
+        self.assertEqual(loaded.public_url, "http://localhost:5337")
+        # These two have no default of their own: they are derived from others.
+        core = attrs.evolve(
+            loaded, database=None, public_url=None, front_doors={}, notifiers={}, sinks={}
+        )
+        self.assertEqual(core, Config())
+
+    def test_names_every_core_key(self) -> None:
+        uncommented = re.sub(r"(?m)^#(?=[^\s#])", "", self.text)
+        for cls in (Config, config.Egress, config.Http):
+            for key in attrs.fields(cls):
+                self.assertRegex(uncommented, rf"(?m)^(\[)?{key.name}(\.| =|\])")
+
+    def test_names_the_bundled_plugins(self) -> None:
+        loaded = self.uncommented()
+        self.assertEqual(
+            set(loaded.front_doors), {"rsscloud", "ping_sink", "change_lists", "front_page"}
+        )
+        self.assertEqual(set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap"})
+        self.assertEqual(set(loaded.sinks), {"distribution", "change_list", "archive"})
