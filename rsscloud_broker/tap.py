@@ -8,6 +8,7 @@ in between.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,9 @@ class BrokerService(MultiService):
         except (OSError, SQLAlchemyError, UnfitDatabase) as error:
             raise SystemExit(f"rsscloud-broker: cannot open what is stored: {error}") from error
         super().startService()
+        # What is there now stays: collecting garbage need not look at it again.
+        gc.collect()
+        gc.freeze()
 
     def stopService(self) -> Deferred[None]:
         self.running = 0

@@ -15,8 +15,16 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker import config
 from rsscloud_broker.config import Config, ConfigError, build, load, loads, override
+from rsscloud_broker.discovery import KINDS, select
+from rsscloud_broker.plugins import bundled
 
 EXAMPLE = Path(config.__file__).with_name("example.toml")
+
+#: The makers that come with the broker, by kind and name.
+BUNDLED: dict[str, dict[str, Any]] = {
+    kind: {maker.name: maker for maker in vars(bundled).values() if interface.providedBy(maker)}
+    for kind, interface in KINDS.items()
+}
 
 
 class ConfigTestCase(SynchronousTestCase):
@@ -315,3 +323,21 @@ class ExampleTests(SynchronousTestCase):
         )
         self.assertEqual(set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap"})
         self.assertEqual(set(loaded.sinks), {"distribution", "change_list", "archive"})
+
+    def test_options_of_the_bundled_plugins(self) -> None:
+        """Each option stands there, with its default."""
+        loaded = self.uncommented()
+        for kind, makers in BUNDLED.items():
+            tables = getattr(loaded, kind)
+            for maker, options in select(makers, tables, kind, "example.toml"):
+                with self.subTest(maker.name):
+                    self.assertEqual(options, maker.options())
+                    named = set(tables[maker.name]) - {"enabled"}
+                    self.assertEqual(named, set(attrs.fields_dict(maker.options)))
+
+    def test_the_bundled_plugins_run(self) -> None:
+        """With the example as with no configuration at all."""
+        for configuration in (self.uncommented(), Config()):
+            for kind, makers in BUNDLED.items():
+                chosen = select(makers, getattr(configuration, kind), kind)
+                self.assertEqual([maker.name for maker, _ in chosen], sorted(makers))

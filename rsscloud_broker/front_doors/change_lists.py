@@ -32,6 +32,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
+from attrs import frozen
 from twisted.python.filepath import FilePath
 from twisted.web import http
 from twisted.web.resource import Resource
@@ -40,7 +41,7 @@ from twisted.web.static import File
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
 
 _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
 
@@ -55,16 +56,19 @@ _HALF_MINUTE: Final = 30
 _DAY: Final = 86400
 
 
+@frozen
+class ChangeListsOptions:
+    """Options of the front door of the change lists: none."""
+
+
 @implementer(IFrontDoor)
 class ChangeListsDoor:
-    """The pages of the change lists.
-
-    :param public_directory: where the sinks put the files.
-    """
+    """The pages of the change lists."""
 
     name = "change_lists"
 
-    def __init__(self, public_directory: FilePath[str]) -> None:
+    def __init__(self, options: ChangeListsOptions, parts: FrontDoorParts) -> None:
+        public_directory = parts.public_directory
         self._routes = (
             Route("/changes.xml", "GET", _List(public_directory.child("changes.xml"), _MINUTE)),
             Route(

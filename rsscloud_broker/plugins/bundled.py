@@ -10,7 +10,7 @@ from attrs import frozen
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.interfaces import (
@@ -76,8 +76,8 @@ ping_sink = FrontDoorMaker(
 change_lists = FrontDoorMaker(
     "change_lists",
     "changes.xml, shortChanges.xml and hourly archives for crawlers",
-    FrontPageOptions,
-    lambda options, parts: ChangeListsDoor(parts.public_directory),
+    ChangeListsOptions,
+    ChangeListsDoor,
 )
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor

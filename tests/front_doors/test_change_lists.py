@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import frozen
 from treq.testing import RequestTraversalAgent
@@ -17,8 +18,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.front_doors.change_lists import ChangeListsDoor
-from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor
 
 CONTENT = b"<weblogUpdates>\n" + b"<weblog/>\n" * 100 + b"</weblogUpdates>\n"
 GZIPPED = gzip.compress(CONTENT)
@@ -56,7 +57,16 @@ class ChangeListsDoorTests(TestCase):
     def setUp(self) -> None:
         self.directory = FilePath(self.mktemp())
         self.directory.makedirs()
-        self.door = ChangeListsDoor(self.directory)
+        unused: Any = None
+        parts = FrontDoorParts(
+            broker=unused,
+            clock=unused,
+            pages=unused,
+            public_directory=self.directory,
+            public_url="http://broker.example",
+            running=frozenset(),
+        )
+        self.door = ChangeListsDoor(ChangeListsOptions(), parts)
         # The agent under StubTreq: treq itself would ask for gzip and unpack it.
         self.agent = RequestTraversalAgent(Root(self.door))
         # Twisted sends a file piece by piece, a piece in each turn of the reactor.

@@ -13,7 +13,8 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Ping, Unavailable
-from rsscloud_broker.sinks.files import SLICE, Draft, publish_change_list, records_in
+from rsscloud_broker.sinks import files
+from rsscloud_broker.sinks.files import Draft, publish_change_list, records_in
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
 
 
@@ -113,10 +114,11 @@ class PublishTests(SynchronousTestCase):
         self.assertEqual(records_in(self.target), 3)
 
     def test_several_slices_lose_and_repeat_nothing(self) -> None:
-        self.store.add(*(NOON - 1 - n // 2 for n in range(2 * SLICE + 1)))
+        self.patch(files, "SLICE", 10)
+        self.store.add(*(NOON - 1 - n // 2 for n in range(21)))  # two share each second
         self.successResultOf(self.publish())
         urls = [weblog.get("url") for weblog in read_list(self.target)]
-        self.assertEqual(len(urls), 2 * SLICE + 1)
+        self.assertEqual(len(urls), 21)
         self.assertEqual(set(urls), {ping.url for ping in self.store.all()})
 
     def test_a_hundred_thousand_pings_never_come_at_once(self) -> None:
