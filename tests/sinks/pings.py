@@ -57,7 +57,8 @@ class PingStore:
     ) -> Deferred[list[Ping]]:
         self.limits.append(limit)
         if self.failure is not None:
-            return fail(self.failure)
+            # A new one each time, or its traceback would grow with every raise.
+            return fail(type(self.failure)(*self.failure.args))
         return self._give(since, until, before, limit)
 
 
