@@ -19,6 +19,7 @@ from rsscloud_broker.model import (
     Ping,
     Reading,
     Subscription,
+    TopicUnreadable,
     UnsupportedProtocol,
 )
 
@@ -65,7 +66,13 @@ class Broker:
         notifier = self._notifiers.get(intent.callback.protocol)
         if notifier is None:
             raise UnsupportedProtocol(intent.callback.protocol)
-        first_reading = await self._read_topic(intent.topic)
+        try:
+            first_reading = await self._read_topic(intent.topic)
+        except TopicUnreadable as error:
+            self.log.info(
+                "No subscription of {callback}: {error}", callback=intent.callback.url, error=error
+            )
+            raise
         outcome = await notifier.verify(intent)
         if not outcome.success:
             self.log.info(

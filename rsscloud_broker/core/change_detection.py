@@ -14,7 +14,7 @@ Both share fetches: see ``sharing``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
@@ -61,18 +61,18 @@ class ChangeDetector(Service):
         self._read = SharedCalls(self._fetch)
         self._pinged: set[str] = set()
         self._asked: dict[str, int] = {}
-        self._answers: set[Deferred[None]] = set()
+        self._waiting: set[Deferred[None]] = set()
 
     def startService(self) -> None:
         """Begin with the topics that still waited when the last process ended."""
         super().startService()
-        Deferred.fromCoroutine(self._resume())
+        self._keep(Deferred.fromCoroutine(self._resume()))
 
     def stopService(self) -> None:
         """Stop waiting for topics; what was not read waits in the store."""
         super().stopService()
-        for answer in tuple(self._answers):
-            answer.cancel()
+        for waiting in tuple(self._waiting):
+            waiting.cancel()
 
     def check(self, url: str, *, pinged: bool = False) -> Deferred[ReadingRecord]:
         """Read a topic and record what was found.
@@ -93,22 +93,38 @@ class ChangeDetector(Service):
         return self._read(url)
 
     def ask(self, url: str) -> None:
-        """Read a topic soon, which the store already knows to be waiting."""
+        """Read a topic soon, which the store already knows to be waiting.
+
+        If the service does not run, the topic is read after its next start.
+        """
+        if not self.running:
+            return
         first = url not in self._asked
         self._asked[url] = self._asked.get(url, 0) + 1
         if first:
-            answer = Deferred.fromCoroutine(self._answer(url))
-            self._answers.add(answer)
-            answer.addBoth(lambda result: self._answers.discard(answer))
+            self._keep(Deferred.fromCoroutine(self._answer(url)))
+
+    def _keep(self, waiting: Deferred[None]) -> None:
+        """Have something called off when the service stops."""
+        self._waiting.add(waiting)
+        waiting.addBoth(lambda result: self._waiting.discard(waiting))
 
     async def _resume(self) -> None:
         try:
-            waiting = await self._store.checks_due(100_000)
-        except Unavailable as error:
-            self.log.error("Topics that wait to be read are not known: {error}", error=error)
-            return
-        for url in waiting:
-            self.ask(url)
+            for url in await self._due():
+                self.ask(url)
+        except CancelledError:
+            pass  # the service stops; the store remembers
+        except Exception:  # a bug must not go unseen; new pings are answered all the same
+            self.log.failure("Topics that wait to be read could not be looked up.")
+
+    async def _due(self) -> list[str]:
+        while True:
+            try:
+                return await self._store.checks_due(100_000)
+            except Unavailable as error:
+                self.log.error("{error}; waiting topics are read when that is over.", error=error)
+                await deferLater(self._clock, UNAVAILABLE_PAUSE)
 
     async def _answer(self, url: str) -> None:
         """Check a topic until no one has asked since the last check began."""
@@ -127,24 +143,33 @@ class ChangeDetector(Service):
         while answered != self._asked[url]:
             asking, asked_until = self._asked[url], self._clock.seconds()
             try:
-                await self.check(url)
-                answered = asking
+                delay = await self._check_or_give_up(url, asked_until, retries)
             except Unavailable as error:
                 self.log.error("{error}; {url} is read when that is over.", error=error, url=url)
-                await deferLater(self._clock, UNAVAILABLE_PAUSE)
-            except TopicUnreadable as error:
-                delay = next(retries, None)
-                if delay is not None:
-                    self.log.warn(
-                        "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
-                    )
-                    await deferLater(self._clock, delay)
-                    continue
-                self.log.warn(
-                    "{error}; given up: its subscribers are not told of this ping.", error=error
-                )
-                await self._store.drop_check(url, asked_until)
+                delay = UNAVAILABLE_PAUSE
+            if delay is None:
                 answered = asking
+            else:
+                await deferLater(self._clock, delay)
+
+    async def _check_or_give_up(
+        self, url: str, asked_until: float, retries: Iterator[float]
+    ) -> float | None:
+        """Seconds until the topic is to be tried again; None if it is done with."""
+        try:
+            await self.check(url)
+        except TopicUnreadable as error:
+            delay = next(retries, None)
+            if delay is not None:
+                self.log.warn(
+                    "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
+                )
+                return delay
+            self.log.warn(
+                "{error}; given up: its subscribers are not told of this ping.", error=error
+            )
+            await self._store.drop_check(url, asked_until)
+        return None
 
     async def _fetch(self, url: str) -> Reading:
         await self._fetches.acquire()

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError, Outcome
+from rsscloud_broker.wire.text import clean
 
 #: How many redirects of a notification are followed, as POST.
 REDIRECTS = 5
+
+#: Characters of a reason that are kept: parts of it are a stranger's words.
+MAX_REASON = 300
 
 
 async def call(
@@ -27,8 +31,13 @@ async def call(
     try:
         reply = await outbound.request(method, url, headers, body, REDIRECTS)
     except OutboundError as error:
-        return Outcome(False, str(error))
+        return failed(str(error))
     if not reply.success:
-        return Outcome(False, f"the callback answered with status {reply.status}")
+        return failed(f"the callback answered with status {reply.status}")
     reason = accept(reply)
-    return Outcome(not reason, reason)
+    return failed(reason) if reason else Outcome(True)
+
+
+def failed(reason: str) -> Outcome:
+    """A failure, and why: one line of bounded length, fit to be stored and logged."""
+    return Outcome(False, clean(reason)[:MAX_REASON])

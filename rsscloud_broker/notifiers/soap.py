@@ -17,13 +17,14 @@ subscription is stored this call is made once.  Source: "SOAP meets RSS".
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Intent, Notification, Outcome
-from rsscloud_broker.notifiers.calling import call
+from rsscloud_broker.notifiers.calling import call, failed
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.xml import MalformedXML
 
@@ -43,8 +44,11 @@ class SoapNotifier:
 
     async def notify(self, notification: Notification) -> Outcome:
         callback = notification.callback
-        operation = callback.procedure.rpartition(".")[2]
-        body = soap.encode_call(operation, {"url": notification.topic})
+        operation = re.split(r"[./:]", callback.procedure)[-1]
+        try:
+            body = soap.encode_call(operation, {"url": notification.topic})
+        except ValueError:
+            return failed(f"the procedure {callback.procedure!r} cannot be the name of an element")
         headers = {
             "content-type": "text/xml; charset=utf-8",
             "soapaction": f'"{urlsplit(callback.url).path}"',

@@ -12,21 +12,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
+from twisted.internet.error import ConnectingCancelledError
 from twisted.internet.interfaces import (
     IOpenSSLClientConnectionCreator,
     IProtocol,
     IProtocolFactory,
     IReactorTCP,
+    IReactorTime,
     IStreamClientEndpoint,
+    ITCPTransport,
 )
+from twisted.internet.protocol import connectionDone
 from twisted.internet.ssl import (
     Certificate,
     optionsForClientTLS,
     platformTrust,
     trustRootFromCertificates,
 )
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.python.failure import Failure
 from twisted.web.client import URI
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
@@ -34,11 +40,59 @@ from zope.interface import implementer
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.guard import AddressGuard
 
+#: Seconds after which a connection ends, come what may: more than any deadline.
+LIFETIME = 60.0
+
+#: Bytes that a connection may bring: more than any topic may have.
+MAX_RECEIVED = 16 * 1024 * 1024
+
 #: Gives every address of a host name; raises OSError where there is none.
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
 #: Gives what TLS to a host of that name needs, its certificate's check included.
 ClientTLS: TypeAlias = Callable[[str], IOpenSSLClientConnectionCreator]
+
+
+class _Bounded(ProtocolWrapper):
+    """A connection that neither lasts nor brings more than it may.
+
+    The deadline of an exchange is the client's; this is for what the client does
+    not see: headers without end, and a peer that does not take part in closing TLS.
+    """
+
+    transport: ITCPTransport
+
+    def __init__(self, factory: Any, wrapped: IProtocol) -> None:
+        super().__init__(factory, wrapped)
+        self._received = 0
+        self._end = factory.clock.callLater(LIFETIME, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abortConnection()
+
+    def dataReceived(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > MAX_RECEIVED:
+            self._abort()
+        else:
+            super().dataReceived(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._end.active():
+            self._end.cancel()
+        super().connectionLost(reason)
+
+
+class _BoundedFactory(WrappingFactory):
+    """Bounds the connection of an HTTP client."""
+
+    protocol = _Bounded
+    noisy = False
+
+    def __init__(self, wrapped: Any, clock: IReactorTime) -> None:
+        super().__init__(wrapped)
+        wrapped.noisy = False  # or each connection makes two lines in the log
+        self.clock = clock
 
 
 @implementer(IStreamClientEndpoint)
@@ -65,7 +119,6 @@ class GuardedEndpoint:
         return Deferred.fromCoroutine(self._connect(protocolFactory))
 
     async def _connect(self, factory: Any) -> IProtocol:
-        factory.noisy = False  # or each connection makes two lines in the log
         host = self._host.strip("[]")
         try:
             addresses = await self._resolve(host)
@@ -73,15 +126,19 @@ class GuardedEndpoint:
             raise OutboundError(f"the name {host} does not resolve: {error}") from error
         for address in addresses:
             self._guard.judge(address)
+        clock = IReactorTime(self._reactor)
         problem = f"the name {host} has no address"
         for address in addresses:
             try:
-                protocol: IProtocol = await self._endpoint(address).connect(factory)
-            except OutboundError:
-                raise
+                connected: Any = await self._endpoint(address).connect(
+                    _BoundedFactory(factory, clock)
+                )
+            except (CancelledError, ConnectingCancelledError):
+                raise  # or the next address would be tried after the deadline
             except Exception as error:  # whatever is wrong with this address, the next may do
                 problem = f"no connection to {address} port {self._port}: {error}"
             else:
+                protocol: IProtocol = connected.wrappedProtocol
                 return protocol
         raise OutboundError(problem)
 

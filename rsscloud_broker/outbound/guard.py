@@ -59,6 +59,10 @@ DENIED: tuple[tuple[Network, str], ...] = tuple(
         ("fe80::/10", "link-local"),
         ("fec0::/10", "site-local"),
         ("ff00::/8", "multicast"),
+        # All that is left outside 2000::/3, of which global unicast is made.
+        ("::/3", "not global unicast"),
+        ("4000::/2", "not global unicast"),
+        ("8000::/1", "not global unicast"),
     )
 )
 
@@ -108,6 +112,8 @@ def check_url(url: str) -> None:
 
     :raises OutboundError: it is not; the text says which rule it breaks.
     """
+    if any(character <= " " or character == "\x7f" for character in url):
+        raise OutboundError("the URL must not contain white space or control characters")
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -13,7 +13,9 @@ walk after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
 from attrs import field, frozen
 from attrs.validators import ge
@@ -23,6 +25,7 @@ from twisted.internet.defer import (
     Deferred,
     DeferredList,
     DeferredSemaphore,
+    FirstError,
     gatherResults,
 )
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -43,6 +46,8 @@ from rsscloud_broker.model import (
 
 #: Seconds until the store is tried again after it could not be used.
 UNAVAILABLE_PAUSE = 10.0
+
+T = TypeVar("T")
 
 #: Seconds that a stopping broker waits for notifications in flight.
 STOP_PATIENCE = 8.0
@@ -80,20 +85,30 @@ class Distribution(Service):
         self._walks: dict[str, Deferred[None]] = {}
         self._hinted = False
         self._looking: Deferred[None] | None = None
+        self._pauses: set[Deferred[None]] = set()
+        self._gave_up = False
 
     def startService(self) -> None:
         super().startService()
+        self._gave_up = False
         self._look()
 
     def stopService(self) -> Deferred[None]:
         """Stop after the slices that are under way; the rest waits in the store."""
         super().stopService()
+        for pause in tuple(self._pauses):
+            pause.cancel()
         under_way = list(self._walks.values())
         if self._looking is not None:
             under_way.append(self._looking)
-        stopped = DeferredList(under_way)
-        impatience = self._clock.callLater(STOP_PATIENCE, _cancel, under_way)
+        stopped = DeferredList(under_way, consumeErrors=True)
+        impatience = self._clock.callLater(STOP_PATIENCE, self._give_up, under_way)
         return stopped.addCallback(lambda results: _call_off(impatience))
+
+    def _give_up(self, under_way: list[Deferred[None]]) -> None:
+        self._gave_up = True
+        for deferred in under_way:
+            deferred.cancel()
 
     async def handle(self, event: Event) -> None:
         self._look()
@@ -111,15 +126,37 @@ class Distribution(Service):
         try:
             while self._hinted and self.running:
                 self._hinted = False
-                for fanout in await self._store.fanouts(self._max_walks):
+                for fanout in await self._when_available(self._fanouts):
                     self._begin(fanout)
-        except Unavailable as error:
-            self.log.error("Distribution waits for the store: {error}", error=error)
-            self._clock.callLater(UNAVAILABLE_PAUSE, self._look)
+        except CancelledError:
+            pass  # the service stops; the store remembers
         except Exception:  # a bug must not end distribution until the next start
             self.log.failure("Looking for fan-outs failed.")
         finally:
             self._looking = None
+
+    def _fanouts(self) -> Awaitable[list[Fanout]]:
+        return self._store.fanouts(self._max_walks)
+
+    async def _when_available(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Call a method of the store, again and again while it is unavailable."""
+        while True:
+            try:
+                return await operation()
+            except Unavailable as error:
+                self.log.error("Distribution waits for the store: {error}", error=error)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait a while; a service that stops does not."""
+        if not self.running:
+            raise CancelledError
+        pause: Deferred[None] = deferLater(self._clock, UNAVAILABLE_PAUSE)
+        self._pauses.add(pause)
+        try:
+            await pause
+        finally:
+            self._pauses.discard(pause)
 
     def _begin(self, fanout: Fanout) -> None:
         topic = fanout.topic
@@ -131,7 +168,8 @@ class Distribution(Service):
 
         def ended(result: object) -> None:
             del self._walks[topic]
-            over.callback(None)
+            if not over.called:  # nobody waits for a walk that was slow to be cancelled
+                over.callback(None)
             self._look()
 
         walk.addBoth(ended)
@@ -141,25 +179,30 @@ class Distribution(Service):
             await self._walk_slices(fanout)
         except CancelledError:
             self.log.info("Notifying of {topic} goes on after the next start.", topic=fanout.topic)
-        except Unavailable as error:
-            self.log.error(
-                "Notifying of {topic} waits for the store: {error}", topic=fanout.topic, error=error
-            )
-            await deferLater(self._clock, UNAVAILABLE_PAUSE)
         except Exception:  # a bug must not end distribution until the next start
             self.log.failure("Notifying of {topic} failed; it is resumed.", topic=fanout.topic)
-            await deferLater(self._clock, UNAVAILABLE_PAUSE)
+            await self._pause()
 
     async def _walk_slices(self, fanout: Fanout) -> None:
         cursor, done = fanout.cursor, False
         while self.running and not done:
-            slice_ = await self._store.subscriptions(fanout.topic, cursor, self._slice_size)
-            deliveries = await gatherResults(
-                [Deferred.fromCoroutine(self._deliver(subscription)) for subscription in slice_]
-            )
+            read = partial(self._store.subscriptions, fanout.topic, cursor, self._slice_size)
+            slice_ = await self._when_available(read)
+            deliveries = await self._deliver_all(slice_)
             cursor = slice_[-1].id if slice_ else cursor
             done = len(slice_) < self._slice_size
-            await self._store.record_slice(fanout, cursor, _to_record(deliveries), done)
+            # What came of the slice is kept until it can be saved: nobody is told twice.
+            save = partial(self._store.record_slice, fanout, cursor, _to_record(deliveries), done)
+            await self._when_available(save)
+
+    async def _deliver_all(self, slice_: list[Subscription]) -> list[Delivery]:
+        try:
+            return await gatherResults(
+                [Deferred.fromCoroutine(self._deliver(subscription)) for subscription in slice_],
+                consumeErrors=True,
+            )
+        except FirstError as error:  # nothing else makes a delivery fail
+            raise CancelledError from error
 
     async def _deliver(self, subscription: Subscription) -> Delivery:
         callback = subscription.callback
@@ -185,6 +228,8 @@ class Distribution(Service):
     async def _notify(self, notifier: INotifier, notification: Notification) -> Outcome:
         await self._in_flight.acquire()
         try:
+            if self._gave_up:  # its turn came because others were cancelled
+                raise CancelledError
             return await notifier.notify(notification)
         except CancelledError:
             raise
@@ -198,11 +243,6 @@ class Distribution(Service):
 def _to_record(deliveries: list[Delivery]) -> list[Delivery]:
     """Those that change what is stored: failures, and successes that clear one."""
     return [d for d in deliveries if not d.outcome.success or d.subscription.consecutive_errors]
-
-
-def _cancel(under_way: list[Deferred[None]]) -> None:
-    for deferred in under_way:
-        deferred.cancel()
 
 
 def _call_off(call: IDelayedCall) -> None:

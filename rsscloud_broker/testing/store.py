@@ -1,13 +1,4 @@
-"""For tests, ours and those of plugin authors: fakes, and contract tests.
-
-A contract is a set of tests that every implementation of an interface must
-pass.  ``make_..._tests(fixture)`` turns it into a TestCase::
-
-    class MyStoreTests(make_store_tests(lambda case: MyStore(...))):
-        pass
-
-Nothing in the product depends on this module.
-"""
+"""A store in memory, and the contract of ``IStore``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,269 @@
+"""What holds for every notifier, every sink and every front door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+from treq.testing import RequestTraversalAgent
+from twisted.application.service import IService
+from twisted.internet.defer import maybeDeferred
+from twisted.trial.unittest import TestCase
+from twisted.web.resource import IResource
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.events import (
+    Event,
+    PingReceived,
+    SubscriptionRemoved,
+    SubscriptionsSwept,
+    SubscriptionStored,
+    TopicChanged,
+)
+from rsscloud_broker.interfaces import (
+    IEventSink,
+    IFrontDoor,
+    INotifier,
+    IOutbound,
+    OutboundReply,
+    Route,
+)
+from rsscloud_broker.model import (
+    Callback,
+    Intent,
+    Lease,
+    Notification,
+    OutboundError,
+    Outcome,
+    Ping,
+    Subscription,
+    Swept,
+)
+from rsscloud_broker.testing.fakes import EMPTY, FakeOutbound, reply
+
+_TOPIC = "http://feeds.example/rss.xml"
+_CALLBACK_URL = "http://reader.example/notify"
+
+
+# --- notifiers ------------------------------------------------------------------
+
+
+class _NotifierContract(TestCase):
+    """What holds for every ``INotifier``."""
+
+    accepting: OutboundReply
+
+    def make_notifier(self, outbound: IOutbound) -> INotifier:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.outbound = FakeOutbound(otherwise=self.accepting)
+        self.notifier = self.make_notifier(self.outbound)
+        callback = Callback(_CALLBACK_URL, self.notifier.protocol, "river.notify")
+        self.notification = Notification(_TOPIC, callback)
+        self.intent = Intent(_TOPIC, callback, 90_000)
+        self.challenge = Intent(_TOPIC, callback, 90_000, challenge=True)
+
+    async def assert_all_fail(self, *, challenge: bool = True) -> None:
+        outcomes = [
+            await self.notifier.notify(self.notification),
+            await self.notifier.verify(self.intent),
+        ]
+        if challenge:
+            outcomes.append(await self.notifier.verify(self.challenge))
+        for outcome in outcomes:
+            self.assertIsInstance(outcome, Outcome)
+            self.assertFalse(outcome.success)
+            self.assertTrue(outcome.reason, "a failure says why")
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(INotifier, self.notifier))
+        self.assertTrue(self.notifier.protocol)
+        self.assertGreaterEqual(self.notifier.marks_after or 1, 1)
+
+    async def test_notification_calls_the_callback(self) -> None:
+        self.assertEqual(await self.notifier.notify(self.notification), Outcome(True))
+        self.assertTrue(self.outbound.requests)
+        for request in self.outbound.requests:
+            self.assertTrue(request.url.startswith(_CALLBACK_URL), request.url)
+
+    async def test_verification_calls_the_callback(self) -> None:
+        self.assertEqual(await self.notifier.verify(self.intent), Outcome(True))
+        for request in self.outbound.requests:
+            self.assertTrue(request.url.startswith(_CALLBACK_URL), request.url)
+
+    async def test_no_answer_is_a_failure(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        await self.assert_all_fail()
+
+    async def test_other_status_is_a_failure(self) -> None:
+        for status in (301, 304, 400, 404, 410, 500, 503):
+            self.outbound.otherwise = reply(status, self.accepting.body)
+            await self.assert_all_fail()
+
+    async def test_garbage_is_an_outcome(self) -> None:
+        for body in (b"", b"\xff\xfe\x00<", b"<a>" * 1000, b"<a><b></a>", b"x" * 65_536):
+            self.outbound.otherwise = reply(200, body)
+            for intent in (self.intent, self.challenge):
+                self.assertIsInstance(await self.notifier.verify(intent), Outcome)
+            self.assertIsInstance(await self.notifier.notify(self.notification), Outcome)
+
+
+def make_notifier_tests(
+    fixture: Callable[[TestCase, IOutbound], INotifier], accepting: OutboundReply = EMPTY
+) -> type[TestCase]:
+    """A TestCase that every ``INotifier`` must pass.
+
+    :param fixture: given the running test and the outbound client, makes a
+        notifier.
+    :param accepting: what a callback answers that takes a notification.
+    """
+
+    class NotifierTests(_NotifierContract):
+        def make_notifier(self, outbound: IOutbound) -> INotifier:
+            return fixture(self, outbound)
+
+    NotifierTests.accepting = accepting
+    return NotifierTests
+
+
+# --- sinks ----------------------------------------------------------------------
+
+
+def _events() -> list[Event]:
+    """One event of each class."""
+    ping = Ping("A site", "http://site.example/", 1000.0, rss_url=_TOPIC, id=1)
+    callback = Callback(_CALLBACK_URL, "http-post")
+    subscription = Subscription(_TOPIC, callback, Lease(1000.0, 90_000), id=1)
+    return [
+        PingReceived(ping),
+        TopicChanged(_TOPIC, 1000.0),
+        SubscriptionStored(subscription),
+        SubscriptionRemoved(_TOPIC, callback.url),
+        SubscriptionsSwept(Swept(expired=1), 3600.0),
+    ]
+
+
+class _SinkContract(TestCase):
+    """What holds for every ``IEventSink``."""
+
+    def make_sink(self) -> IEventSink:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.sink = self.make_sink()
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IEventSink, self.sink))
+        self.assertTrue(self.sink.name)
+        self.assertIsInstance(self.sink.handles, tuple)
+        self.assertLessEqual(set(self.sink.handles), set(get_args(Event)))
+
+    def test_two_have_state_of_their_own(self) -> None:
+        other = self.make_sink()
+        self.assertIsNot(other, self.sink)
+        self.assertEqual((other.name, other.handles), (self.sink.name, self.sink.handles))
+
+    async def test_handles_what_it_asks_for(self) -> None:
+        service = IService(self.sink, None)
+        if service is not None:
+            self.assertTrue(verifyObject(IService, service))
+            service.startService()
+        for event in _events():
+            if isinstance(event, self.sink.handles):
+                await self.sink.handle(event)
+        if service is not None:
+            await maybeDeferred(service.stopService)
+            self.assertFalse(service.running)
+
+
+def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]:
+    """A TestCase that every ``IEventSink`` must pass.
+
+    :param fixture: given the running test, makes a sink, and adds the cleanups
+        it needs.  The sink is not to be started.
+    """
+
+    class SinkTests(_SinkContract):
+        def make_sink(self) -> IEventSink:
+            return fixture(self)
+
+    return SinkTests
+
+
+# --- front doors ------------------------------------------------------------------
+
+
+class _FrontDoorContract(TestCase):
+    """What holds for every ``IFrontDoor``."""
+
+    def make_front_door(self) -> IFrontDoor:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.door = self.make_front_door()
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IFrontDoor, self.door))
+        self.assertTrue(self.door.name)
+
+    def test_offers_something(self) -> None:
+        self.assertTrue(
+            [*self.door.routes(), *self.door.xmlrpc_handlers(), *self.door.soap_services()]
+        )
+
+    def test_routes(self) -> None:
+        routes = self.door.routes()
+        for route in routes:
+            self.assertTrue(route.path.startswith("/"), route)
+            self.assertNotIn("?", route.path)
+            self.assertNotIn("*", route.path.removesuffix("/*"), route)
+            self.assertIn(route.method, ("GET", "POST"), route)
+            self.assertTrue(verifyObject(IResource, route.resource))
+            self.assertEqual(route.requires, {name.lower() for name in route.requires}, route)
+        keys = {(route.path, route.method, route.requires) for route in routes}
+        self.assertEqual(len(keys), len(routes), "no two routes for the same requests")
+
+    async def test_routes_answer_requests_without_parameters(self) -> None:
+        for route in self.door.routes():
+            # 503: what the page is made of may not be there yet.
+            self.assertIn(await self._status(route), {*range(200, 500), 503}, route)
+
+    async def _status(self, route: Route) -> int:
+        """The status of the answer to a request that says nothing."""
+        agent = RequestTraversalAgent(route.resource)
+        path = route.path.replace("/*", "/no-such-page")
+        url = f"http://broker.example{path}".encode("ascii")
+        response = await agent.request(route.method.encode("ascii"), url)
+        return int(response.code)
+
+    def test_xmlrpc_handlers(self) -> None:
+        for prefix, handler in self.door.xmlrpc_handlers().items():
+            self.assertTrue(prefix)
+            self.assertNotIn(".", prefix)
+            self.assertIsInstance(handler, XMLRPC)
+            self.assertTrue(handler.listProcedures(), prefix)
+
+    def test_soap_services(self) -> None:
+        for service in self.door.soap_services():
+            for action in (service.action, *service.aliases):
+                self.assertTrue(action.startswith("/"), action)
+            self.assertTrue(service.operations, service.action)
+            for name, operation in service.operations.items():
+                self.assertTrue(callable(operation.answer), name)
+                self.assertIsInstance(operation.parameters, frozenset, name)
+
+
+def make_front_door_tests(fixture: Callable[[TestCase], IFrontDoor]) -> type[TestCase]:
+    """A TestCase that every ``IFrontDoor`` must pass.
+
+    :param fixture: given the running test, makes a front door, of
+        ``front_door_parts`` say.
+    """
+
+    class FrontDoorTests(_FrontDoorContract):
+        def make_front_door(self) -> IFrontDoor:
+            return fixture(self)
+
+    return FrontDoorTests

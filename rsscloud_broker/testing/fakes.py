@@ -1,0 +1,297 @@
+"""Parts of the broker that keep what they were asked and answer as a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from attrs import evolve, frozen
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Clock
+from twisted.python.filepath import FilePath
+from zope.interface import implementer
+
+from rsscloud_broker.events import Event, TopicChanged
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IBroker,
+    IEventBus,
+    IEventSink,
+    INotifier,
+    IOutbound,
+    IPages,
+    ITopicFetcher,
+    OutboundReply,
+    SinkParts,
+)
+from rsscloud_broker.model import (
+    Callback,
+    Content,
+    Intent,
+    Lease,
+    Notification,
+    Outcome,
+    Ping,
+    Subscription,
+    TopicUnreadable,
+)
+from rsscloud_broker.testing.store import memory_store
+
+# --- outbound ---------------------------------------------------------------
+
+
+@frozen
+class OutboundRequest:
+    """A request that somebody made of a `FakeOutbound`."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    redirects: int
+
+
+def reply(status: int = 200, body: bytes = b"", **headers: str) -> OutboundReply:
+    """An answer for a `FakeOutbound`.
+
+    :param headers: underscores stand for hyphens.
+    """
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return OutboundReply(status, names, body, "")
+
+
+#: An answer that is as good as none.
+EMPTY = reply()
+
+#: What a request is answered with; an exception is raised.
+Answer: TypeAlias = (
+    OutboundReply
+    | Exception
+    | Deferred[OutboundReply]
+    | Callable[[OutboundRequest], OutboundReply | Exception | Deferred[OutboundReply]]
+)
+
+
+@implementer(IOutbound)
+class FakeOutbound:
+    """Makes no requests: keeps them, and takes the answers from a table.
+
+    :param answers: by URL, without its query if there is none with it.
+    :param otherwise: the answer for the URLs that are not in the table.
+    :ivar requests: what was asked for, in order.
+    """
+
+    def __init__(self, answers: Mapping[str, Answer] | None = None, otherwise: Answer = EMPTY):
+        self.answers: dict[str, Answer] = dict(answers or {})
+        self.otherwise = otherwise
+        self.requests: list[OutboundRequest] = []
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        redirects: int = 0,
+    ) -> OutboundReply:
+        request = OutboundRequest(method, url, dict(headers or {}), body, redirects)
+        self.requests.append(request)
+        page = url.partition("?")[0]
+        answer = self.answers.get(url, self.answers.get(page, self.otherwise))
+        if callable(answer):
+            answer = answer(request)
+        if isinstance(answer, Deferred):
+            answer = await answer
+        if isinstance(answer, Exception):
+            raise answer
+        return evolve(answer, url=answer.url or url)
+
+
+@implementer(ITopicFetcher)
+class FakeFetcher:
+    """Reads topics from a table.
+
+    :param contents: the bytes of topics by URL; those of a topic that is not
+        there cannot be read.
+    :ivar fetched: the URLs that were fetched, in order.
+    :ivar held: None, or the fetches that wait for the test to fire them.  A
+        fetch reads its topic when it is fired.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
+        self.contents: dict[str, bytes] = dict(contents or {})
+        self.fetched: list[str] = []
+        self.held: list[Deferred[None]] | None = None
+
+    async def fetch(self, url: str) -> Content:
+        self.fetched.append(url)
+        if self.held is not None:
+            gate: Deferred[None] = Deferred()
+            self.held.append(gate)
+            await gate
+        if url not in self.contents:
+            raise TopicUnreadable(url, "its server answered with status 404")
+        return Content(self.contents[url], "application/rss+xml")
+
+
+# --- notifiers, sinks, the bus ------------------------------------------------
+
+
+@implementer(INotifier)
+class FakeNotifier:
+    """Calls nobody: keeps what it was to tell, and takes the outcomes from a table.
+
+    :ivar outcomes: by callback URL; an exception is raised; success otherwise.
+    :ivar verified: the intents that were to be verified, in order.
+    :ivar notified: the notifications that were to be sent, in order.
+    :ivar held: None, or the notifications that wait for the test to fire them.
+    """
+
+    def __init__(self, protocol: str = "http-post", marks_after: int | None = 3) -> None:
+        self.protocol = protocol
+        self.marks_after = marks_after
+        self.outcomes: dict[str, Outcome | Exception] = {}
+        self.verified: list[Intent] = []
+        self.notified: list[Notification] = []
+        self.held: list[Deferred[None]] | None = None
+
+    async def verify(self, intent: Intent) -> Outcome:
+        self.verified.append(intent)
+        return self._outcome(intent.callback)
+
+    async def notify(self, notification: Notification) -> Outcome:
+        self.notified.append(notification)
+        if self.held is not None:
+            gate: Deferred[None] = Deferred()
+            self.held.append(gate)
+            await gate
+        return self._outcome(notification.callback)
+
+    def _outcome(self, callback: Callback) -> Outcome:
+        outcome = self.outcomes.get(callback.url, Outcome(True))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+@implementer(IEventSink)
+class RecordingSink:
+    """Keeps the events it is given."""
+
+    def __init__(
+        self, name: str = "recording", handles: tuple[type[Event], ...] = (TopicChanged,)
+    ) -> None:
+        self.name = name
+        self.handles = handles
+        self.events: list[Event] = []
+
+    async def handle(self, event: Event) -> None:
+        self.events.append(event)
+
+
+@implementer(IEventBus)
+class RecordingBus:
+    """Keeps what is published, and carries it nowhere.
+
+    :ivar on_publish: called with each event that is published.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.sinks: list[IEventSink] = []
+        self.on_publish: Callable[[Event], object] = lambda event: None
+
+    def attach(self, sink: IEventSink) -> None:
+        self.sinks.append(sink)
+
+    def publish(self, event: Event) -> None:
+        self.events.append(event)
+        self.on_publish(event)
+
+
+# --- what front doors talk to -------------------------------------------------
+
+
+@implementer(IBroker)
+class FakeBroker:
+    """Stores nothing: keeps what it was asked, and agrees.
+
+    :ivar pings: each with its repeat window.
+    :ivar pinged: the topics of ``ping_topic``.
+    :ivar intents: what subscribers asked for.
+    :ivar unsubscribed: topics with the callbacks that left them.
+    :ivar failures: raised, by the name of the verb.
+    :ivar changed: what ``ping_topic`` finds; ``unsubscribe`` gives it too.
+    """
+
+    def __init__(self, protocols: Sequence[str] = ("http-post",)) -> None:
+        self.protocols = frozenset(protocols)
+        self.pings: list[tuple[Ping, float]] = []
+        self.pinged: list[str] = []
+        self.intents: list[Intent] = []
+        self.unsubscribed: list[tuple[str, Callback]] = []
+        self.failures: dict[str, Exception] = {}
+        self.changed = True
+
+    async def ping(self, ping: Ping, repeat_window: float) -> None:
+        self._fail("ping")
+        self.pings.append((ping, repeat_window))
+
+    async def ping_topic(self, url: str) -> bool:
+        self._fail("ping_topic")
+        self.pinged.append(url)
+        return self.changed
+
+    async def subscribe(self, intent: Intent) -> Subscription:
+        self._fail("subscribe")
+        self.intents.append(intent)
+        return Subscription(
+            intent.topic, intent.callback, Lease(0.0, intent.lease_seconds), id=len(self.intents)
+        )
+
+    async def unsubscribe(self, topic: str, callback: Callback) -> bool:
+        self._fail("unsubscribe")
+        self.unsubscribed.append((topic, callback))
+        return self.changed
+
+    def _fail(self, verb: str) -> None:
+        if verb in self.failures:
+            raise self.failures[verb]
+
+
+@implementer(IPages)
+class FakePages:
+    """Pages that say which template and slots they were made of."""
+
+    async def render(self, title: str, template: str, **slots: str) -> bytes:
+        return repr((title, template, sorted(slots.items()))).encode()
+
+
+# --- parts --------------------------------------------------------------------
+
+
+def front_door_parts(**parts: Any) -> FrontDoorParts:
+    """Parts for a front door: fakes, where a test gives nothing else."""
+    fakes: dict[str, Any] = {
+        "broker": FakeBroker(),
+        "clock": Clock(),
+        "pages": FakePages(),
+        "public_directory": FilePath("no-such-directory"),
+        "public_url": "http://broker.example",
+        "running": frozenset(),
+    }
+    return FrontDoorParts(**(fakes | parts))
+
+
+def sink_parts(**parts: Any) -> SinkParts:
+    """Parts for a sink: a store in memory and fakes, where a test gives nothing else."""
+    fakes: dict[str, Any] = {
+        "store": parts.get("store") or memory_store(),
+        "bus": RecordingBus(),
+        "notifiers": {"http-post": FakeNotifier()},
+        "clock": cast(IReactorTime, Clock()),
+        "public_directory": FilePath("no-such-directory"),
+        "in_thread": execute,
+    }
+    return SinkParts(**(fakes | parts))

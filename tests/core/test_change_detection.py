@@ -1,0 +1,321 @@
+"""One topic, one fetch; only a difference is a change; what was asked for is answered."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.core.change_detection import UNAVAILABLE_PAUSE
+from rsscloud_broker.events import Event, PingReceived, TopicChanged
+from rsscloud_broker.model import Reading, TopicUnreadable, Unavailable
+from tests.core.house import FEED, NOW, CoreTestCase
+
+
+class CheckTests(CoreTestCase):
+    def test_first_reading_is_a_change(self) -> None:
+        record = self.successResultOf(self.detector.check(FEED))
+        self.assertTrue(record.changed)
+        self.assertEqual(record.topic.read_at, NOW)
+        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW)])
+
+    def test_unchanged_content_publishes_nothing(self) -> None:
+        self.successResultOf(self.detector.check(FEED))
+        del self.bus.events[:]
+        self.clock.advance(5)
+        record = self.successResultOf(self.detector.check(FEED, pinged=True))
+        self.assertFalse(record.changed)
+        self.assertEqual(record.topic.read_at, NOW + 5)
+        self.assertEqual((self.bus.events, self.pings()), ([], []))
+
+    def test_a_change_is_stored_before_it_is_published(self) -> None:
+        self.successResultOf(self.detector.check(FEED))
+        self.subscribe()
+        stored: list[object] = []
+
+        def look(event: Event) -> None:
+            stored.extend(self.successResultOf(self.store.fanouts(10)))
+            stored.append(self.successResultOf(self.store.topic(FEED)))
+
+        self.bus.on_publish = look
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        record = self.successResultOf(self.detector.check(FEED))
+        self.assertEqual(len(stored), 2)
+        self.assertEqual(stored[-1], record.topic)
+
+    def test_ping_is_recorded_when_the_topic_changed(self) -> None:
+        record = self.successResultOf(self.detector.check(FEED, pinged=True))
+        (ping,) = self.pings()
+        self.assertEqual(record.ping, ping)
+        self.assertEqual((ping.name, ping.url, ping.rss_url), (FEED, FEED, FEED))
+        self.assertEqual(self.bus.events, [PingReceived(ping), TopicChanged(FEED, NOW)])
+
+    def test_check_without_a_ping_records_none(self) -> None:
+        self.successResultOf(self.detector.check(FEED))
+        self.assertEqual(self.pings(), [])
+
+    def test_a_ping_that_shares_a_check_is_recorded(self) -> None:
+        self.fetcher.held = []
+        checks = [self.detector.check(FEED)]
+        checks += [self.detector.check(FEED), self.detector.check(FEED, pinged=True)]
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.pings(), [])
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        self.fetcher.held[1].callback(None)
+        for check in checks:
+            self.assertTrue(self.successResultOf(check).changed)
+        self.assertEqual(len(self.pings()), 1)
+
+    def test_unreadable_topic_stores_nothing(self) -> None:
+        self.failureResultOf(self.detector.check("http://gone.example/"), TopicUnreadable)
+        self.assertIsNone(self.successResultOf(self.store.topic("http://gone.example/")))
+        self.assertEqual(self.bus.events, [])
+
+    def test_a_ping_of_an_unreadable_topic_does_not_linger(self) -> None:
+        content = self.fetcher.contents.pop(FEED)
+        self.failureResultOf(self.detector.check(FEED, pinged=True), TopicUnreadable)
+        self.fetcher.contents[FEED] = content
+        self.successResultOf(self.detector.check(FEED))
+        self.assertEqual(self.pings(), [])
+
+    def test_ten_thousand_at_once_make_two_fetches(self) -> None:
+        self.fetcher.held = []
+        checks = [self.detector.check(FEED, pinged=True) for _ in range(10_000)]
+        self.assertEqual(len(self.fetcher.fetched), 1)
+        self.fetcher.held[0].callback(None)
+        self.fetcher.held[1].callback(None)
+        self.assertEqual(len(self.fetcher.fetched), 2)
+        self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
+        self.assertEqual(self.bus.events.count(TopicChanged(FEED, NOW)), 1)
+
+    def test_a_ping_during_a_fetch_makes_one_more(self) -> None:
+        self.fetcher.held = []
+        first = self.detector.check(FEED)
+        second = self.detector.check(FEED)
+        self.fetcher.held[0].callback(None)
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"  # after the first fetch had read it
+        self.fetcher.held[1].callback(None)
+        self.assertTrue(self.successResultOf(second).changed)
+        self.assertEqual(len(self.fetcher.fetched), 2)
+
+    def test_started_at_is_when_the_fetch_began(self) -> None:
+        self.fetcher.held = []
+        check = self.detector.check(FEED)
+        self.clock.advance(20)
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.successResultOf(check).topic.read_at, NOW)
+
+    def test_so_many_fetches_at_the_same_time(self) -> None:
+        self.fetcher.held = []
+        self.fetcher.contents |= {f"{FEED}?{n}": b"x" for n in range(150)}
+        reads = [self.detector.read(f"{FEED}?{n}") for n in range(150)]
+        self.assertEqual(len(self.fetcher.held), 100)
+        for n in range(150):
+            self.fetcher.held[n].callback(None)
+        self.assertEqual(len([self.successResultOf(read) for read in reads]), 150)
+
+    def test_read_records_nothing(self) -> None:
+        reading = self.successResultOf(self.detector.read(FEED))
+        self.assertIsInstance(reading, Reading)
+        self.assertEqual((reading.size, reading.started_at), (12, NOW))
+        self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
+
+    def test_unavailable_store(self) -> None:
+        self.unavailable.add("record_reading")
+        self.failureResultOf(self.detector.check(FEED), Unavailable)
+        self.assertEqual(self.bus.events, [])
+
+
+class AskTests(CoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe()
+        self.successResultOf(self.detector.check(FEED))
+        del self.bus.events[:], self.fetcher.fetched[:]
+        self.clock.advance(100)
+
+    def change(self, content: bytes = b"<rss>2</rss>") -> None:
+        self.fetcher.contents[FEED] = content
+
+    def ask(self) -> None:
+        self.store_ping()
+        self.detector.ask(FEED)
+
+    def test_asked_topic_is_read_and_answered(self) -> None:
+        self.start()
+        self.change()
+        self.ask()
+        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
+        self.assertEqual(self.due(), [])
+
+    def test_topics_that_waited_are_read_at_start(self) -> None:
+        self.store_ping()
+        self.change()
+        self.start()
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
+        self.assertEqual(self.due(), [])
+
+    def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
+        self.store_ping()
+        self.unavailable.add("checks_due")
+        self.start()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(self.fetcher.fetched, [])
+        self.unavailable.clear()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.assertEqual(self.due(), [])
+
+    def test_many_who_ask_during_a_fetch_make_one_more(self) -> None:
+        self.start()
+        self.fetcher.held = []
+        for _ in range(50):
+            self.ask()
+        self.fetcher.held[0].callback(None)
+        self.fetcher.held[1].callback(None)
+        self.assertEqual(len(self.fetcher.held), 2)
+        self.ask()
+        self.assertEqual(len(self.fetcher.held), 3)
+
+    def test_unreadable_topic_is_tried_again_and_then_dropped(self) -> None:
+        self.start()
+        del self.fetcher.contents[FEED]
+        self.ask()
+        for delay, before in ((5, 1), (30, 2), (120, 3)):
+            self.clock.advance(delay - 1)
+            self.assertEqual(len(self.fetcher.fetched), before)
+            self.assertEqual(self.due(), [FEED])
+            self.clock.advance(1)
+        self.assertEqual(len(self.fetcher.fetched), 4)
+        self.assertEqual(self.due(), [])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_topic_that_can_be_read_again_is_answered(self) -> None:
+        self.start()
+        content = self.fetcher.contents.pop(FEED)
+        self.ask()
+        self.fetcher.contents[FEED] = content + b"new"
+        self.clock.advance(5)
+        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 105)])
+        self.assertEqual(self.due(), [])
+
+    def test_a_dropped_topic_is_read_when_it_is_asked_for_again(self) -> None:
+        self.start()
+        content = self.fetcher.contents.pop(FEED)
+        self.ask()
+        self.clock.pump([5, 30, 120])
+        self.fetcher.contents[FEED] = content + b"new"
+        self.ask()
+        self.assertEqual(len(self.bus.events), 1)
+
+    def test_asked_for_during_the_last_try_is_not_dropped(self) -> None:
+        self.start()
+        del self.fetcher.contents[FEED]
+        self.ask()
+        self.clock.pump([5, 30])
+        self.fetcher.held = []
+        self.clock.advance(120)
+        self.clock.advance(1)
+        self.ask()
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.due(), [FEED])
+        self.change()
+        self.fetcher.held[1].callback(None)
+        self.assertEqual(len(self.bus.events), 1)
+        self.assertEqual(self.due(), [])
+
+    def test_unavailable_store_is_waited_for(self) -> None:
+        self.start()
+        self.change()
+        self.unavailable.add("record_reading")
+        self.ask()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual((self.bus.events, self.due()), ([], [FEED]))
+        self.unavailable.clear()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(len(self.bus.events), 1)
+        self.assertEqual(self.due(), [])
+
+    def test_unavailable_store_while_giving_up(self) -> None:
+        self.start()
+        del self.fetcher.contents[FEED]
+        self.unavailable.add("drop_check")
+        self.ask()
+        self.clock.pump([5, 30, 120])
+        self.assertEqual(self.due(), [FEED])
+        self.unavailable.clear()
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(self.due(), [])
+
+    def test_a_bug_does_not_leave_the_topic_unasked_for_ever(self) -> None:
+        self.start()
+        fetch = self.fetcher.fetch
+
+        async def broken(url: str) -> object:
+            raise ZeroDivisionError
+
+        self.patch(self.fetcher, "fetch", broken)
+        self.ask()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.patch(self.fetcher, "fetch", fetch)
+        self.change()
+        self.ask()
+        self.assertEqual(len(self.bus.events), 1)
+
+    def test_stopping_calls_off_what_waits_and_keeps_it_in_the_store(self) -> None:
+        self.detector.startService()
+        del self.fetcher.contents[FEED]
+        self.ask()
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.detector.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.due(), [FEED])
+        self.change()
+        self.start()
+        self.assertEqual(len(self.bus.events), 1)
+
+    def test_stopping_while_the_store_is_unavailable_at_start(self) -> None:
+        self.unavailable.add("checks_due")
+        self.detector.startService()
+        self.detector.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_stopping_during_a_fetch(self) -> None:
+        self.detector.startService()
+        self.fetcher.held = []
+        self.ask()
+        self.detector.stopService()
+        self.assertEqual(self.due(), [FEED])
+        self.fetcher.held[0].callback(None)  # whoever fetches may come to an end
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_what_is_asked_of_a_stopped_service_waits_in_the_store(self) -> None:
+        self.ask()
+        self.assertEqual(self.fetcher.fetched, [])
+        self.start()
+        self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_topics_do_not_wait_for_each_other(self) -> None:
+        other = "http://feeds.example/other.xml"
+        self.fetcher.contents[other] = b"other"
+        self.subscribe(other)
+        self.start()
+        self.fetcher.held = []
+        self.ask()
+        self.store_ping(other)
+        self.detector.ask(other)
+        self.fetcher.held[1].callback(None)
+        self.assertEqual(self.bus.events, [TopicChanged(other, NOW + 100)])
+
+    def test_check_and_ask_share_fetches(self) -> None:
+        self.start()
+        self.fetcher.held = []
+        check: Deferred[object] = Deferred()
+        self.detector.check(FEED).chainDeferred(check)  # type: ignore[arg-type] # any result will do
+        self.ask()
+        self.assertEqual(len(self.fetcher.held), 1)
+        self.fetcher.held[0].callback(None)
+        self.fetcher.held[1].callback(None)
+        self.successResultOf(check)
+        self.assertEqual(len(self.fetcher.held), 2)

@@ -1,0 +1,76 @@
+"""The top of the hour, and not before."""
+
+from __future__ import annotations
+
+from rsscloud_broker.core import Sweeper
+from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
+from rsscloud_broker.events import SubscriptionsSwept
+from rsscloud_broker.model import Callback, Delivery, Lease, Outcome, Subscription, Swept
+from tests.core.house import FEED, NOW, CoreTestCase
+
+HOUR = 3600
+
+
+class SweeperTests(CoreTestCase):
+    """The test begins at a full hour."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.sweeper = Sweeper(self.store, self.bus, self.clock)
+        self.sweeper.startService()
+        self.addCleanup(self.sweeper.stopService)
+
+    def put(self, name: str, expires_at: float, topic: str = FEED) -> Subscription:
+        seconds = 1000
+        wanted = Subscription(
+            topic,
+            Callback(f"http://{name}.example/", "http-post"),
+            Lease(expires_at - seconds, seconds),
+        )
+        stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
+        return stored
+
+    def mark(self, subscription: Subscription) -> None:
+        self.successResultOf(self.detector.check(FEED))
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        failure = Delivery(subscription, Outcome(False, "gone"), self.clock.seconds(), marks=1)
+        self.successResultOf(self.store.record_slice(walk, subscription.id, [failure], True))
+        del self.bus.events[:]
+
+    def left(self) -> list[str]:
+        found = self.successResultOf(self.store.subscriptions(FEED, 0, 100))
+        return [subscription.callback.url for subscription in found]
+
+    def test_expired_and_marked_go_at_the_top_of_the_hour(self) -> None:
+        bad = self.put("marked", NOW + 10 * HOUR)
+        self.put("expired", NOW + 60)
+        self.put("just", NOW + HOUR)
+        self.put("kept", NOW + HOUR + 1)
+        self.mark(bad)
+        self.clock.advance(HOUR - 1)
+        self.assertEqual((len(self.left()), self.bus.events), (4, []))
+        self.clock.advance(1)
+        self.assertEqual(self.left(), ["http://kept.example/"])
+        self.assertEqual(
+            self.bus.events, [SubscriptionsSwept(Swept(expired=2, marked=1), NOW + HOUR)]
+        )
+
+    def test_each_hour(self) -> None:
+        self.put("first", NOW + HOUR)
+        self.put("second", NOW + 2 * HOUR)
+        for left in (1, 0):
+            self.clock.advance(HOUR)
+            self.assertEqual(len(self.left()), left)
+
+    def test_topics_that_nobody_watches_are_forgotten(self) -> None:
+        self.successResultOf(self.detector.check(FEED))
+        self.clock.advance(IDLE_TOPIC_SECONDS)
+        self.assertIsNotNone(self.successResultOf(self.store.topic(FEED)))
+        self.clock.advance(HOUR)
+        self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
+
+    def test_stopped(self) -> None:
+        self.put("expired", NOW + 60)
+        self.sweeper.stopService()
+        self.clock.advance(2 * HOUR)
+        self.assertEqual(len(self.left()), 1)

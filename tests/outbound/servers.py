@@ -1,0 +1,237 @@
+"""Servers on loopback for the outbound client, and a client that may call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_network
+from typing import Any, TypeAlias
+
+from attrs import define, field, frozen
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorSSL, IReactorTCP
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.ssl import Certificate
+from twisted.internet.task import Clock, deferLater
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
+from twisted.web.client import Agent, HTTPConnectionPool
+from twisted.web.http_headers import Headers
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+
+from rsscloud_broker.outbound import AddressGuard, Outbound
+from rsscloud_broker.outbound.endpoints import GuardedEndpoints
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+# --- servers ------------------------------------------------------------------
+
+
+@frozen
+class Seen:
+    """A request as a server got it."""
+
+    method: str
+    uri: str
+    headers: Headers
+    body: bytes
+
+
+Answer: TypeAlias = Callable[[Request], bytes | int]
+
+
+class Pages(Resource):
+    """Answers by path, and keeps what it was asked."""
+
+    isLeaf = True
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        super().__init__()
+        self.answers = dict(answers)
+        self.seen: list[Seen] = []
+        self.asked: Deferred[None] = Deferred()
+
+    def render(self, request: Request) -> bytes | int:
+        body = request.content.read() if request.content else b""
+        self.seen.append(
+            Seen(request.method.decode(), request.uri.decode(), request.requestHeaders, body)
+        )
+        answer = self.answers.get(request.path.decode(), page(200, b"hello"))(request)
+        if not self.asked.called:
+            self.asked.callback(None)
+        return answer
+
+
+def page(status: int = 200, body: bytes = b"", **headers: str) -> Answer:
+    """A page with headers; underscores stand for hyphens."""
+
+    def answer(request: Request) -> bytes:
+        request.setResponseCode(status)
+        for name, value in headers.items():
+            request.setHeader(name.replace("_", "-"), value)
+        return body
+
+    return answer
+
+
+def silence(request: Request) -> int:
+    """No answer at all."""
+    return NOT_DONE_YET
+
+
+def half(request: Request) -> int:
+    """The beginning of a body, and nothing more."""
+    request.setHeader("content-length", "1000")
+    request.write(b"so far")
+    return NOT_DONE_YET
+
+
+class Raw(Protocol):
+    """Says something once it is spoken to; what it does then is up to the test."""
+
+    factory: RawFactory
+
+    def connectionMade(self) -> None:
+        self.factory.connections.append(self)
+        self.lost: Deferred[None] = Deferred()
+
+    def dataReceived(self, data: bytes) -> None:
+        first = not self.factory.received
+        self.factory.received += data
+        if self.transport is not None and self.factory.says:
+            self.transport.write(self.factory.says)
+            if self.factory.closes:
+                self.transport.loseConnection()
+        if first:
+            self.factory.spoken_to.callback(None)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.lost.callback(None)
+
+
+class RawFactory(Factory[Raw]):
+    protocol = Raw
+    noisy = False
+
+    def __init__(self, says: bytes = b"", closes: bool = True) -> None:
+        self.says = says
+        self.closes = closes
+        self.received = b""
+        self.connections: list[Raw] = []
+        self.spoken_to: Deferred[None] = Deferred()
+
+
+class _Tracked(ProtocolWrapper):
+    factory: _Tracking
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self.factory.look()
+
+
+class _Tracking(WrappingFactory):
+    """Knows when the last connection of a server is gone."""
+
+    protocol = _Tracked
+    noisy = False
+
+    def __init__(self, wrapped: Any) -> None:
+        super().__init__(wrapped)
+        wrapped.noisy = False
+        self._idle: Deferred[None] | None = None
+
+    def look(self) -> None:
+        if self._idle is not None and not self.protocols:
+            idle, self._idle = self._idle, None
+            idle.callback(None)
+
+    def close(self) -> Deferred[None]:
+        idle: Deferred[None] = Deferred()
+        self._idle = idle
+        for connection in list(self.protocols):
+            connection.transport.abortConnection()
+        self.look()
+        return idle
+
+
+def listen(case: TestCase, factory: Any, tls: Any = None, interface: str = "127.0.0.1") -> int:
+    """Serve on loopback until the test ends; the port."""
+    tracking: Any = _Tracking(factory)
+    if tls is None:
+        port = IReactorTCP(reactor).listenTCP(0, tracking, interface=interface)
+    else:
+        port = IReactorSSL(reactor).listenSSL(0, tracking, tls, interface=interface)
+
+    async def stop() -> None:
+        await maybeDeferred(port.stopListening)
+        await tracking.close()
+        await deferLater(reactor, 0)  # the client's side sees it too
+
+    case.addCleanup(lambda: Deferred.fromCoroutine(stop()))
+    address: Any = port.getHost()
+    return int(address.port)
+
+
+def serve(case: TestCase, pages: Resource, tls: Any = None, interface: str = "127.0.0.1") -> int:
+    """Serve pages on loopback until the test ends; the port."""
+    return listen(case, Site(pages, timeout=None), tls, interface)
+
+
+# --- the client ---------------------------------------------------------------
+
+
+@define
+class Names:
+    """A resolver with a table; literal addresses stand for themselves.
+
+    :ivar asked: the names that were looked up, in order.
+    """
+
+    table: dict[str, list[str]] = field(factory=dict)
+    asked: list[str] = field(factory=list)
+
+    async def __call__(self, host: str) -> Sequence[str]:
+        self.asked.append(host)
+        if host in self.table:
+            return self.table[host]
+        if host.replace(".", "").isdigit() or ":" in host:
+            return [host]
+        raise OSError("no such name")
+
+
+@define
+class Client:
+    """An outbound client, and what tests look at.
+
+    :ivar clock: of the deadline only.
+    """
+
+    outbound: Outbound
+    clock: Clock
+    names: Names
+
+
+def make_client(
+    names: Any = None,
+    *,
+    allowed: Sequence[str] = LOOPBACK,
+    network: Any = None,
+    trusted: Sequence[Certificate] = (),
+    **limits: Any,
+) -> Client:
+    """A client that may call loopback.
+
+    :param network: what makes the connections; the reactor otherwise.
+    """
+    network = network or reactor
+    names = Names() if names is None else names
+    clock = Clock()
+    guard = AddressGuard(ip_network(cidr) for cidr in allowed)
+    endpoints = GuardedEndpoints(network, names, guard, trusted)
+    pool = HTTPConnectionPool(network, persistent=False)
+    agent = Agent.usingEndpointFactory(network, endpoints, pool)
+    options: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_limit": 1000}
+    return Client(Outbound(agent, clock, **(options | limits)), clock, names)

@@ -1,0 +1,140 @@
+"""Connections go to judged addresses, and over TLS to whom the certificate names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import OutboundError
+from rsscloud_broker.outbound import endpoints
+from tests.outbound.authority import authority
+from tests.outbound.servers import Client, Names, Pages, RawFactory, listen, make_client, serve
+
+
+class EndpointTestCase(TestCase):
+    def setUp(self) -> None:
+        self.pages = Pages({})
+
+    def begin(self, client: Client, url: str) -> Deferred[OutboundReply]:
+        return Deferred.fromCoroutine(client.outbound.request("GET", url))
+
+    async def refusal(self, client: Client, url: str) -> str:
+        error = await self.assertFailure(self.begin(client, url), OutboundError)
+        return str(error)
+
+
+class GuardTests(EndpointTestCase):
+    async def test_refused_address_is_not_connected_to(self) -> None:
+        raw = RawFactory(b"hello")
+        port = listen(self, raw)
+        for host in ("127.0.0.1", "inner.example"):
+            client = make_client(Names({"inner.example": ["127.0.0.1"]}), allowed=())
+            reason = await self.refusal(client, f"http://{host}:{port}/")
+            self.assertIn("127.0.0.1 is not public (loopback)", reason)
+        self.assertEqual(raw.connections, [])
+
+    async def test_one_bad_address_is_enough(self) -> None:
+        raw = RawFactory(b"hello")
+        port = listen(self, raw)
+        for found in (["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"]):
+            client = make_client(Names({"two.example": found}))
+            reason = await self.refusal(client, f"http://two.example:{port}/")
+            self.assertIn("10.0.0.1 is not public (private)", reason)
+        self.assertEqual(raw.connections, [])
+
+    async def test_name_is_looked_up_once(self) -> None:
+        """A name server that answers differently the next time is not asked again."""
+
+        class Rebinding(Names):
+            async def __call__(self, host: str) -> list[str]:
+                self.asked.append(host)
+                return ["127.0.0.1"] if len(self.asked) == 1 else ["10.0.0.1"]
+
+        names = Rebinding()
+        port = serve(self, self.pages)
+        answer = await self.begin(make_client(names), f"http://evil.example:{port}/")
+        self.assertEqual(answer.body, b"hello")
+        self.assertEqual(names.asked, ["evil.example"])
+        host = self.pages.seen[0].headers.getRawHeaders("host")
+        self.assertEqual(host, [f"evil.example:{port}"])
+
+    async def test_next_address_if_one_does_not_answer(self) -> None:
+        port = serve(self, self.pages)  # on 127.0.0.1 only
+        client = make_client(Names({"two.example": ["127.0.0.2", "127.0.0.1"]}))
+        answer = await self.begin(client, f"http://two.example:{port}/")
+        self.assertEqual(answer.body, b"hello")
+
+    async def test_no_address(self) -> None:
+        client = make_client(Names({"none.example": []}))
+        reason = await self.refusal(client, "http://none.example/")
+        self.assertEqual(reason, "the name none.example has no address")
+
+    async def test_no_such_name(self) -> None:
+        reason = await self.refusal(make_client(), "http://unknown.example/")
+        self.assertEqual(reason, "the name unknown.example does not resolve: no such name")
+
+    async def test_name_that_cannot_be_one(self) -> None:
+        async def resolve(host: str) -> list[str]:
+            raise UnicodeError("label empty or too long")
+
+        reason = await self.refusal(make_client(resolve), "http://a..b/")
+        self.assertTrue(reason)
+
+
+class TLSTests(EndpointTestCase):
+    def client(self, **table: list[str]) -> Client:
+        names = {name.replace("_", "."): found for name, found in table.items()}
+        return make_client(Names(names), trusted=[authority().trusted])
+
+    def serve_as(self, *names: str, days: int = 1) -> int:
+        return serve(self, self.pages, authority().server(*names, days=days))
+
+    async def test_right_name(self) -> None:
+        port = self.serve_as("good.example")
+        client = self.client(good_example=["127.0.0.1"])
+        answer = await self.begin(client, f"https://good.example:{port}/")
+        self.assertEqual(answer.body, b"hello")
+
+    async def test_address(self) -> None:
+        port = self.serve_as("127.0.0.1")
+        answer = await self.begin(self.client(), f"https://127.0.0.1:{port}/")
+        self.assertEqual(answer.body, b"hello")
+
+    async def assert_refused(self, port: int, client: Client) -> None:
+        reason = await self.refusal(client, f"https://good.example:{port}/")
+        self.assertTrue(reason)
+        self.assertEqual(self.pages.seen, [])
+
+    async def test_wrong_name(self) -> None:
+        port = self.serve_as("other.example")
+        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+
+    async def test_expired(self) -> None:
+        port = self.serve_as("good.example", days=-1)
+        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+
+    async def test_authority_that_is_not_trusted(self) -> None:
+        port = serve(self, self.pages, authority("Strangers").server("good.example"))
+        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+
+    async def test_only_what_the_system_trusts_by_default(self) -> None:
+        port = self.serve_as("good.example")
+        await self.assert_refused(port, make_client(Names({"good.example": ["127.0.0.1"]})))
+
+    async def test_no_tls(self) -> None:
+        port = listen(self, RawFactory(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+
+    async def test_peer_that_does_not_take_part_in_closing(self) -> None:
+        """It reads and writes on, and never closes its side."""
+        self.patch(endpoints, "LIFETIME", 0.2)
+        raw = RawFactory(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", closes=False)
+        port = listen(self, raw, authority().server("good.example"))
+        client = self.client(good_example=["127.0.0.1"])
+        answer = await self.begin(client, f"https://good.example:{port}/")
+        self.assertEqual(answer.body, b"hello")
+        connection: Any = raw.connections[0]
+        await connection.lost

@@ -1,0 +1,82 @@
+"""Threads for one kind of work."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import gatherResults
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.workers import Workers
+
+#: Seconds after which a thread that waits for another gives up: the test failed.
+PATIENCE = 10
+
+
+class WorkersTests(TestCase):
+    def make(self, threads: int = 2) -> Workers:
+        workers = Workers(IReactorFromThreads(reactor), "test work", threads)
+        workers.startService()
+        self.addCleanup(workers.stopService)
+        return workers
+
+    async def test_result(self) -> None:
+        def work(a: int, *, b: int) -> tuple[int, bool]:
+            return a + b, threading.current_thread() is threading.main_thread()
+
+        self.assertEqual(await self.make()(work, 1, b=2), (3, False))
+
+    async def test_failure(self) -> None:
+        def work() -> None:
+            raise KeyError("no good")
+
+        working: Any = self.make()(work)
+        error = await self.assertFailure(working, KeyError)
+        self.assertEqual(error.args, ("no good",))
+
+    async def test_as_many_at_the_same_time_as_there_are_threads(self) -> None:
+        meeting = threading.Barrier(3)
+        workers = self.make(threads=3)
+        await gatherResults([workers(meeting.wait, PATIENCE) for _ in range(3)])
+        self.assertFalse(meeting.broken)
+
+    async def test_no_more_than_that(self) -> None:
+        running, most = 0, 0
+        lock = threading.Lock()
+
+        def work() -> None:
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            with lock:
+                running -= 1
+
+        workers = self.make(threads=1)
+        await gatherResults([workers(work) for _ in range(50)])
+        self.assertEqual(most, 1)
+
+    async def test_one_kind_does_not_wait_for_another(self) -> None:
+        released = threading.Event()
+        slow, quick = self.make(threads=1), self.make(threads=1)
+        hanging = slow(released.wait, PATIENCE)
+        await quick(released.set)
+        self.assertTrue(await hanging)
+
+    async def test_stopping_waits_for_what_runs(self) -> None:
+        begun, done = threading.Event(), []
+        workers = Workers(IReactorFromThreads(reactor), "test work", 1)
+        workers.startService()
+
+        def work() -> None:
+            begun.set()
+            done.append(True)
+
+        working = workers(work)
+        begun.wait(PATIENCE)
+        workers.stopService()
+        self.assertEqual(done, [True])
+        await working
