@@ -9,6 +9,7 @@ for each address.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO
@@ -29,9 +30,12 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from rsscloud_broker.config import Http, Network
+from rsscloud_broker.front_doors.requests import header
 
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
+
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f-\x9f]")
 
 _REASONS = {
     408: b"Request Timeout",
@@ -68,6 +72,7 @@ class BoundedRequest(Request):
 
     def __init__(self, channel: HTTPChannel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
+        cast(_Connection, channel.transport).request_began()
         self._body = BytesIO()
         self._received = 0
         self._refused = False
@@ -81,7 +86,10 @@ class BoundedRequest(Request):
     def gotLength(self, length: int | None) -> None:
         self._body = BytesIO()  # never a temporary file: the limit is low
         self.content = self._body
+        if self._refused:
+            return
         if length is not None and length > self.limits.http.body_limit:
+            self.requestHeaders.removeHeader(b"expect")  # nothing is asked for after the answer
             self._refuse_body()
 
     def handleContentChunk(self, data: bytes) -> None:
@@ -95,8 +103,13 @@ class BoundedRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._call_off_deadline()
-        if not self._refused:
-            super().requestReceived(command, path, version)
+        if self._refused:
+            return
+        kinds = self.requestHeaders.getRawHeaders(b"content-type", [])
+        if kinds:  # Twisted's reading of it fails on what Python takes for a line break
+            cleaned = [_CONTROLS.sub(b" ", kind) for kind in kinds]
+            self.requestHeaders.setRawHeaders(b"content-type", cleaned)
+        super().requestReceived(command, path, version)
 
     def connectionLost(self, reason: Failure) -> None:
         self._call_off_deadline()
@@ -107,8 +120,7 @@ class BoundedRequest(Request):
         peer = super().getClientAddress()
         host = getattr(peer, "host", None)
         trusted = self.limits.trusted
-        forwarded = self.requestHeaders.getRawHeaders("x-forwarded-for") or []
-        hops = [hop.strip() for value in forwarded for hop in value.split(",")]
+        hops = [hop.strip() for hop in (header(self, "x-forwarded-for") or "").split(",")]
         if host is None:  # a UNIX socket: only a proxy on this machine can be there
             host = "127.0.0.1"
         elif not _within(host, trusted):
@@ -170,40 +182,65 @@ def bounded_site(resource: IResource, limits: Limits) -> WrappingFactory:
     """
     request_class = type("BoundedRequest", (BoundedRequest,), {"limits": limits})
     site: Factory[Any] = _QuietSite(
-        resource, requestFactory=request_class, timeout=limits.http.idle_timeout
+        resource,
+        requestFactory=request_class,
+        timeout=limits.http.idle_timeout,
+        reactor=limits.clock,
     )
     return LimitedConnections(site, limits)
 
 
 class _QuietSite(Site):
-    """A site that logs no line for each request: what matters is logged where it happens."""
+    """A site that logs no line for each request: what matters is logged where it happens.
 
+    It speaks HTTP/1.1 and no HTTP/2, whose requests are not counted here.
+    """
+
+    protocol = HTTPChannel  # type: ignore[assignment] # the base class's chooses between the two
     displayTracebacks = False
+    noisy = False
 
     def log(self, request: HTTPRequest) -> None:
         pass
 
 
 class _Connection(ProtocolWrapper):
-    """One connection, with the address that it counts for."""
+    """One connection, on which each request must begin in time.
+
+    The time runs from the beginning of the connection, and later from the first
+    byte after an earlier request, to the end of the request's first line; from
+    there on the request has a deadline of its own.
+    """
 
     transport: _Transport  # type: ignore[assignment] # it is a connection of TCP, TLS or a UNIX socket
-    silence: IDelayedCall | None = None
+    factory: LimitedConnections
+    wrappedProtocol: HTTPChannel
+    _deadline: IDelayedCall | None = None
+    _began = False
+
+    def await_request(self) -> None:
+        """Hang up unless a request begins in time."""
+        limits = self.factory.limits
+        self._deadline = limits.clock.callLater(
+            limits.http.request_timeout, self.transport.abortConnection
+        )
+
+    def request_began(self) -> None:
+        """A request has begun, or will not begin any more."""
+        self._began = True
+        if self._deadline is not None and self._deadline.active():
+            self._deadline.cancel()
+        self._deadline = None
 
     def dataReceived(self, data: bytes) -> None:
+        self._began = False
         super().dataReceived(data)
-        if self.silence is not None and getattr(self.wrappedProtocol, "requests", True):
-            self.heard()
+        if not (self._began or self._deadline or self.wrappedProtocol.requests):
+            self.await_request()  # these bytes are part of a first line
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.heard()
+        self.request_began()
         super().connectionLost(reason)
-
-    def heard(self) -> None:
-        """A request has begun, or will not begin any more."""
-        if self.silence is not None and self.silence.active():
-            self.silence.cancel()
-        self.silence = None
 
 
 class LimitedConnections(WrappingFactory):
@@ -214,26 +251,26 @@ class LimitedConnections(WrappingFactory):
 
     def __init__(self, wrapped: Factory[Any], limits: Limits) -> None:
         super().__init__(wrapped)
-        self._limits = limits
+        self.limits = limits
         self._by_host: Counter[str] = Counter()
 
     def buildProtocol(  # type: ignore[override] # Factory allows None; the policy forgot it
         self, addr: IAddress | None
     ) -> ProtocolWrapper | None:
         host = getattr(addr, "host", "")
-        http = self._limits.http
+        http = self.limits.http
         if len(self.protocols) >= http.max_connections:
             return None
-        if host and self._by_host[host] >= http.max_connections_per_address:
+        # A trusted proxy brings the requests of many.
+        counts = host and not _within(host, self.limits.trusted)
+        if counts and self._by_host[host] >= http.max_connections_per_address:
             return None
         return super().buildProtocol(addr)
 
     def registerProtocol(self, p: _Connection) -> None:
         super().registerProtocol(p)
         self._by_host[_host(p)] += 1
-        p.silence = self._limits.clock.callLater(
-            self._limits.http.request_timeout, p.transport.abortConnection
-        )
+        p.await_request()
 
     def unregisterProtocol(self, p: _Connection) -> None:
         super().unregisterProtocol(p)

@@ -9,15 +9,19 @@ def preferred(accept: str | None, offered: Sequence[str]) -> str | None:
     """The offered media type that a client likes best.
 
     :param accept: the Accept header; where it is absent, anything will do.
+    Of several that it likes alike, one that it names goes before one that a
+    wildcard covers.
+
+    :param accept: the Accept header; where it is absent, anything will do.
     :param offered: media types, the one to give in doubt first.
     :returns: None if the client accepts none of them.
     """
     if not accept or not accept.strip():
         return offered[0]
     ranges = [_range(part) for part in accept.split(",")]
-    qualities = {kind: _quality(kind, ranges) for kind in offered}
-    best = max(offered, key=lambda kind: qualities[kind])  # the first of several that are equal
-    return best if qualities[best] > 0 else None
+    likings = {kind: _liking(kind, ranges) for kind in offered}
+    best = max(offered, key=lambda kind: likings[kind])  # the first of several that are equal
+    return best if likings[best] > (0.0, 0) else None
 
 
 def _range(part: str) -> tuple[str, float]:
@@ -30,14 +34,15 @@ def _range(part: str) -> tuple[str, float]:
                 quality = float(value)
             except ValueError:
                 quality = 0.0
-    return kind, quality
+    return kind, quality if 0 <= quality <= 1 else 0.0
 
 
-def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """What the most specific range that covers a media type says."""
-    covering = [(_specificity(kind, range_), quality) for range_, quality in ranges]
-    specificity, quality = max(covering)
-    return quality if specificity else 0.0
+def _liking(kind: str, ranges: Sequence[tuple[str, float]]) -> tuple[float, int]:
+    """The quality that the most specific range covering a media type gives it,
+    and how specific that is.
+    """
+    specificity, quality = max((_specificity(kind, range_), quality) for range_, quality in ranges)
+    return (quality, specificity) if specificity and quality else (0.0, 0)
 
 
 def _specificity(kind: str, range_: str) -> int:

@@ -116,6 +116,7 @@ class PingSinkDoor:
         self._clock = parts.clock
         self._pages = parts.pages
         self._repeat_window = options.repeat_window
+        self._rsscloud_runs = "rsscloud" in parts.running
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
@@ -130,12 +131,14 @@ class PingSinkDoor:
         form, ping = Page(self._ping_site_form), Page(self._ping_page)
         feed_ping, home_ping = Page(self._feed_ping), Page(self._home_ping)
         by_url, by_name = frozenset({"url"}), frozenset({"url", "name"})
+        # A POST to /ping with a URL alone is an rssCloud ping, where that is spoken.
+        form_of_ping = by_name if self._rsscloud_runs else by_url
         return [
             Route("/pingSiteForm", "GET", form),
             Route("/pingSiteForm", "POST", form),
             Route("/ping", "GET", ping),
             Route("/ping/", "GET", ping),
-            Route("/ping", "POST", ping, by_name),  # with a URL alone it is an rssCloud ping
+            Route("/ping", "POST", ping, form_of_ping),
             Route("/ping/", "POST", ping),
             Route("/rss/ping", "GET", feed_ping),
             Route("/rss/ping", "POST", feed_ping),
@@ -179,7 +182,7 @@ class PingSinkDoor:
 
     async def _ping_site_form(self, request: Request) -> bytes:
         form = parameters(request)
-        if not form:
+        if request.method != b"POST" and not form.keys() & {"name", "url"}:
             return await self._page(request, 200, "Ping", "ping_form.html")
         return await self._answer(
             request,
@@ -192,7 +195,7 @@ class PingSinkDoor:
     async def _ping_page(self, request: Request) -> bytes:
         form = parameters(request)
         url = form.get("url", "")
-        return await self._answer(request, form.get("name") or url, url)
+        return await self._answer(request, form.get("name", "").strip() or url, url)
 
     async def _feed_ping(self, request: Request) -> bytes:
         url = parameters(request).get("u", "")

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,7 +37,14 @@ from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.negotiation import preferred
-from rsscloud_broker.front_doors.requests import caller, parameters, plain, respond
+from rsscloud_broker.front_doors.requests import (
+    all_parameters,
+    caller,
+    header,
+    parameters,
+    plain,
+    respond,
+)
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -89,15 +96,7 @@ class RssCloud:
         :raises BadRegistration: with the sentence for the client.
         """
         wanted = rsscloud.registration(fields, topics, caller, self._broker.protocols)
-        try:
-            problems = await gatherResults(
-                [Deferred.fromCoroutine(self._subscribe(intent)) for intent in wanted.intents()],
-                consumeErrors=True,
-            )
-        except FirstError as error:
-            error.subFailure.raiseException()
-        if all(problems):
-            raise BadRegistration(problems[0])
+        await _any_of([self._subscribe(intent) for intent in wanted.intents()])
 
     async def _subscribe(self, intent: Intent) -> str:
         """The sentence that says why there is no subscription, or an empty string."""
@@ -250,18 +249,18 @@ class RssCloudDoor:
         fields = {name: form.get(name.lower(), "") for name in names}
 
         async def register() -> str:
-            await self._rss_cloud.register(fields, rsscloud.topics_of_form(form), caller(request))
+            topics = rsscloud.topics_of_form(all_parameters(request))
+            await self._rss_cloud.register(fields, topics, caller(request))
             return rsscloud.REGISTERED
 
         return await _rest_answer(request, "notifyResult", register)
 
     async def _rest_ping(self, request: Request) -> bytes:
-        topics = [topic for topic in rsscloud.topics_of_form(parameters(request)) if clean(topic)]
-
         async def ping() -> str:
+            topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
                 raise BadRegistration(rsscloud.missing(["url"]))
-            await self._ping_with_sentences(topics[0])
+            await _any_of([self._ping_one(topic) for topic in topics])
             return rsscloud.PINGED
 
         return await _rest_answer(request, "result", ping)
@@ -282,13 +281,30 @@ class RssCloudDoor:
             await self._rss_cloud.ping(clean(url))
         return True
 
-    async def _ping_with_sentences(self, url: str) -> None:
+    async def _ping_one(self, url: str) -> str:
+        """The sentence that says why a ping failed, or an empty string."""
         try:
-            await self._rss_cloud.ping(clean(url))
+            await self._rss_cloud.ping(url)
         except TopicUnreadable as error:
-            raise BadRegistration(rsscloud.unreadable("ping", error.url)) from error
+            return rsscloud.unreadable("ping", error.url)
         except PingTooSoon as error:
-            raise BadRegistration(rsscloud.too_soon(error.seconds)) from error
+            return rsscloud.too_soon(error.seconds)
+        return ""
+
+
+async def _any_of(attempts: Iterable[Coroutine[Deferred[Any], Any, str]]) -> None:
+    """Make several attempts at once; one that succeeds is enough.
+
+    :param attempts: each gives the sentence that says why it failed, or an
+        empty string.
+    :raises BadRegistration: none succeeded; with the first sentence.
+    """
+    try:
+        problems = await gatherResults(map(Deferred.fromCoroutine, attempts), consumeErrors=True)
+    except FirstError as error:
+        error.subFailure.raiseException()
+    if all(problems):
+        raise BadRegistration(problems[0])
 
 
 async def _rest_answer(request: Request, root: str, act: Callable[[], Awaitable[str]]) -> bytes:
@@ -297,9 +313,7 @@ async def _rest_answer(request: Request, root: str, act: Callable[[], Awaitable[
     :param root: the name of the answer's root element.
     :param act: gives the sentence of success; raises that of failure.
     """
-    kind = preferred(
-        request.getHeader("accept"), ["text/xml", "application/xml", "application/json"]
-    )
+    kind = preferred(header(request, "accept"), ["text/xml", "application/xml", "application/json"])
     if kind is None:
         return plain(request, 406, "Not Acceptable")
     try:

@@ -3,7 +3,8 @@
 1. A POST whose body is XML, at one of the call paths, is a call: XML-RPC if its
    root is ``methodCall``, SOAP otherwise, whatever its Content-Type says.
 2. Everything else goes to a route: the longest path that fits, and of those the
-   one that requires the most parameters.
+   one that requires the most parameters.  What has its own path is not left to
+   a route that ends in ``/*``, whatever its method.
 3. Any other POST at a call path is a call that cannot be read, and is told so.
 """
 
@@ -18,7 +19,7 @@ from twisted.web.xmlrpc import XMLRPC
 
 from rsscloud_broker.front_doors import soap as soap_door
 from rsscloud_broker.front_doors import xmlrpc as xmlrpc_door
-from rsscloud_broker.front_doors.requests import body_of, charset, parameters, plain
+from rsscloud_broker.front_doors.requests import body_of, charset, header, parameters, plain
 from rsscloud_broker.front_doors.soap import SoapRoot
 from rsscloud_broker.front_doors.soap_description import SoapDescription
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
@@ -74,15 +75,19 @@ class Root(Resource):
             for route in door.routes():
                 self._add(route)
             for prefix, handler in door.xmlrpc_handlers().items():
-                if prefix in handlers:
+                if prefix in {"system", *handlers}:
                     raise FrontDoorsError(f"two front doors offer XML-RPC procedures {prefix}.*")
                 handlers[prefix] = handler
             services.extend(door.soap_services())
         self._xmlrpc = XMLRPCRoot(handlers)
-        self._soap = SoapRoot(services)
-        self._call_paths = CALL_PATHS | self._soap.paths
+        try:
+            self._soap = SoapRoot(services)
+        except ValueError as error:
+            raise FrontDoorsError(str(error)) from error
+        self._soap_paths = {"/soap", *self._soap.paths}
+        self._call_paths = CALL_PATHS | self._soap_paths
         description = SoapDescription(public_url)
-        for path in {"/soap", *self._soap.paths}:
+        for path in self._soap_paths:
             self._add(Route(path, "GET", description, frozenset({"wsdl"})))
 
     def _add(self, route: Route) -> None:
@@ -111,7 +116,10 @@ class Root(Resource):
     def _resource(self, request: Request, path: str) -> IResource | None:
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
         names = parameters(request).keys()
-        for candidate in _candidates(path):
+        # A path known by its whole name is not for those that take what is left; but
+        # "/" is not only called, it may also be somebody's home page.
+        known = path != "/" and self._methods(path)
+        for candidate in [path] if known else _candidates(path):
             for route in self._routes.get((candidate, method), ()):
                 if route.requires <= names:
                     return route.resource
@@ -119,25 +127,37 @@ class Root(Resource):
 
     def _call(self, request: Request, body: bytes) -> bytes | int:
         """Parse a document once and give it to whom its root element names."""
+        means_soap = request.path.decode("latin-1") in self._soap_paths
+        means_soap = means_soap or header(request, "soapaction") is not None
         try:
             root = xml.parse(body, charset(request))
         except xml.MalformedXML as error:
             text = f"The request is not acceptable XML: {error}"
-            if request.path.decode("latin-1") in {"/soap", *self._soap.paths}:
+            if means_soap:
                 return soap_door.fault_document(request, "Client", text)
             return xmlrpc_door.fault_document(request, xmlrpc.PARSE_ERROR, text)
-        if soap.is_envelope(root):
+        if soap.is_envelope(root) or (means_soap and not xmlrpc.is_call(root)):
             return self._soap.render_document(request, root)
         return self._xmlrpc.render_document(request, root)
 
-    def _nothing_here(self, request: Request, path: str) -> bytes:
-        allowed = {method for (at, method) in self._routes if at == path}
+    def _methods(self, path: str) -> set[str]:
+        """The methods of everything at a path, calls included."""
+        methods = {method for at, method in self._routes if at == path}
         if path in self._call_paths:
-            allowed.add("POST")
+            methods.add("POST")
+        if "GET" in methods:
+            methods.add("HEAD")
+        return methods
+
+    def _nothing_here(self, request: Request, path: str) -> bytes:
+        allowed = self._methods(path)
+        method = request.method.decode("latin-1")
         if not allowed:
             return plain(request, 404, "There is nothing at this address.")
-        text = f"This address takes {' and '.join(sorted(allowed))} requests"
-        if "POST" in allowed and path in self._call_paths:
+        if method in allowed:
+            return plain(request, 400, "This address needs parameters that did not come.")
+        text = f"This address takes {' and '.join(sorted(allowed - {'HEAD'}))} requests"
+        if path in self._call_paths:
             text += "; a POST is an XML-RPC or SOAP call"
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
 

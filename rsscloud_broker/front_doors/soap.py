@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.web.server import Request
 
 from rsscloud_broker.front_doors.answering import answer
-from rsscloud_broker.front_doors.requests import caller, respond
+from rsscloud_broker.front_doors.requests import caller, header, respond
 from rsscloud_broker.interfaces import SoapOperation, SoapService
 from rsscloud_broker.model import Refused, Unavailable
 from rsscloud_broker.wire import soap
@@ -72,7 +72,7 @@ class SoapRoot:
         return respond(request, 200, CONTENT_TYPE, soap.encode_response(call, result))
 
     def _operation(self, request: Request, call: soap.SoapCall) -> SoapOperation:
-        action = soap.action_of(request.getHeader("soapaction"))
+        action = soap.action_of(header(request, "soapaction"))
         for named in (action, request.path.decode("latin-1")):
             service = self._by_action.get(named)
             if service and call.operation in service.operations:

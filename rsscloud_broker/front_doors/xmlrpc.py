@@ -71,6 +71,8 @@ class XMLRPCRoot(XMLRPC):
         self.putSubHandler("system", System(self))
 
     def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
+        if not isinstance(procedurePath, str):  # system.methodHelp gives on what it was given
+            raise Fault(xmlrpc.INVALID_PARAMS, "the name of a procedure must be a string")
         try:
             found: Callable[..., Any] = super().lookupProcedure(procedurePath)
         except Fault:

@@ -36,7 +36,7 @@ CALLBACK_FAILED = (
 )
 
 _HOST = re.compile(r"[^\s/?#@\[\]:]{1,255}")
-_PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*")
+_PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*", re.ASCII)
 _SECURE_PORT = 443
 
 
@@ -107,17 +107,24 @@ def registration(
     protocol = values["protocol"]
     if protocol not in protocols:
         raise BadRegistration(unsupported_protocol(protocol))
-    wanted = tuple(dict.fromkeys(filter(None, map(clean, topics))))
+    wanted = distinct(topics)
     if not wanted:
         raise BadRegistration(NO_TOPICS)
-    if len(wanted) > MAX_TOPICS:
-        raise BadRegistration(
-            f"One registration may name at most {MAX_TOPICS} resources; send several."
-        )
     procedure = _procedure(protocol, values.get("notifyProcedure", ""))
     domain = values.get("domain", "")
     url = _callback_url(protocol, domain or caller, values["port"], values["path"])
     return Registration(wanted, Callback(url, protocol, procedure), challenge=bool(domain))
+
+
+def distinct(topics: Iterable[str]) -> tuple[str, ...]:
+    """The topics that a client named, each once and none empty.
+
+    :raises BadRegistration: they are too many.
+    """
+    found = tuple(dict.fromkeys(filter(None, map(clean, topics))))
+    if len(found) > MAX_TOPICS:
+        raise BadRegistration(f"One request may name at most {MAX_TOPICS} resources; send several.")
+    return found
 
 
 def _procedure(protocol: str, name: str) -> str:
@@ -137,10 +144,12 @@ def _procedure(protocol: str, name: str) -> str:
 def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
     port = int(port_text) if re.fullmatch("[0-9]{1,5}", port_text) else 0
     if not 1 <= port <= 65535:
-        raise BadRegistration(f"The port must be a number from 1 to 65535, not {port_text!r}.")
+        raise BadRegistration(f"The port must be a number from 1 to 65535, not {port_text[:80]!r}.")
     scheme, separator, host = domain.rpartition("://")
     if separator and scheme.lower() not in {"http", "https"}:
-        raise BadRegistration(f"The domain must be called by http or https, not by {scheme!r}.")
+        raise BadRegistration(
+            f"The domain must be called by http or https, not by {scheme[:80]!r}."
+        )
     secure = scheme.lower() == "https" or protocol == "https-post" or port == _SECURE_PORT
     joint = "" if path.startswith("/") else "/"
     return f"{'https' if secure else 'http'}://{_host(host)}:{port}{joint}{path}"
@@ -148,14 +157,16 @@ def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
 
 def _host(text: str) -> str:
     """A host as it stands in a URL."""
-    host = text.rstrip("/").removeprefix("::ffff:").strip("[]")
+    host = text.rstrip("/").strip("[]")
     try:
-        return f"[{IPv6Address(host)}]"
+        address = IPv6Address(host)
     except AddressValueError:
         pass
+    else:
+        return str(address.ipv4_mapped or f"[{address}]")
     if not _HOST.fullmatch(host):
         raise BadRegistration(
-            f"The domain must be a host name or an address and nothing more, not {text!r}."
+            f"The domain must be a host name or an address and nothing more, not {text[:80]!r}."
         )
     return host
 
@@ -218,12 +229,14 @@ def _topics(value: Any) -> list[str]:
     raise BadRegistration("The parameter urlList must be a list of strings.")
 
 
-def topics_of_form(form: Mapping[str, str]) -> list[str]:
-    """The topics of a REST registration: every key that begins with ``url``,
-    in the order of their numbers.
+def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:
+    """The topics of a REST registration or ping: every key that begins with
+    ``url``, in the order of their numbers.
+
+    :param form: keys, in lower case, and values; a key may come several times.
     """
-    keys = [key for key in form if key.startswith("url")]
-    return [form[key] for key in sorted(keys, key=_number)]
+    named = [(key, value) for key, value in form if key.startswith("url")]
+    return [value for key, value in sorted(named, key=lambda pair: _number(pair[0]))]
 
 
 def _number(key: str) -> int:

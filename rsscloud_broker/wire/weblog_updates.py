@@ -17,6 +17,8 @@ from rsscloud_broker.wire.text import clean
 MAX_NAME = 1024
 #: Characters of each URL.
 MAX_URL = 255
+#: Characters of the tags, all together.
+MAX_TAGS = 1024
 
 #: Clients look for "Thanks for the ping".
 THANKS = "Thanks for the ping."
@@ -55,6 +57,8 @@ def site_ping(
         _check_url("changesUrl", changes_url)
     if rss_url:
         _check_url("rssUrl", rss_url)
+    if len(tags) > MAX_TAGS:
+        raise _refusal("the tags were too long", MAX_TAGS)
     categories = tuple(filter(None, map(clean, tags.split("|"))))
     return Ping(name, url, at, changes_url, rss_url, categories)
 

@@ -28,7 +28,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"<\0?\0", b"\0<\0?")
 # A declaration of UTF-16 that can be read byte by byte is wrong about itself:
 # strings made by .NET say so after they were sent as UTF-8.
 _DECLARES_ENCODING = re.compile(
-    rb"""<\?xml[^>]*?\sencoding\s*=\s*["'](?!utf-16)""", flags=re.IGNORECASE
+    rb"""<\?xml[^>]*?\sencoding\s*=\s*["'](?!utf-16)([A-Za-z][\w.:-]{0,40})""", flags=re.IGNORECASE
 )
 
 
@@ -111,9 +111,26 @@ def _encoding(document: bytes, charset: str | None, marked_utf_8: bool) -> str |
     """The encoding to impose on a document; None to let it tell its own."""
     if marked_utf_8:
         return "utf-8"
-    if document.startswith(_UTF_16) or _DECLARES_ENCODING.match(document):
+    if document.startswith(_UTF_16):
         return None
-    return charset or "utf-8"
+    declared = _DECLARES_ENCODING.match(document)
+    return _python_name(declared[1].decode("ascii")) if declared else charset or "utf-8"
+
+
+def _python_name(declared: str) -> str | None:
+    """Another name for an encoding that lxml does not know by the declared one.
+
+    Old tools write "latin-1", which is a name in their language and in ours but
+    not one of those that are registered.
+    """
+    try:
+        etree.XMLParser(encoding=declared)
+    except LookupError:
+        try:
+            return codecs.lookup(declared).name
+        except LookupError:
+            pass  # nobody knows it: the parser will say so
+    return None
 
 
 def _new_parser(charset: str | None) -> etree.XMLParser:

@@ -1,0 +1,144 @@
+"""A client without sockets: bytes in, bytes out, from whatever address a test likes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http.client import HTTPMessage, HTTPResponse
+from io import BytesIO
+from socket import socket
+from typing import cast
+from urllib.parse import quote_plus
+from xml.sax.saxutils import escape
+
+from attrs import frozen
+from lxml import etree
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IAddress
+from twisted.internet.testing import StringTransportWithDisconnection
+from twisted.protocols.policies import ProtocolWrapper
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@frozen
+class Answer:
+    """A response that is complete."""
+
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8")
+
+    @property
+    def xml(self) -> etree._Element:
+        return etree.fromstring(self.body)
+
+
+class Stream(BytesIO):
+    """Bytes that stay readable after a response was read from them."""
+
+    def close(self) -> None:
+        pass
+
+    def makefile(self, mode: str) -> Stream:
+        return self
+
+
+class Exchange:
+    """A connection to the site.
+
+    :param protocol: None if the site turned it away.
+    """
+
+    def __init__(self, protocol: ProtocolWrapper | None, peer: IAddress) -> None:
+        self.protocol = protocol
+        self.transport = StringTransportWithDisconnection(peerAddress=peer)
+        if protocol is not None:
+            self.transport.protocol = protocol
+            protocol.makeConnection(self.transport)
+
+    @property
+    def open(self) -> bool:
+        return self.protocol is not None and self.transport.connected
+
+    def send(self, data: bytes) -> None:
+        assert self.protocol is not None
+        self.protocol.dataReceived(data)
+
+    def answers(self, *methods: str) -> list[Answer]:
+        """Every whole response that has come.
+
+        :param methods: those of the requests, where they matter.
+        """
+        stream = Stream(self.transport.value())
+        size = len(stream.getvalue())
+        answers: list[Answer] = []
+        while stream.tell() < size:
+            method = methods[len(answers)] if len(answers) < len(methods) else "GET"
+            response = HTTPResponse(cast(socket, stream), method=method)
+            response.begin()
+            answers.append(Answer(response.status, response.headers, response.read()))
+        return answers
+
+    def answer(self, method: str = "GET") -> Answer:
+        """The one response that must have come."""
+        (answer,) = self.answers(method)
+        return answer
+
+
+def address(host: str) -> IAddress:
+    """The address of a peer."""
+    kind = IPv6Address if ":" in host else IPv4Address
+    return kind("TCP", host, 40_000)
+
+
+def request_bytes(
+    method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+) -> bytes:
+    """A request as it stands on the wire."""
+    lines = {"Host": "broker.example", **(headers or {})}
+    if body or method == "POST":
+        lines.setdefault("Content-Length", str(len(body)))
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body
+
+
+def envelope(
+    operation: str, members: Mapping[str, str | Sequence[str]], namespace: str = ""
+) -> bytes:
+    """A SOAP call, as an old client writes it: by hand."""
+
+    def member(name: str, value: str | Sequence[str]) -> str:
+        if isinstance(value, str):
+            return f'<{name} xsi:type="xsd:string">{escape(value)}</{name}>'
+        items = "".join(f"<item>{escape(item)}</item>" for item in value)
+        return f'<{name} xsi:type="SOAP-ENC:Array">{items}</{name}>'
+
+    inside = "".join(member(name, value) for name, value in members.items())
+    name = f"m:{operation}" if namespace else operation
+    declared = f' xmlns:m="{escape(namespace, {chr(34): "&quot;"})}"' if namespace else ""
+    return (
+        '<?xml version="1.0"?>\n'
+        '<SOAP-ENV:Envelope xmlns:SOAP-ENV="http://schemas.xmlsoap.org/soap/envelope/"'
+        ' xmlns:SOAP-ENC="http://schemas.xmlsoap.org/soap/encoding/"'
+        ' xmlns:xsi="http://www.w3.org/1999/XMLSchema-instance"'
+        ' xmlns:xsd="http://www.w3.org/1999/XMLSchema">'
+        f"<SOAP-ENV:Body><{name}{declared}>{inside}</{name}></SOAP-ENV:Body>"
+        "</SOAP-ENV:Envelope>"
+    ).encode()
+
+
+def call(method: str, *values: str) -> str:
+    """An XML-RPC call whose values are written as they are."""
+    params = "".join(f"<param><value>{value}</value></param>" for value in values)
+    return f"<methodCall><methodName>{method}</methodName><params>{params}</params></methodCall>"
+
+
+def form(**fields: str) -> bytes:
+    """A form; what cannot be encoded stands as it would in bytes."""
+    return "&".join(
+        f"{name}={quote_plus(value, errors='surrogatepass')}" for name, value in fields.items()
+    ).encode()

@@ -1,0 +1,335 @@
+"""The whole site in memory, for tests of the front doors.
+
+Behind the real doors are the real broker, a real store in memory, the real
+distribution and the real notifiers; only time, topics and other people's
+servers are made up.  Requests are bytes that go through the bounded HTTP of
+``front_doors.limits``, so a test can choose the caller's address and may also
+send what no HTTP client would.
+"""
+
+from __future__ import annotations
+
+import xmlrpc.client
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from attrs import define, field, frozen
+from sqlalchemy import Connection, select
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IReactorFromThreads
+from twisted.internet.task import Clock
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from rsscloud_broker.bus import EventBus
+from rsscloud_broker.config import Http
+from rsscloud_broker.core import Broker, ChangeDetector
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    INotifier,
+    IOutbound,
+    ITopicFetcher,
+    OutboundReply,
+    SinkParts,
+)
+from rsscloud_broker.model import Content, OutboundError, Ping, Subscription, TopicUnreadable
+from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, XMLRPCNotifier
+from rsscloud_broker.plugins import bundled
+from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.storage import Store
+from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.testing import CallersThread
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.wire import soap as soap_codec
+from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
+from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
+
+#: 2026-09-29 12:00:00 UTC
+NOON = 1_790_683_200.0
+PUBLIC_URL = "http://broker.example:5337"
+
+FEED = "http://feeds.example/rss.xml"
+OTHER_FEED = "http://feeds.example/other.xml"
+HOME = "http://site.example/"
+
+#: Where requests come from unless a test says otherwise.
+CALLER = "192.0.2.7"
+
+ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "front_page"})
+
+
+# --- other people's servers ------------------------------------------------------
+
+
+@implementer(ITopicFetcher)
+@define
+class Topics:
+    """A web of feeds.
+
+    :ivar pages: what is found at a URL; what is not here is unreadable.
+    :ivar silent: fetches do not end before the test ends them.
+    """
+
+    pages: dict[str, bytes] = field(factory=lambda: {FEED: b"<rss/>", OTHER_FEED: b"<rss/>"})
+    silent: bool = False
+    fetched: list[str] = field(factory=list)
+    waiting: list[Deferred[Content]] = field(factory=list)
+
+    async def fetch(self, url: str) -> Content:
+        self.fetched.append(url)
+        if self.silent:
+            answer: Deferred[Content] = Deferred()
+            self.waiting.append(answer)
+            return await answer
+        if url not in self.pages:
+            raise TopicUnreadable(url, "its server answered with status 404")
+        return Content(self.pages[url])
+
+
+@frozen
+class Call:
+    """One request to a subscriber."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def form(self) -> dict[str, str]:
+        """The fields of a form."""
+        return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
+
+
+@implementer(IOutbound)
+@define
+class Subscribers:
+    """Every subscriber's server: repeats challenges and accepts notifications.
+
+    :ivar deaf: URLs of callbacks where nobody answers.
+    """
+
+    deaf: set[str] = field(factory=set)
+    calls: list[Call] = field(factory=list)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        redirects: int = 0,
+    ) -> OutboundReply:
+        self.calls.append(Call(method, url, headers or {}, body))
+        if url.partition("?")[0] in self.deaf:
+            raise OutboundError("nobody answers there")
+        challenge = parse_qs(urlsplit(url).query).get("challenge", [""])[0]
+        answer = challenge.encode()
+        if b"<methodCall>" in body:
+            answer = xmlrpc_codec.encode_response(True)
+        return OutboundReply(200, {}, answer, url)
+
+
+# --- the site ---------------------------------------------------------------------
+
+
+class House:
+    """The doors and everything behind them.
+
+    :param doors: the names of those that run.
+    :param options: of doors, by name; without them each runs as it does by default.
+    :param root: instead of the doors.
+    """
+
+    def __init__(
+        self,
+        case: SynchronousTestCase,
+        *,
+        doors: frozenset[str] = ALL_DOORS,
+        http: Http | None = None,
+        options: Mapping[str, object] | None = None,
+        root: Root | None = None,
+    ) -> None:
+        self._case = case
+        self.clock = Clock()
+        self.clock.advance(NOON)
+        self.threads = CallersThread()
+        self.store = Store(cast(IReactorFromThreads, self.clock), "sqlite://", self.threads)
+        self.store.startService()
+        case.addCleanup(self.store.stopService)
+        self.topics = Topics()
+        self.subscribers = Subscribers()
+        bus = EventBus()
+        notifiers: dict[str, INotifier] = {
+            "http-post": HttpPostNotifier("http-post", self.subscribers, 3),
+            "https-post": HttpPostNotifier("https-post", self.subscribers, 3),
+            "xml-rpc": XMLRPCNotifier(self.subscribers, 3),
+            "soap": SoapNotifier(self.subscribers, 3),
+        }
+        self.public_directory = FilePath(case.mktemp())
+        self.public_directory.makedirs()
+        sink_parts = SinkParts(
+            self.store, bus, notifiers, self.clock, self.public_directory, _not_called
+        )
+        distribution = Distribution(DistributionOptions(), sink_parts)
+        bus.attach(distribution)
+        distribution.startService()
+        detector = ChangeDetector(self.store, self.topics, bus, self.clock)
+        detector.startService()
+        case.addCleanup(detector.stopService)
+        self.broker = Broker(self.store, bus, detector, notifiers, self.clock)
+        self.parts = FrontDoorParts(
+            self.broker, self.clock, Pages(), self.public_directory, PUBLIC_URL, doors
+        )
+        makers = [getattr(bundled, name) for name in sorted(doors)]
+        chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
+        made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
+        root = root or Root(made, PUBLIC_URL)
+        self.factory = bounded_site(root, Limits(http or Http(), self.clock))
+
+    # asking
+
+    def connect(self, peer: str | IAddress = CALLER) -> Exchange:
+        """A new connection."""
+        at = address(peer) if isinstance(peer, str) else peer
+        protocol = self.factory.buildProtocol(at)
+        return Exchange(cast("ProtocolWrapper | None", protocol), at)
+
+    def begin(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        peer: str | IAddress = CALLER,
+    ) -> Exchange:
+        """A connection on which one request was sent."""
+        exchange = self.connect(peer)
+        exchange.send(request_bytes(method, path, body, headers))
+        return exchange
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        peer: str | IAddress = CALLER,
+    ) -> Answer:
+        """The answer to one request."""
+        return self.begin(method, path, body, headers, peer).answer(method)
+
+    def get(self, path: str, **query: str) -> Answer:
+        return self.ask("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    def form(
+        self,
+        path: str,
+        fields: Mapping[str, str] | Sequence[tuple[str, str]],
+        headers: Mapping[str, str] | None = None,
+        peer: str | IAddress = CALLER,
+    ) -> Answer:
+        """The answer to a form."""
+        body = urlencode(fields).encode("ascii")
+        return self.ask("POST", path, body, {"Content-Type": FORM, **(headers or {})}, peer)
+
+    def xmlrpc(
+        self, method: str, *params: Any, path: str = "/RPC2", peer: str | IAddress = CALLER
+    ) -> Any:
+        """The value that a procedure returns.
+
+        :raises xmlrpc.client.Fault: it says no.
+        """
+        document = xmlrpc.client.dumps(params, method, allow_none=True).encode()
+        answer = self.ask("POST", path, document, {"Content-Type": "text/xml"}, peer)
+        self._case.assertEqual(
+            (answer.status, answer.headers.get_content_type()), (200, "text/xml")
+        )
+        return xmlrpc.client.loads(answer.body)[0][0]
+
+    def fault(self, method: str, *params: Any, path: str = "/RPC2") -> tuple[int, str]:
+        """The code and the sentence of the fault that a procedure must give."""
+        error = self._case.assertRaises(
+            xmlrpc.client.Fault, self.xmlrpc, method, *params, path=path
+        )
+        return error.faultCode, error.faultString
+
+    def soap(
+        self,
+        operation: str,
+        members: Mapping[str, str | Sequence[str]],
+        *,
+        path: str = "/soap",
+        action: str | None = None,
+        namespace: str = "",
+        peer: str | IAddress = CALLER,
+    ) -> Answer:
+        """The answer to a SOAP call; see ``result``."""
+        headers = {"Content-Type": "text/xml"}
+        if action is not None:
+            headers["SOAPAction"] = action
+        return self.ask("POST", path, envelope(operation, members, namespace), headers, peer)
+
+    def result(self, answer: Answer) -> Any:
+        """What a SOAP call returned.
+
+        :raises soap.SoapFault: it is a fault, whose HTTP status must be 500.
+        """
+        self._case.assertEqual(answer.headers.get_content_type(), "text/xml")
+        try:
+            value = soap_codec.decode_response(answer.body)
+        except soap_codec.SoapFault:
+            self._case.assertEqual(answer.status, 500)
+            raise
+        self._case.assertEqual(answer.status, 200)
+        return value
+
+    def soap_fault(self, answer: Answer) -> tuple[str, str]:
+        """The code and the sentence of a SOAP fault."""
+        error = self._case.assertRaises(soap_codec.SoapFault, self.result, answer)
+        return error.code, error.string
+
+    # what is stored
+
+    def pings(self) -> list[Ping]:
+        """Every ping, oldest first."""
+        found = self._case.successResultOf(self.store.pings(0, NOON * 2, None, 10_000))
+        return found[::-1]
+
+    def subscriptions(self, topic: str = FEED) -> list[Subscription]:
+        """Who subscribed to a topic."""
+        return self._case.successResultOf(self.store.subscriptions(topic, 0, 10_000))
+
+    def stored(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row of every table."""
+
+        def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:
+            return {
+                table.name: [tuple(row) for row in conn.execute(select(table))]
+                for table in metadata.sorted_tables
+            }
+
+        return self._case.successResultOf(self.threads.read(dump))
+
+    def break_store(self) -> None:
+        """Take the tables away: from now on the store is unavailable."""
+        self._case.successResultOf(self.threads.write(metadata.drop_all))
+
+    def subscribe(self, protocol: str = "http-post", topic: str = FEED, path: str = "/n") -> None:
+        """Subscribe the caller, and forget the calls that took."""
+        fields = {"port": "8080", "path": path, "protocol": protocol, "url1": topic}
+        if protocol in {"xml-rpc", "soap"}:
+            fields["notifyProcedure"] = "river.notify"
+        answer = self.form("/rsscloud/pleaseNotify", fields)
+        self._case.assertEqual(answer.xml.get("success"), "true", answer.text)
+        self.subscribers.calls.clear()
+        self.topics.fetched.clear()
+
+
+async def _not_called(*args: object) -> None:
+    raise AssertionError("no sink of these tests needs a thread")

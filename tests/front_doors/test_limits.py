@@ -1,0 +1,337 @@
+"""HTTP from strangers: what is bound, in virtual time and without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from twisted.internet.address import UNIXAddress
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.limits import LINGER
+from rsscloud_broker.model import Content
+from tests.front_doors.exchange import FORM, Exchange, request_bytes
+from tests.front_doors.fixture import FEED, House
+
+LIMITS = Http(
+    body_limit=1000,
+    request_timeout=30.0,
+    idle_timeout=60.0,
+    max_connections=5,
+    max_connections_per_address=3,
+    trusted_proxies=("10.0.0.0/8", "2001:db8:1::/48"),
+)
+PING = request_bytes("POST", "/rsscloud/ping", b"url=" + FEED.encode(), {"Content-Type": FORM})
+PAGE = request_bytes("GET", "/docs")
+TOO_LARGE = "The body must not be larger than 1000 bytes.\n"
+TOO_SLOW = "The whole request must arrive within 30 seconds.\n"
+
+
+class _LimitsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self, http=LIMITS)
+        self.clock = self.house.clock
+
+    def assert_refused(self, exchange: Exchange, status: int, text: str) -> None:
+        answer = exchange.answer()
+        self.assertEqual((answer.status, answer.text), (status, text))
+        self.assertEqual(answer.headers["connection"], "close")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in steps, as it does."""
+        for _ in range(int(seconds)):
+            self.clock.advance(1)
+        self.clock.advance(seconds - int(seconds))
+
+
+class BodyTests(_LimitsTests):
+    def test_at_the_limit(self) -> None:
+        body = b"url=" + b"x" * 996
+        answer = self.house.ask("POST", "/rsscloud/ping", body, {"Content-Type": FORM})
+        self.assertEqual(answer.status, 200)
+
+    def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 1001\r\n\r\n")
+        self.assert_refused(exchange, 413, TOO_LARGE)
+
+    def test_chunks_over_the_limit_are_refused_as_they_come(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n")
+        exchange.send(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
+        self.assertEqual(exchange.answers(), [])
+        exchange.send(b"1\r\nx")
+        self.assert_refused(exchange, 413, TOO_LARGE)
+
+    def test_the_answer_can_be_read_by_a_client_that_still_sends(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n\r\n")
+        for _ in range(5):
+            exchange.send(b"x" * 1000)
+        exchange.send(PAGE)
+        self.assertTrue(exchange.open)
+        self.assert_refused(exchange, 413, TOO_LARGE)
+        self.advance(LINGER)
+        self.assertFalse(exchange.open)
+        self.assert_refused(exchange, 413, TOO_LARGE)
+
+    def test_a_client_that_hangs_up_after_the_answer(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n\r\n")
+        exchange.transport.loseConnection()
+        self.advance(LINGER + 1)
+        self.assertFalse(exchange.open)
+
+    def test_nothing_is_asked_for_after_the_refusal(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(
+            b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        self.assert_refused(exchange, 413, TOO_LARGE)
+
+    def test_what_may_be_sent_is_asked_for(self) -> None:
+        exchange = self.house.connect()
+        head, _, body = PING.partition(b"\r\n\r\n")
+        exchange.send(head + b"\r\nExpect: 100-continue\r\n\r\n")
+        self.assertEqual(exchange.transport.value(), b"HTTP/1.1 100 Continue\r\n\r\n")
+        exchange.transport.clear()
+        exchange.send(body)
+        self.assertEqual(exchange.answer().status, 200)
+
+    def test_an_oversized_body_stores_nothing(self) -> None:
+        before = self.house.stored()
+        exchange = self.house.connect()
+        body = b"name=A&url=http://a.example/&x=" + b"x" * 1000
+        exchange.send(request_bytes("POST", "/pingSiteForm", body, {"Content-Type": FORM}))
+        self.assert_refused(exchange, 413, TOO_LARGE)
+        self.assertEqual(self.house.stored(), before)
+
+
+class DeadlineTests(_LimitsTests):
+    def test_a_body_that_drips(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 100\r\n\r\n")
+        for _ in range(29):
+            self.clock.advance(1)
+            exchange.send(b"x")
+        self.assertEqual(exchange.answers(), [])
+        self.clock.advance(1)
+        self.assert_refused(exchange, 408, TOO_SLOW)
+        self.advance(LINGER)
+        self.assertFalse(exchange.open)
+
+    def test_headers_that_drip(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\n")
+        for number in range(29):
+            self.clock.advance(1)
+            exchange.send(b"X-%d: y\r\n" % number)
+        self.clock.advance(1)
+        self.assert_refused(exchange, 408, TOO_SLOW)
+
+    def test_one_answer_is_enough(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n")
+        self.advance(30)
+        exchange.send(b"Content-Length: 5000\r\n\r\n" + b"x" * 5000)
+        self.assert_refused(exchange, 408, TOO_SLOW)
+
+    def test_a_first_line_that_drips(self) -> None:
+        exchange = self.house.connect()
+        for _ in range(29):
+            self.clock.advance(1)
+            exchange.send(b"G")
+        self.assertTrue(exchange.open)
+        self.clock.advance(1)
+        self.assertFalse(exchange.open)
+
+    def test_a_first_line_that_drips_after_an_earlier_request(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(PAGE)
+        self.assertEqual(exchange.answer().status, 200)
+        self.advance(50)
+        for _ in range(30):
+            self.assertTrue(exchange.open)
+            exchange.send(b"G")
+            self.clock.advance(1)
+        self.assertFalse(exchange.open)
+
+    def test_a_connection_on_which_nothing_is_asked(self) -> None:
+        exchange = self.house.connect()
+        self.advance(29)
+        self.assertTrue(exchange.open)
+        self.clock.advance(1)
+        self.assertFalse(exchange.open)
+
+    def test_the_answer_may_take_longer(self) -> None:
+        self.house.topics.silent = True
+        exchange = self.house.connect()
+        exchange.send(PING)
+        self.advance(300)
+        self.assertTrue(exchange.open)
+        self.house.topics.waiting[0].callback(Content(b"<rss/>"))
+        self.assertEqual(exchange.answer().status, 200)
+
+    def test_idle_connections_are_closed(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(PAGE)
+        self.advance(59)
+        self.assertTrue(exchange.open)
+        self.clock.advance(1)
+        self.assertFalse(exchange.open)
+
+    def test_nothing_is_left_behind(self) -> None:
+        """No timer outlives a connection by more than the time to read a refusal."""
+        for data in (PAGE, b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"?\r\n"):
+            exchange = self.house.connect()
+            exchange.send(data)
+            if exchange.open:
+                exchange.transport.loseConnection()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class KeepAliveTests(_LimitsTests):
+    def test_several_requests_one_after_the_other(self) -> None:
+        exchange = self.house.connect()
+        for number in range(1, 4):
+            exchange.send(PING)
+            self.assertEqual([a.status for a in exchange.answers()], [200] * number)
+            self.advance(40)
+        self.assertTrue(exchange.open)
+
+    def test_the_limit_is_for_each_body(self) -> None:
+        exchange = self.house.connect()
+        body = b"url=" + b"x" * 800
+        for _ in range(3):
+            exchange.send(request_bytes("POST", "/ping", body, {"Content-Type": FORM}))
+        self.assertEqual([a.status for a in exchange.answers()], [200] * 3)
+
+    def test_pipelining(self) -> None:
+        """The second answer waits for the first, whatever its request is."""
+        self.house.topics.silent = True
+        exchange = self.house.connect()
+        exchange.send(PING + request_bytes("GET", "/style.css") + PAGE[:20])
+        self.assertEqual(exchange.answers(), [])
+        exchange.send(PAGE[20:])
+        exchange.send(b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n")
+        self.house.topics.waiting[0].callback(Content(b"<rss/>"))
+        answers = exchange.answers()
+        self.assertEqual([answer.status for answer in answers], [200, 200, 200, 413])
+        self.assertEqual(
+            [answer.headers.get_content_type() for answer in answers],
+            ["text/xml", "text/css", "text/html", "text/plain"],
+        )
+
+    def test_http_1_0(self) -> None:
+        exchange = self.house.connect()
+        exchange.send(b"GET /docs HTTP/1.0\r\n\r\n")
+        self.assertEqual(exchange.answer().status, 200)
+        self.assertFalse(exchange.open)
+
+    def test_what_is_no_http(self) -> None:
+        for data in (b"\x16\x03\x01\r\n", b"HELO\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n"):
+            exchange = self.house.connect()
+            exchange.send(data)
+            self.assertEqual(exchange.transport.value()[:12], b"HTTP/1.1 400")
+            self.assertFalse(exchange.open)
+
+
+class ConnectionsTests(_LimitsTests):
+    def test_for_each_address(self) -> None:
+        open_ = [self.house.connect("192.0.2.1") for _ in range(3)]
+        self.assertFalse(self.house.connect("192.0.2.1").open)
+        self.assertTrue(self.house.connect("192.0.2.2").open)
+        open_[0].transport.loseConnection()
+        self.assertTrue(self.house.connect("192.0.2.1").open)
+        self.assertFalse(self.house.connect("192.0.2.1").open)
+
+    def test_in_all(self) -> None:
+        open_ = [self.house.connect(f"192.0.2.{n}") for n in range(5)]
+        self.assertTrue(all(exchange.open for exchange in open_))
+        self.assertFalse(self.house.connect("192.0.2.9").open)
+        open_[0].transport.loseConnection()
+        self.assertTrue(self.house.connect("192.0.2.9").open)
+
+    def test_a_trusted_proxy_stands_for_many(self) -> None:
+        for _ in range(5):
+            self.assertTrue(self.house.connect("10.1.2.3").open)
+        self.assertFalse(self.house.connect("10.1.2.3").open)
+
+    def test_a_unix_socket_stands_for_many(self) -> None:
+        for _ in range(5):
+            self.assertTrue(self.house.connect(UNIXAddress(None)).open)
+        self.assertFalse(self.house.connect(UNIXAddress(None)).open)
+
+
+class CallerTests(_LimitsTests):
+    """Who a request comes from: registrations without a domain are for that address."""
+
+    def caller(self, peer: str | UNIXAddress, headers: Mapping[str, str]) -> str:
+        """The host of the callback of a registration from there."""
+        fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
+        answer = self.house.ask(
+            "POST", "/pleaseNotify", fields, {"Content-Type": FORM, **headers}, peer
+        )
+        self.assertEqual(answer.xml.get("success"), "true", answer.text)
+        url = self.house.subscribers.calls[-1].url
+        return url.removeprefix("http://").removesuffix(":80/")
+
+    def test_callers(self) -> None:
+        unix = UNIXAddress(None)
+        table: list[tuple[str | UNIXAddress, str | None, str]] = [
+            # nobody is believed but a proxy
+            ("192.0.2.1", None, "192.0.2.1"),
+            ("192.0.2.1", "198.51.100.5", "192.0.2.1"),
+            # what a proxy tells; what stands further left came from the client
+            ("10.1.2.3", None, "10.1.2.3"),
+            ("10.1.2.3", "198.51.100.5", "198.51.100.5"),
+            ("10.1.2.3", "127.0.0.1, 198.51.100.5", "198.51.100.5"),
+            ("10.1.2.3", "198.51.100.5, 10.9.9.9", "198.51.100.5"),
+            ("10.1.2.3", "127.0.0.1, 198.51.100.5, 10.9.9.9", "198.51.100.5"),
+            ("10.1.2.3", "10.8.8.8, 10.9.9.9", "10.8.8.8"),
+            # what is no address ends what is known
+            ("10.1.2.3", "unknown", "10.1.2.3"),
+            ("10.1.2.3", "198.51.100.5, unknown", "10.1.2.3"),
+            ("10.1.2.3", "198.51.100.5, , 10.9.9.9", "10.9.9.9"),
+            ("10.1.2.3", "", "10.1.2.3"),
+            ("10.1.2.3", "\xff\xfe", "10.1.2.3"),
+            # IPv6
+            ("2001:db8:1::1", "2001:db8:9::9", "[2001:db8:9::9]"),
+            ("::ffff:10.1.2.3", "198.51.100.5", "198.51.100.5"),
+            ("::ffff:192.0.2.1", "198.51.100.5", "192.0.2.1"),
+            # a UNIX socket: only a proxy on this machine can be there
+            (unix, None, "127.0.0.1"),
+            (unix, "198.51.100.5", "198.51.100.5"),
+            (unix, "127.0.0.1, 198.51.100.5", "198.51.100.5"),
+        ]
+        for peer, forwarded, caller in table:
+            headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
+            exchange_caller = self.caller(peer, {**headers, "Connection": "close"})
+            self.assertEqual(exchange_caller, caller, (peer, forwarded))
+
+    def test_several_headers(self) -> None:
+        fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
+        exchange = self.house.connect("10.1.2.3")
+        exchange.send(
+            b"POST /pleaseNotify HTTP/1.1\r\nX-Forwarded-For: 198.51.100.4\r\n"
+            b"X-Forwarded-For: 198.51.100.5\r\nX-Forwarded-For: 10.9.9.9\r\n"
+            b"Content-Type: application/x-www-form-urlencoded\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(fields), fields)
+        )
+        self.assertEqual(exchange.answer().xml.get("success"), "true")
+        self.assertEqual(self.house.subscribers.calls[-1].url, "http://198.51.100.5:80/")
+
+
+class GoneTests(_LimitsTests):
+    def test_a_client_that_goes_while_the_answer_is_made(self) -> None:
+        self.house.topics.silent = True
+        waiting: list[Deferred[Content]] = self.house.topics.waiting
+        exchange = self.house.connect()
+        exchange.send(PING)
+        exchange.transport.loseConnection()
+        waiting[0].callback(Content(b"<rss/>"))
+        self.assertEqual(exchange.transport.value(), b"")
+        self.assertEqual([ping.url for ping in self.house.pings()], [FEED])
+        self.assertEqual(self.flushLoggedErrors(), [])

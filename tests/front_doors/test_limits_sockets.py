@@ -1,0 +1,138 @@
+"""The same bounds over real sockets, where a client's system has its say too."""
+
+from __future__ import annotations
+
+from http.client import HTTPResponse
+from socket import socket
+from typing import cast
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, connectProtocol
+from twisted.internet.interfaces import IReactorTCP, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.task import deferLater
+from twisted.internet.tcp import Port
+from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.config import Http
+from tests.front_doors.exchange import Answer, Stream, request_bytes
+from tests.front_doors.fixture import FEED, House
+
+MIB = 1024 * 1024
+HEAD = b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n"
+
+
+class Client(Protocol):
+    """Sends bytes as fast as it can, and waits for an answer or the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._received = b""
+        self.answered: Deferred[Answer] = Deferred()
+        self.ended: Deferred[None] = Deferred()
+
+    def connectionMade(self) -> None:
+        assert self.transport is not None
+        self.transport.write(self._data)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._received += data
+        _, end_of_head, body = self._received.partition(b"\r\n\r\n")
+        if not end_of_head or self.answered.called:
+            return
+        response = HTTPResponse(cast(socket, Stream(self._received)))
+        response.begin()
+        if len(body) >= int(response.headers["content-length"]):
+            self.answered.callback(Answer(response.status, response.headers, response.read()))
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.ended.callback(None)
+        if not self.answered.called:
+            self.answered.errback(reason)
+
+
+class SocketsTests(TestCase):
+    async def listen(self, http: Http | None = None) -> int:
+        """The port at which a site listens."""
+        self.house = House(self, http=http)
+        endpoint = TCP4ServerEndpoint(IReactorTCP(reactor), 0, interface="127.0.0.1")
+        port = cast(Port, await endpoint.listen(self.house.factory))
+        self.addCleanup(self._close, port)
+        return int(port.getHost().port)
+
+    async def _close(self, port: Port) -> None:
+        """Stop listening, and wait until the site has noticed that its clients are gone."""
+        await maybeDeferred(port.stopListening)
+        while self.house.factory.protocols:
+            await deferLater(IReactorTime(reactor), 0)
+
+    async def connect(self, port: int, data: bytes) -> Client:
+        client = Client(data)
+        endpoint = TCP4ClientEndpoint(IReactorTCP(reactor), "127.0.0.1", port)
+        await connectProtocol(endpoint, client)
+        self.addCleanup(self._hang_up, client)
+        return client
+
+    async def _hang_up(self, client: Client) -> None:
+        assert client.transport is not None
+        client.transport.loseConnection()
+        await client.ended
+
+    async def test_answers(self) -> None:
+        port = await self.listen()
+        client = await self.connect(port, request_bytes("GET", "/docs"))
+        answer = await client.answered
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
+
+    async def test_a_body_at_the_limit(self) -> None:
+        port = await self.listen()
+        client = await self.connect(port, request_bytes("POST", "/RPC2", b"<" + b" " * (MIB - 1)))
+        answer = await client.answered
+        self.assertEqual(answer.status, 200)
+        self.assertIn("<fault>", answer.text)
+
+    async def test_a_body_over_the_limit(self) -> None:
+        """The answer can be read though the client has not sent everything."""
+        port = await self.listen()
+        body = b"x" * (20 * MIB)
+        chunks = b"".join(b"100000\r\n%s\r\n" % body[:MIB] for _ in range(20)) + b"0\r\n\r\n"
+        for data in (
+            HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body,
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
+        ):
+            client = await self.connect(port, data)
+            answer = await client.answered
+            self.assertEqual(
+                (answer.status, answer.text),
+                (413, f"The body must not be larger than {MIB} bytes.\n"),
+            )
+
+    async def test_a_connection_too_many(self) -> None:
+        port = await self.listen(Http(max_connections_per_address=1))
+        first = await self.connect(port, request_bytes("GET", "/docs"))
+        await first.answered
+        second = await self.connect(port, b"")
+        await second.ended
+        self.assertFalse(first.ended.called)
+        await self.assertFailure(second.answered, Exception)
+
+    async def test_a_request_that_does_not_end(self) -> None:
+        port = await self.listen()
+        client = await self.connect(port, HEAD + b"Content-Length: 9\r\n\r\n<")
+        # An answer to another client tells that these bytes have been read.
+        await (await self.connect(port, request_bytes("GET", "/docs"))).answered
+        self.house.clock.advance(30)
+        self.assertEqual((await client.answered).status, 408)
+        self.house.clock.advance(2)
+        await client.ended
+
+    async def test_who_calls(self) -> None:
+        port = await self.listen()
+        body = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        client = await self.connect(port, request_bytes("POST", "/pleaseNotify", body, kind))
+        self.assertEqual((await client.answered).status, 200)
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.callback.url, "http://127.0.0.1:80/")

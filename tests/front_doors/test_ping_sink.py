@@ -1,0 +1,386 @@
+"""Pings of weblogs: every way in, what is stored of them, and whom they wake."""
+
+from __future__ import annotations
+
+import xmlrpc.client
+
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
+from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.model import Ping
+from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
+from tests.front_doors.exchange import Answer, envelope
+from tests.front_doors.fixture import FEED, HOME, NOON, House
+
+NAME = "A site"
+THANKS = {"flerror": False, "message": "Thanks for the ping."}
+PATHS = (
+    "/",
+    "/RPC2",
+    "/rpc2",
+    "/RPC",
+    "/rpc",
+    "/rpc/ping",
+    "/ping/RPC2",
+    "/ping",
+    "/ping/",
+    "/xmlrpc.php",
+    "/weblogUpdates",
+)
+
+
+class _PingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def assert_stored(self, *expected: Ping) -> None:
+        stored = [(p.name, p.url, p.changes_url, p.rss_url, p.tags) for p in self.house.pings()]
+        self.assertEqual(
+            stored, [(p.name, p.url, p.changes_url, p.rss_url, p.tags) for p in expected]
+        )
+
+    def fresh(self) -> House:
+        """A house without pings."""
+        self.house = House(self)
+        return self.house
+
+
+class XMLRPCTests(_PingTests):
+    def test_interface(self) -> None:
+        door = PingSinkDoor(PingSinkOptions(), self.house.parts)
+        self.assertTrue(verifyObject(IFrontDoor, door))
+
+    def test_procedures(self) -> None:
+        changes, tags = "http://site.example/today", "News|  Weather ||Sport"
+        three = ("News", "Weather", "Sport")
+        table: list[tuple[str, list[str], Ping]] = [
+            ("ping", [NAME, HOME], Ping(NAME, HOME, NOON)),
+            ("ping", [NAME, HOME, changes], Ping(NAME, HOME, NOON, changes)),
+            ("ping", [NAME, HOME, "", "News"], Ping(NAME, HOME, NOON, tags=("News",))),
+            ("extendedPing", [NAME, HOME, FEED], Ping(NAME, HOME, NOON, "", FEED)),
+            ("extendedPing", [NAME, HOME, "", FEED], Ping(NAME, HOME, NOON, "", FEED)),
+            (
+                "extendedPing",
+                [NAME, HOME, changes, FEED, tags],
+                Ping(NAME, HOME, NOON, changes, FEED, three),
+            ),
+            ("extendedPing", [NAME, HOME, changes, ""], Ping(NAME, HOME, NOON, changes)),
+            ("rssUpdate", [NAME, FEED], Ping(NAME, FEED, NOON, "", FEED)),
+        ]
+        for method, values, ping in table:
+            with self.subTest(method=method, values=values):
+                self.assertEqual(self.fresh().xmlrpc(f"weblogUpdates.{method}", *values), THANKS)
+                self.assert_stored(ping)
+
+    def test_is_stored_with_its_time(self) -> None:
+        self.house.clock.advance(1.25)
+        self.house.xmlrpc("weblogUpdates.ping", NAME, HOME)
+        (ping,) = self.house.pings()
+        self.assertEqual(ping.received_at, NOON + 1.25)
+
+    def test_every_path_whatever_the_content_type(self) -> None:
+        kinds = ("text/xml", "text/plain", "application/x-www-form-urlencoded", "x", None)
+        for path in PATHS:
+            for kind in kinds:
+                name = f"{path} {kind}"
+                document = xmlrpc.client.dumps((name, HOME), "weblogUpdates.ping").encode()
+                headers = {"Content-Type": kind} if kind is not None else {}
+                answer = self.house.ask("POST", path, document, headers)
+                self.assertEqual(answer.status, 200)
+                self.assertEqual(xmlrpc.client.loads(answer.body), ((THANKS,), None))
+        self.assertEqual(len(self.house.pings()), len(PATHS) * len(kinds))
+
+    def test_documents_that_begin_oddly(self) -> None:
+        document = xmlrpc.client.dumps((NAME, HOME), "weblogUpdates.ping")
+        for body in (
+            b"\r\n \r\n" + document.encode(),
+            b"\xef\xbb\xbf" + document.encode(),
+            document.replace("'1.0'", "'1.0' encoding='utf-16'").encode("utf-16"),
+        ):
+            answer = self.house.ask("POST", "/", body)
+            self.assertEqual(xmlrpc.client.loads(answer.body), ((THANKS,), None))
+
+    def test_refusals(self) -> None:
+        begin = "Can't accept the ping because "
+        scheme = f"{begin}the URL must begin with http:// or https://."
+        table = [
+            (["", HOME], f"{begin}the weblog name must not be empty."),
+            ([" \t\r\n", HOME], f"{begin}the weblog name must not be empty."),
+            (["x" * 1025, HOME], f"{begin}the weblogName was too long."),
+            ([NAME, HOME + "x" * 255], f"{begin}the weblogUrl was too long."),
+            ([NAME, HOME, HOME + "x" * 255], f"{begin}the changesUrl was too long."),
+            ([NAME, HOME, "", "x" * 1025], f"{begin}the tags were too long."),
+            ([NAME, ""], scheme),
+            ([NAME, "site.example/"], scheme),
+            ([NAME, "/today"], scheme),
+            ([NAME, "javascript:alert(1)"], scheme),
+            ([NAME, "ftp://site.example/"], scheme),
+            ([NAME, HOME, "javascript:alert(1)"], scheme),
+            ([NAME, "http://"], f"{begin}the weblogUrl is not a URL."),
+            ([NAME, "http:///today"], f"{begin}the weblogUrl is not a URL."),
+            ([NAME, "http://a site/"], f"{begin}the weblogUrl is not a URL."),
+            ([NAME, "http://[::1/"], f"{begin}the weblogUrl is not a URL."),
+            ([NAME, "http://site.example:99999/"], f"{begin}the weblogUrl is not a URL."),
+        ]
+        before = self.house.stored()
+        for values, sentence in table:
+            answer = self.house.xmlrpc("weblogUpdates.ping", *values)
+            self.assertIs(answer["flerror"], True)
+            self.assertTrue(answer["message"].startswith(sentence), answer["message"])
+        answer = self.house.xmlrpc("weblogUpdates.extendedPing", NAME, HOME, "feed.xml")
+        self.assertEqual(answer, {"flerror": True, "message": scheme})
+        self.assertEqual(self.house.stored(), before)
+
+    def test_as_long_as_may_be(self) -> None:
+        name, url = "ü" * 1024, HOME + "x" * (255 - len(HOME))
+        self.assertEqual(self.house.xmlrpc("weblogUpdates.ping", name, url, url), THANKS)
+        self.assert_stored(Ping(name, url, NOON, url))
+
+    def test_wrong_numbers_of_parameters_are_faults(self) -> None:
+        rules = {"ping": "2 to 4", "extendedPing": "3 to 5", "rssUpdate": "2"}
+        table = [
+            ("ping", 0), ("ping", 1), ("ping", 5),
+            ("extendedPing", 2), ("extendedPing", 6),
+            ("rssUpdate", 1), ("rssUpdate", 3),
+        ]  # fmt: skip
+        for method, number in table:
+            values = [HOME] * number
+            self.assertEqual(
+                self.house.fault(f"weblogUpdates.{method}", *values),
+                (
+                    INVALID_PARAMS,
+                    f"weblogUpdates.{method} takes {rules[method]} parameters, but {number} came",
+                ),
+            )
+        self.assert_stored()
+
+    def test_wrong_types_are_faults(self) -> None:
+        for value in (5, True, None, [HOME], {"url": HOME}, b"x", 1.5):
+            code, _ = self.house.fault("weblogUpdates.ping", NAME, value)
+            self.assertEqual(code, INVALID_PARAMS)
+        self.assert_stored()
+
+    def test_white_space_and_controls_are_removed(self) -> None:
+        self.house.xmlrpc("weblogUpdates.ping", "\tA\nsite\x7f ", f" {HOME}\n")
+        self.assert_stored(Ping("A site", HOME, NOON))
+
+    def test_the_same_ping_within_the_window_is_kept_once(self) -> None:
+        ask = self.house.xmlrpc
+        self.assertEqual(ask("weblogUpdates.ping", NAME, HOME), THANKS)
+        self.house.clock.advance(59)
+        self.assertEqual(ask("weblogUpdates.ping", NAME, HOME), THANKS)
+        self.assertEqual(len(self.house.pings()), 1)
+        ask("weblogUpdates.ping", "Another name", HOME)
+        ask("weblogUpdates.extendedPing", NAME, HOME, FEED)
+        self.assertEqual(len(self.house.pings()), 3)
+        self.house.clock.advance(1)
+        self.assertEqual(ask("weblogUpdates.ping", NAME, HOME), THANKS)
+        self.assertEqual(len(self.house.pings()), 4)
+
+    def test_no_window(self) -> None:
+        self.house = House(self, options={"ping_sink": PingSinkOptions(repeat_window=0)})
+        for _ in range(3):
+            self.house.xmlrpc("weblogUpdates.ping", NAME, HOME)
+        self.assertEqual(len(self.house.pings()), 3)
+
+
+class SoapTests(_PingTests):
+    def test_ping(self) -> None:
+        for action in ('"/weblogUpdates"', "/weblogUpdates", '""', None):
+            for namespace in ("", "urn:weblogs"):
+                answer = self.house.soap(
+                    "ping",
+                    {"weblogname": NAME, "weblogurl": HOME},
+                    path="/weblogUpdates",
+                    action=action,
+                    namespace=namespace,
+                )
+                self.assertEqual(self.house.result(answer), THANKS)
+        self.assert_stored(Ping(NAME, HOME, NOON))
+
+    def test_reply(self) -> None:
+        answer = self.house.soap(
+            "ping", {"weblogname": NAME, "weblogurl": HOME}, path="/weblogUpdates"
+        )
+        for part in (
+            "<pingResponse><Result>",
+            '<flerror xsi:type="xsd:boolean">false</flerror>',
+            '<message xsi:type="xsd:string">Thanks for the ping.</message>',
+        ):
+            self.assertIn(part, answer.text)
+
+    def test_extended_ping(self) -> None:
+        members = {
+            "weblogname": NAME,
+            "weblogurl": HOME,
+            "changesurl": f"{HOME}today",
+            "rssurl": FEED,
+            "tags": "a|b",
+        }
+        answer = self.house.soap("extendedPing", members)
+        self.assertEqual(self.house.result(answer), THANKS)
+        self.assert_stored(Ping(NAME, HOME, NOON, f"{HOME}today", FEED, ("a", "b")))
+
+    def test_refusals(self) -> None:
+        for members in ({}, {"weblogname": NAME}, {"weblogurl": HOME}, {"x": "y"}):
+            answer = self.house.soap("ping", members, action='"/weblogUpdates"')
+            result = self.house.result(answer)
+            self.assertIs(result["flerror"], True)
+            self.assertTrue(result["message"].startswith("Can't accept the ping because "))
+        self.assert_stored()
+
+    def test_wrong_types_are_faults(self) -> None:
+        document = envelope("ping", {"weblogname": "7", "weblogurl": HOME})
+        document = document.replace(b'<weblogname xsi:type="xsd:string"', b"<weblogname")
+        document = document.replace(b"<weblogname>7<", b'<weblogname xsi:type="xsd:int">7<')
+        answer = self.house.ask("POST", "/weblogUpdates", document)
+        self.assertEqual(
+            self.house.soap_fault(answer), ("Client", "The parameter weblogname must be a string.")
+        )
+
+
+class PageTests(_PingTests):
+    def assert_thanks(self, answer: Answer) -> None:
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
+        self.assertIn("Thanks for the ping.", answer.text)
+
+    def assert_refused(self, answer: Answer, reason: str) -> None:
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (400, "text/html"))
+        self.assertIn(f"Can't accept the ping because {reason}.", answer.text)
+        self.assertNotIn("Thanks", answer.text)
+
+    def test_pages(self) -> None:
+        table: list[tuple[str, dict[str, str], Ping]] = [
+            ("/pingSiteForm", {"name": NAME, "url": HOME}, Ping(NAME, HOME, NOON)),
+            (
+                "/pingSiteForm",
+                {"name": NAME, "url": HOME, "changesURL": f"{HOME}x"},
+                Ping(NAME, HOME, NOON, f"{HOME}x"),
+            ),
+            ("/ping", {"url": HOME}, Ping(HOME, HOME, NOON)),
+            ("/ping/", {"url": HOME}, Ping(HOME, HOME, NOON)),
+            ("/ping", {"url": HOME, "name": NAME}, Ping(NAME, HOME, NOON)),
+            ("/ping", {"url": HOME, "name": " "}, Ping(HOME, HOME, NOON)),
+            ("/rss/ping", {"u": FEED}, Ping(FEED, FEED, NOON, "", FEED)),
+            ("/", {"name": NAME, "url": HOME}, Ping(NAME, HOME, NOON)),
+            (
+                "/",
+                {"name": NAME, "url": HOME, "rssUrl": FEED, "checkUrl": f"{HOME}x"},
+                Ping(NAME, HOME, NOON, f"{HOME}x", FEED),
+            ),
+        ]
+        for path, fields, ping in table:
+            with self.subTest(path=path, fields=fields):
+                self.assert_thanks(self.fresh().get(path, **fields))
+                self.assert_stored(ping)
+                if (path, set(fields)) == ("/ping", {"url"}):
+                    continue  # by POST this is an rssCloud ping
+                self.assert_thanks(self.fresh().form(path, fields))
+                self.assert_stored(ping)
+
+    def test_refusals(self) -> None:
+        empty, scheme = "the weblog name must not be empty", "the URL must begin with http://"
+        table = [
+            ("/pingSiteForm", {"url": HOME}, empty),
+            ("/pingSiteForm", {"name": NAME}, scheme),
+            ("/ping", {"url": "site.example", "name": NAME}, scheme),
+            ("/rss/ping", {"u": "javascript:alert(1)"}, scheme),
+            ("/rss/ping", {"x": "y"}, scheme),
+            ("/", {"url": HOME}, empty),
+        ]
+        for path, fields, reason in table:
+            for answer in (self.house.get(path, **fields), self.house.form(path, fields)):
+                self.assertEqual(answer.status, 400, path)
+                self.assertIn(f"Can't accept the ping because {reason}", answer.text)
+        self.assert_refused(self.house.get("/pingSiteForm", url=HOME), empty)
+        self.assert_stored()
+
+    def test_the_form(self) -> None:
+        for path in ("/pingSiteForm", "/pingSiteForm?from=elsewhere"):
+            answer = self.house.get(path)
+            self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
+            self.assertIn('action="/pingSiteForm"', answer.text)
+            for name in ("name", "url", "rssUrl"):
+                self.assertIn(f'name="{name}"', answer.text)
+
+    def test_an_empty_form_is_refused(self) -> None:
+        for fields in ({}, {"x": "y"}):
+            self.assertEqual(self.house.form("/pingSiteForm", fields).status, 400)
+
+    def test_old_encodings_of_forms(self) -> None:
+        self.assert_thanks(self.house.get(f"/?name=Caf%E9+%80&url={HOME}"))
+        self.assert_stored(Ping("Café €", HOME, NOON))
+
+    def test_everything_is_escaped(self) -> None:
+        name, url = "<script>alert('x')</script>&amp;", f"{HOME}?<b>&\"'"
+        answer = self.house.get("/pingSiteForm", name=name, url=url)
+        self.assert_thanks(answer)
+        self.assertNotIn("<script", answer.text)
+        self.assertNotIn("<b>", answer.text)
+        self.assertIn("&lt;script&gt;", answer.text)
+        self.assertIn("&amp;amp;", answer.text)
+
+    def test_a_form_with_a_url_alone(self) -> None:
+        """It is an rssCloud ping, where rssCloud is spoken."""
+        answer = self.house.form("/ping", {"url": FEED})
+        self.assertEqual(answer.xml.get("msg"), "Thanks for the ping.")
+        self.house = House(self, doors=frozenset({"ping_sink"}))
+        self.assert_thanks(self.house.form("/ping", {"url": FEED}))
+        self.assert_stored(Ping(FEED, FEED, NOON))
+
+
+class WakingTests(_PingTests):
+    """A ping that names what somebody subscribed to wakes those subscribers."""
+
+    def test_subscribers_of_every_protocol(self) -> None:
+        for protocol in ("http-post", "https-post", "xml-rpc", "soap"):
+            self.house.subscribe(protocol)
+        self.house.topics.pages[FEED] = b"<rss>2</rss>"
+        self.house.xmlrpc("weblogUpdates.extendedPing", NAME, HOME, FEED)
+        bodies = [call.body for call in self.house.subscribers.calls]
+        self.assertEqual(len(bodies), 4)
+        self.assertIn(b"<methodName>river.notify</methodName>", bodies[2])
+        self.assertIn(b"<notify>", bodies[3])
+
+    def test_every_way_in(self) -> None:
+        page = f"{HOME}today"
+        self.house.topics.pages |= {HOME: b"1", page: b"1"}
+        for topic in (FEED, HOME, page):
+            self.house.subscribe(topic=topic, path=f"/{len(topic)}")
+        ways = [
+            (lambda: self.house.xmlrpc("weblogUpdates.ping", NAME, HOME), HOME),
+            (
+                lambda: self.house.xmlrpc("weblogUpdates.ping", NAME, "http://x.example/", page),
+                page,
+            ),
+            (lambda: self.house.xmlrpc("weblogUpdates.rssUpdate", NAME, FEED), FEED),
+            (lambda: self.house.get("/rss/ping", u=FEED), FEED),
+            (lambda: self.house.get("/", name=NAME, url="http://x.example/", rssUrl=FEED), FEED),
+            (lambda: self.house.soap("ping", {"weblogname": NAME, "weblogurl": HOME}), HOME),
+        ]
+        for number, (ping, topic) in enumerate(ways):
+            self.house.subscribers.calls.clear()
+            self.house.topics.pages[topic] = b"changed %d" % number
+            ping()
+            self.assertEqual([call.form for call in self.house.subscribers.calls], [{"url": topic}])
+
+    def test_a_page_that_nobody_watches_is_not_read(self) -> None:
+        self.house.xmlrpc("weblogUpdates.extendedPing", NAME, HOME, FEED)
+        self.assertEqual(self.house.topics.fetched, [])
+
+    def test_what_did_not_change_wakes_nobody(self) -> None:
+        self.house.subscribe()
+        self.house.xmlrpc("weblogUpdates.rssUpdate", NAME, FEED)
+        self.assertEqual(self.house.topics.fetched, [FEED])
+        self.assertEqual(self.house.subscribers.calls, [])
+
+    def test_the_answer_waits_for_no_feed(self) -> None:
+        self.house.subscribe()
+        self.house.topics.silent = True
+        self.assertEqual(self.house.xmlrpc("weblogUpdates.rssUpdate", NAME, FEED), THANKS)
+        self.assertEqual(self.house.get("/rss/ping", u=FEED).status, 200)
+        answer = self.house.soap("ping", {"weblogname": NAME, "weblogurl": FEED})
+        self.assertEqual(self.house.result(answer), THANKS)
+        self.assertEqual(len(self.house.topics.waiting), 1)

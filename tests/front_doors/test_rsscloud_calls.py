@@ -1,0 +1,372 @@
+"""rssCloud by XML-RPC and SOAP: results, faults, and who answers which call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.front_doors.xmlrpc import MAX_CALLS
+from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS, INVALID_REQUEST
+from tests.front_doors.exchange import envelope
+from tests.front_doors.fixture import FEED, OTHER_FEED, House
+
+REGISTRATION: list[Any] = ["", 5337, "/notify", "http-post", [FEED]]
+FIELDS = {"notifyProcedure": "", "port": "5337", "path": "/notify", "protocol": "http-post"}
+MISSING = "http://feeds.example/missing.xml"
+OLD_NAMES = ("xmlStorageSystem.rssPleaseNotify", "xmlStorageSystem.requestNotification")
+
+
+class XMLRPCTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def test_hello(self) -> None:
+        self.assertIs(self.house.xmlrpc("rssCloud.hello"), True)
+
+    def test_please_notify(self) -> None:
+        self.assertIs(self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION), True)
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.callback.url, "http://192.0.2.7:5337/notify")
+
+    def test_port_is_an_int_or_a_string(self) -> None:
+        for port in (5337, "5337", " 5337 "):
+            values = ["", port, *REGISTRATION[2:]]
+            self.assertIs(self.house.xmlrpc("rssCloud.pleaseNotify", *values), True)
+        self.assertEqual(len(self.house.subscriptions()), 1)
+
+    def test_topics_are_a_list_or_a_string(self) -> None:
+        self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION[:4], FEED)
+        self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION[:4], [OTHER_FEED])
+        self.assertEqual(len(self.house.subscriptions(FEED)), 1)
+        self.assertEqual(len(self.house.subscriptions(OTHER_FEED)), 1)
+
+    def test_domain(self) -> None:
+        for domain in ("", "r.example"):
+            self.house.xmlrpc("rssCloud.pleaseNotify", *REGISTRATION, domain)
+        urls = [subscription.callback.url for subscription in self.house.subscriptions()]
+        self.assertEqual(urls, ["http://192.0.2.7:5337/notify", "http://r.example:5337/notify"])
+
+    def test_no_procedure_said_as_false(self) -> None:
+        self.assertIs(self.house.xmlrpc("rssCloud.pleaseNotify", False, *REGISTRATION[1:]), True)
+
+    def test_old_names(self) -> None:
+        for name in OLD_NAMES:
+            self.assertIs(self.house.xmlrpc(name, *REGISTRATION), True)
+        self.assertEqual(len(self.house.subscriptions()), 1)
+
+    def test_registrations_that_fail(self) -> None:
+        """Fault 4 and the sentence of the REST interface; false under the old names."""
+        table: list[tuple[list[Any], str]] = [
+            (
+                ["", "", " ", "http-post", [FEED]],
+                "The following parameters were missing from the request body: port, path.",
+            ),
+            (["", 5337, "/notify", "http-post", []], "No resources specified."),
+            (
+                ["", 5337, "/notify", "gopher", [FEED]],
+                "Can't accept the subscription because the protocol, <i>gopher</i>, "
+                "is unsupported.",
+            ),
+            (
+                ["", 5337, "/notify", "http-post", [MISSING]],
+                "The subscription was cancelled because there was an error reading the "
+                f"resource at URL {MISSING}.",
+            ),
+            (
+                ["", 5338, "/notify", "http-post", [FEED]],
+                "The subscription was cancelled because the call failed when we tested "
+                "the handler.",
+            ),
+        ]
+        self.house.subscribers.deaf = {"http://192.0.2.7:5338/notify"}
+        before = self.house.stored()
+        for values, sentence in table:
+            self.assertEqual(self.house.fault("rssCloud.pleaseNotify", *values), (4, sentence))
+            for name in OLD_NAMES:
+                self.assertIs(self.house.xmlrpc(name, *values), False)
+        self.assertEqual(self.house.stored(), before)
+
+    def test_wrong_numbers_of_parameters(self) -> None:
+        table: list[tuple[str, list[Any], str, str]] = [
+            ("rssCloud.pleaseNotify", [], "pleaseNotify", "there aren't enough"),
+            ("rssCloud.pleaseNotify", REGISTRATION[:4], "pleaseNotify", "there aren't enough"),
+            (
+                "rssCloud.pleaseNotify",
+                [*REGISTRATION, "", ""],
+                "pleaseNotify",
+                "there are too many",
+            ),
+            ("rssCloud.ping", [], "ping", "there aren't enough"),
+            ("rssCloud.ping", [FEED, FEED], "ping", "there are too many"),
+            (OLD_NAMES[0], REGISTRATION[:4], "rssPleaseNotify", "there aren't enough"),
+            (OLD_NAMES[1], [*REGISTRATION, "", ""], "requestNotification", "there are too many"),
+        ]
+        for method, values, name, problem in table:
+            self.assertEqual(
+                self.house.fault(method, *values),
+                (4, f'Can\'t call "{name}" because {problem} parameters.'),
+            )
+
+    def test_wrong_types(self) -> None:
+        wrong: list[tuple[list[Any], str]] = [
+            ([[], 5337, "/notify", "http-post", [FEED]], "The parameter notifyProcedure"),
+            (["", 1.5, "/notify", "http-post", [FEED]], "The parameter port"),
+            (["", 5337, 7, "http-post", [FEED]], "The parameter path"),
+            (["", 5337, "/notify", b"http-post", [FEED]], "The parameter protocol"),
+            (["", 5337, "/notify", "http-post", 5], "The parameter urlList"),
+            (["", 5337, "/notify", "http-post", [FEED, 5]], "The parameter urlList"),
+            (["", 5337, "/notify", "http-post", [FEED], {"a": "b"}], "The parameter domain"),
+        ]
+        for values, beginning in wrong:
+            for name in ("rssCloud.pleaseNotify", *OLD_NAMES):
+                code, sentence = self.house.fault(name, *values)
+                self.assertEqual((code, sentence[: len(beginning)]), (4, beginning))
+        self.assertEqual(
+            self.house.fault("rssCloud.ping", [FEED]), (4, "The parameter url must be a string.")
+        )
+
+    def test_ping_is_true_whatever_comes_of_it(self) -> None:
+        for url in (FEED, MISSING, "", "javascript:alert(1)"):
+            self.assertIs(self.house.xmlrpc("rssCloud.ping", url), True)
+
+    def test_ping_notifies(self) -> None:
+        for protocol in ("http-post", "https-post", "xml-rpc", "soap"):
+            self.house.subscribe(protocol)
+        self.house.topics.pages[FEED] = b"<rss>2</rss>"
+        self.house.xmlrpc("rssCloud.ping", f" {FEED}\n")
+        bodies = [call.body for call in self.house.subscribers.calls]
+        self.assertEqual(len(bodies), 4)
+        self.assertIn(b"<methodName>river.notify</methodName>", bodies[2])
+        self.assertIn(b"<notify>", bodies[3])
+
+    def test_unknown_procedures(self) -> None:
+        for name in ("rssCloud.nothing", "nothing", "no.thing", "rssCloud.", ".ping", "x" * 250):
+            self.assertEqual(
+                self.house.fault(name),
+                (4, f'Can\'t make the call because "{name[:200]}" is not defined.'),
+            )
+
+    def test_what_python_calls_procedures_is_not_offered(self) -> None:
+        for name in ("rssCloud.__init__", "__init__", "system.putSubHandler", "lookupProcedure"):
+            code, _ = self.house.fault(name)
+            self.assertEqual(code, 4)
+
+
+class IntrospectionTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def test_list_methods(self) -> None:
+        self.assertEqual(
+            sorted(self.house.xmlrpc("system.listMethods")),
+            [
+                "rssCloud.hello",
+                "rssCloud.ping",
+                "rssCloud.pleaseNotify",
+                "system.listMethods",
+                "system.methodHelp",
+                "system.methodSignature",
+                "system.multicall",
+                "weblogUpdates.extendedPing",
+                "weblogUpdates.ping",
+                "weblogUpdates.rssUpdate",
+                "xmlStorageSystem.requestNotification",
+                "xmlStorageSystem.rssPleaseNotify",
+            ],
+        )
+
+    def test_every_procedure_has_help_and_a_signature(self) -> None:
+        for name in self.house.xmlrpc("system.listMethods"):
+            self.assertTrue(self.house.xmlrpc("system.methodHelp", name).strip(), name)
+            for signature in self.house.xmlrpc("system.methodSignature", name):
+                self.assertTrue(all(isinstance(part, str) for part in signature), name)
+
+    def test_signatures(self) -> None:
+        self.assertEqual(
+            self.house.xmlrpc("system.methodSignature", "rssCloud.pleaseNotify"),
+            [
+                ["boolean", "string", "int", "string", "string", "array"],
+                ["boolean", "string", "int", "string", "string", "array", "string"],
+            ],
+        )
+
+    def test_help_for_what_is_not_there(self) -> None:
+        for asked in ("system.methodHelp", "system.methodSignature"):
+            self.assertEqual(
+                self.house.fault(asked, "no.thing"),
+                (4, 'Can\'t make the call because "no.thing" is not defined.'),
+            )
+
+    def test_help_wants_one_string(self) -> None:
+        for asked in ("system.methodHelp", "system.methodSignature"):
+            wrong: list[list[Any]] = [[], ["a", "b"], [5], [["rssCloud.ping"]], [{"a": "b"}]]
+            for params in wrong:
+                code, _ = self.house.fault(asked, *params)
+                self.assertEqual(code, INVALID_PARAMS, params)
+
+
+class MulticallTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def multicall(self, *calls: object) -> list[object]:
+        answers: list[object] = self.house.xmlrpc("system.multicall", list(calls))
+        return answers
+
+    def test_results_and_faults_side_by_side(self) -> None:
+        answers = self.multicall(
+            {"methodName": "weblogUpdates.ping", "params": ["A", "http://a.example/"]},
+            {"methodName": "no.thing", "params": []},
+            {"methodName": "rssCloud.ping", "params": [FEED]},
+        )
+        self.assertEqual(
+            answers,
+            [
+                [{"flerror": False, "message": "Thanks for the ping."}],
+                {
+                    "faultCode": 4,
+                    "faultString": 'Can\'t make the call because "no.thing" is not defined.',
+                },
+                [True],
+            ],
+        )
+        self.assertEqual([ping.name for ping in self.house.pings()], ["A", FEED])
+
+    def test_does_not_nest(self) -> None:
+        (answer,) = self.multicall({"methodName": "system.multicall", "params": [[]]})
+        self.assertEqual(
+            answer,
+            {"faultCode": INVALID_REQUEST, "faultString": "system.multicall does not nest"},
+        )
+
+    def test_calls_that_are_none(self) -> None:
+        for call in ("x", {}, {"methodName": "x"}, {"methodName": 5, "params": []}, [1]):
+            (answer,) = self.multicall(call)
+            assert isinstance(answer, dict)
+            self.assertEqual(answer["faultCode"], INVALID_REQUEST)
+
+    def test_as_many_calls_as_may_be(self) -> None:
+        hello = {"methodName": "rssCloud.hello", "params": []}
+        self.assertEqual(self.multicall(*[hello] * MAX_CALLS), [[True]] * MAX_CALLS)
+        code, sentence = self.house.fault("system.multicall", [hello] * (MAX_CALLS + 1))
+        self.assertEqual(code, INVALID_PARAMS)
+        self.assertIn(str(MAX_CALLS), sentence)
+
+    def test_wants_one_array(self) -> None:
+        wrong: list[list[Any]] = [[], ["x"], [{}], [[], []]]
+        for params in wrong:
+            code, _ = self.house.fault("system.multicall", *params)
+            self.assertEqual(code, INVALID_PARAMS)
+
+
+class SoapTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def test_please_notify(self) -> None:
+        answer = self.house.soap("pleaseNotify", {**FIELDS, "urlList": [FEED]})
+        self.assertIs(self.house.result(answer), True)
+        self.assertIn('<Result xsi:type="xsd:boolean">true</Result>', answer.text)
+        self.assertIn("<pleaseNotifyResponse>", answer.text)
+        self.assertEqual(len(self.house.subscriptions()), 1)
+
+    def test_topics_are_a_list_or_a_string(self) -> None:
+        self.house.result(self.house.soap("pleaseNotify", {**FIELDS, "urlList": FEED}))
+        self.assertEqual(len(self.house.subscriptions()), 1)
+
+    def test_actions_and_namespaces(self) -> None:
+        for action in ('"/rssCloud"', "/rssCloud", '"/xmlStorageSystem"', '""', "", None):
+            for namespace in ("", "urn:somebody:else"):
+                answer = self.house.soap("ping", {"url": FEED}, action=action, namespace=namespace)
+                self.assertIs(self.house.result(answer), True)
+                self.assertIn(f'xmlns:m="{namespace}"' if namespace else "<ping", answer.text)
+
+    def test_paths(self) -> None:
+        for path in ("/soap", "/rssCloud", "/xmlStorageSystem", "/RPC2", "/"):
+            answer = self.house.soap("ping", {"url": FEED}, path=path)
+            self.assertIs(self.house.result(answer), True)
+
+    def test_old_names(self) -> None:
+        for name in ("rssPleaseNotify", "requestNotification"):
+            answer = self.house.soap(
+                name, {**FIELDS, "urlList": [FEED]}, action='"/xmlStorageSystem"'
+            )
+            self.assertIs(self.house.result(answer), True)
+
+    def test_a_ping_of_a_feed_and_a_ping_of_a_weblog(self) -> None:
+        """Both are called ping: SOAPAction, path and parameters tell, in this order."""
+        feed = {"url": FEED}
+        weblog = {"weblogname": "A", "weblogurl": "http://a.example/"}
+        thanks = {"flerror": False, "message": "Thanks for the ping."}
+        table: list[tuple[dict[str, str], str, str | None, object]] = [
+            (feed, "/soap", None, True),
+            (weblog, "/soap", None, thanks),
+            (feed, "/RPC2", '"http://elsewhere.example/x"', True),
+            (weblog, "/RPC2", '"http://elsewhere.example/x"', thanks),
+            (weblog, "/rssCloud", '"/weblogUpdates"', thanks),
+            (feed, "/weblogUpdates", "/rssCloud", True),
+            (weblog, "/weblogUpdates", None, thanks),
+            (feed, "/rssCloud", '""', True),
+        ]
+        for members, path, action, result in table:
+            answer = self.house.soap("ping", members, path=path, action=action)
+            self.assertEqual(self.house.result(answer), result, (path, action))
+
+    def test_ping_is_true_whatever_comes_of_it(self) -> None:
+        for url in (FEED, MISSING, "javascript:alert(1)"):
+            self.assertIs(self.house.result(self.house.soap("ping", {"url": url})), True)
+
+    def test_faults(self) -> None:
+        table: list[tuple[str, Mapping[str, str | Sequence[str]], str]] = [
+            (
+                "pleaseNotify",
+                {**FIELDS, "port": "", "urlList": [FEED]},
+                "The following parameters were missing from the request body: port.",
+            ),
+            ("pleaseNotify", FIELDS, "No resources specified."),
+            (
+                "pleaseNotify",
+                {**FIELDS, "urlList": [MISSING]},
+                "The subscription was cancelled because there was an error reading the "
+                f"resource at URL {MISSING}.",
+            ),
+            (
+                "ping",
+                {},
+                "The following parameters were missing from the request body: url.",
+            ),
+            ("nothing", {}, 'Can\'t make the call because "nothing" is not defined.'),
+        ]
+        before = self.house.stored()
+        for operation, members, sentence in table:
+            answer = self.house.soap(operation, members, action='"/rssCloud"')
+            self.assertEqual(self.house.soap_fault(answer), ("Client", sentence))
+            self.assertIn("<faultcode>SOAP-ENV:Client</faultcode>", answer.text)
+        self.assertEqual(self.house.stored(), before)
+
+    def test_a_namespace_that_is_no_uri(self) -> None:
+        for namespace in ("a b", "%zz", "{}", "http://[x"):
+            answer = self.house.soap("ping", {"url": FEED}, namespace=namespace)
+            self.assertEqual(self.house.soap_fault(answer)[0], "Client")
+
+    def test_caller(self) -> None:
+        self.house.soap("pleaseNotify", {**FIELDS, "urlList": [FEED]}, peer="2001:db8::1")
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.callback.url, "http://[2001:db8::1]:5337/notify")
+
+    def test_any_content_type(self) -> None:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "nonsense", ""):
+            answer = self.house.ask(
+                "POST", "/soap", envelope("ping", {"url": FEED}), {"Content-Type": kind}
+            )
+            self.assertIs(self.house.result(answer), True)
+
+    def test_descriptions(self) -> None:
+        for path in ("/soap?wsdl", "/soap?WSDL", "/weblogUpdates?wsdl", "/rssCloud?wsdl"):
+            answer = self.house.get(path)
+            self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/xml"))
+            self.assertTrue(str(answer.xml.tag).endswith("}definitions"))
+            self.assertIn('location="http://broker.example:5337/soap"', answer.text)
+            self.assertIn('location="http://broker.example:5337/weblogUpdates"', answer.text)

@@ -1,0 +1,171 @@
+"""Registrations and sentences: the codec on its own; whole calls are in tests/front_doors."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.wire.rsscloud import (
+    MAX_TOPICS,
+    BadRegistration,
+    check_count,
+    distinct,
+    fields_from_parameters,
+    fields_from_values,
+    registration,
+    result_document,
+    topics_of_form,
+)
+
+FEED = "http://feeds.example/rss.xml"
+PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
+FIELDS = {"port": "80", "path": "/n", "protocol": "http-post"}
+
+
+class RegistrationTests(SynchronousTestCase):
+    def test_intents(self) -> None:
+        found = registration({**FIELDS, "domain": "r.example"}, [FEED, "x"], "::1", PROTOCOLS)
+        callback = Callback("http://r.example:80/n", "http-post")
+        self.assertEqual(
+            found.intents(),
+            [Intent(topic, callback, 90_000, challenge=True) for topic in (FEED, "x")],
+        )
+
+    def test_only_a_domain_is_challenged(self) -> None:
+        for domain in ("", " ", "\t"):
+            found = registration({**FIELDS, "domain": domain}, [FEED], "192.0.2.1", PROTOCOLS)
+            self.assertFalse(found.challenge)
+
+    def test_ports(self) -> None:
+        for port in ("1", "00080", "65535"):
+            found = registration({**FIELDS, "port": port}, [FEED], "::1", PROTOCOLS)
+            self.assertEqual(found.callback.url, f"http://[::1]:{int(port)}/n")
+
+    def test_procedures(self) -> None:
+        for procedure in ("notify", "river.notify", "a/b:c.d-e_1", "_", "1.x", "x" * 255):
+            fields = {**FIELDS, "protocol": "xml-rpc", "notifyProcedure": procedure}
+            found = registration(fields, [FEED], "::1", PROTOCOLS)
+            self.assertEqual(found.callback.procedure, procedure)
+
+    def test_secure(self) -> None:
+        for protocol in sorted(PROTOCOLS):
+            for port in ("80", "443"):
+                for scheme in ("", "http://", "https://", "HTTPS://"):
+                    fields = {
+                        "port": port,
+                        "path": "n",
+                        "protocol": protocol,
+                        "domain": f"{scheme}r.example",
+                        "notifyProcedure": "n",
+                    }
+                    url = registration(fields, [FEED], "::1", PROTOCOLS).callback.url
+                    secure = "https-post" in protocol or port == "443" or "s" in scheme.lower()
+                    self.assertEqual(url, f"http{'s' * secure}://r.example:{port}/n")
+
+    @settings(max_examples=200)
+    @given(
+        st.fixed_dictionaries(
+            {
+                "port": st.sampled_from(["80", "443"]) | st.text(max_size=6),
+                "path": st.text(max_size=20),
+                "protocol": st.sampled_from(sorted(PROTOCOLS)),
+                "domain": st.text(max_size=20),
+                "notifyProcedure": st.text(max_size=20),
+            }
+        )
+    )
+    def test_a_callback_is_where_it_says(self, fields: dict[str, str]) -> None:
+        """Whatever the fields are, the host is the one that was named."""
+        try:
+            found = registration(fields, [FEED], "192.0.2.1", PROTOCOLS)
+        except BadRegistration as error:
+            self.assertTrue(str(error))
+            return
+        try:
+            parts = urlsplit(found.callback.url)
+        except ValueError:  # no host has such a name; the guard will say so
+            return
+        self.assertEqual((parts.username, parts.password), (None, None))
+        if not found.challenge:
+            self.assertEqual(parts.hostname, "192.0.2.1")
+
+
+class TopicsTests(SynchronousTestCase):
+    def test_order_of_a_form(self) -> None:
+        form = [
+            ("url10", "d"),
+            ("port", "x"),
+            ("url2", "b"),
+            ("url2", "c"),
+            ("url", "a"),
+            ("u", ""),
+        ]
+        self.assertEqual(topics_of_form(form), ["a", "b", "c", "d"])
+
+    def test_numbers_that_are_none(self) -> None:
+        form = [(f"url{n}", n) for n in ("٣", "9" * 5000, "-1", "1e3", "x")]
+        self.assertEqual(len(topics_of_form(form)), 5)
+
+    def test_distinct(self) -> None:
+        self.assertEqual(distinct(["b", " a ", "", "b", "\n", "a"]), ("b", "a"))
+        distinct([str(n) for n in range(MAX_TOPICS)] * 2)
+        self.assertRaises(BadRegistration, distinct, map(str, range(MAX_TOPICS + 1)))
+
+
+class ParametersTests(SynchronousTestCase):
+    def test_parameters(self) -> None:
+        fields, topics = fields_from_parameters(
+            "pleaseNotify", ["n", 80, "/n", "soap", [FEED], "r.example"]
+        )
+        self.assertEqual(
+            fields,
+            {
+                "notifyProcedure": "n",
+                "port": "80",
+                "path": "/n",
+                "protocol": "soap",
+                "domain": "r.example",
+            },
+        )
+        self.assertEqual(topics, [FEED])
+
+    def test_lists_of_topics(self) -> None:
+        table: list[tuple[Any, list[str]]] = [
+            (FEED, [FEED]),
+            ([FEED, "x"], [FEED, "x"]),
+            ({"url1": FEED, "url2": "x"}, [FEED, "x"]),
+            (None, []),
+            ("", [""]),
+            ([], []),
+        ]
+        for value, topics in table:
+            self.assertEqual(fields_from_values({"urlList": value})[1], topics)
+        for value in (5, [5], [[FEED]], {"url": [FEED]}, b"x"):
+            self.assertRaises(BadRegistration, fields_from_values, {"urlList": value})
+
+    def test_counts(self) -> None:
+        check_count("ping", ["x"], 1, 1)
+        error = self.assertRaises(BadRegistration, check_count, "ping", [], 1, 1)
+        self.assertEqual(str(error), "Can't call \"ping\" because there aren't enough parameters.")
+
+
+class AnswersTests(SynchronousTestCase):
+    def test_result_document(self) -> None:
+        self.assertEqual(
+            result_document("result", success=True, msg="Thanks for the ping."),
+            b'<?xml version="1.0" encoding="UTF-8"?>\n'
+            b'<result success="true" msg="Thanks for the ping."/>\n',
+        )
+
+    @given(
+        st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
+    )
+    def test_any_message_fits(self, msg: str) -> None:
+        root = etree.fromstring(result_document("notifyResult", success=False, msg=msg))
+        self.assertEqual((root.get("success"), root.get("msg")), ("false", msg))

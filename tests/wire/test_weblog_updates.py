@@ -1,0 +1,112 @@
+"""What a ping may say: the codec on its own; whole calls are in tests/front_doors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Ping
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.weblog_updates import (
+    MAX_NAME,
+    MAX_TAGS,
+    MAX_URL,
+    BadCall,
+    BadPing,
+    ping_of_parameters,
+    site_ping,
+)
+
+HOME = "http://site.example/"
+FEED = "https://site.example/rss.xml"
+BEGIN = "Can't accept the ping because "
+
+
+class SitePingTests(SynchronousTestCase):
+    def refusal(self, name: str = "A", url: str = HOME, **others: str) -> str:
+        """Why a ping is not accepted."""
+        return str(self.assertRaises(BadPing, site_ping, name, url, 7.0, **others))
+
+    def test_everything(self) -> None:
+        ping = site_ping(
+            " A\r\nsite ", f"{HOME}\n", 7.5, changes_url=FEED, rss_url=f"\t{FEED}", tags="a| b |"
+        )
+        self.assertEqual(ping, Ping("A site", HOME, 7.5, FEED, FEED, ("a", "b")))
+
+    def test_names(self) -> None:
+        self.assertEqual(site_ping("x" * MAX_NAME, HOME, 7.0).name, "x" * MAX_NAME)
+        self.assertEqual(
+            self.refusal("x" * (MAX_NAME + 1)),
+            f"{BEGIN}the weblogName was too long. At most 1024 characters are taken.",
+        )
+        for name in ("", " \t", "\x00\x1f", "\ud800"):
+            self.assertEqual(self.refusal(name), f"{BEGIN}the weblog name must not be empty.")
+
+    def test_lengths_of_urls(self) -> None:
+        longest = HOME + "x" * (MAX_URL - len(HOME))
+        site_ping("A", longest, 7.0, changes_url=longest, rss_url=longest)
+        sentence = "was too long. At most 255 characters are taken."
+        self.assertEqual(self.refusal(url=longest + "x"), f"{BEGIN}the weblogUrl {sentence}")
+        for field, name in (("changes_url", "changesUrl"), ("rss_url", "rssUrl")):
+            self.assertEqual(
+                self.refusal(**{field: longest + "x"}), f"{BEGIN}the {name} {sentence}"
+            )
+
+    def test_urls(self) -> None:
+        for url in ("HTTP://Site.Example", "https://münchen.example/ü", "http://[2001:db8::1]:80/"):
+            self.assertEqual(site_ping("A", url, 7.0).url, url)
+        scheme = f"{BEGIN}the URL must begin with http:// or https://."
+        for url in ("", "site.example", "//site.example/", "javascript:x", "data:,x", "file:///x"):
+            self.assertEqual(self.refusal(url=url), scheme)
+        for url in (
+            "http:site",
+            "http://",
+            "https://:80/",
+            "http://a b/",
+            "http://a:b/",
+            "http://[",
+        ):
+            self.assertEqual(self.refusal(url=url), f"{BEGIN}the weblogUrl is not a URL.")
+
+    def test_tags(self) -> None:
+        self.assertEqual(len(site_ping("A", HOME, 7.0, tags="a|" * (MAX_TAGS // 2)).tags), 512)
+        self.assertEqual(
+            self.refusal(tags="x" * (MAX_TAGS + 1)),
+            f"{BEGIN}the tags were too long. At most 1024 characters are taken.",
+        )
+
+    @settings(max_examples=200)
+    @given(st.text(), st.text() | st.text().map(HOME.__add__), st.text(max_size=50))
+    def test_what_is_taken_is_clean(self, name: str, url: str, tags: str) -> None:
+        try:
+            ping = site_ping(name, url, 7.0, tags=tags)
+        except BadPing:
+            return
+        for text in (ping.name, ping.url, *ping.tags):
+            self.assertEqual(text, clean(text))
+            self.assertTrue(text)
+
+
+class ParametersTests(SynchronousTestCase):
+    def test_counts(self) -> None:
+        for method, least, most in (("ping", 2, 4), ("extendedPing", 3, 5), ("rssUpdate", 2, 2)):
+            for count in range(7):
+                parameters = ["A", HOME, FEED, FEED, "x"][:count] + ["y"] * (count - 5)
+                if least <= count <= most:
+                    self.assertEqual(ping_of_parameters(method, parameters, 7.0).url, HOME)
+                    continue
+                error = self.assertRaises(BadCall, ping_of_parameters, method, parameters, 7.0)
+                self.assertIn(f"but {count} came", str(error))
+
+    def test_types(self) -> None:
+        wrong: list[Any] = [None, 1, True, b"x", [HOME], {}]
+        for value in wrong:
+            self.assertRaises(BadCall, ping_of_parameters, "ping", ["A", value], 7.0)
+
+    def test_three_parameters_of_an_extended_ping(self) -> None:
+        """WordPress sends its feed where the changed page should be."""
+        ping = ping_of_parameters("extendedPing", ["A", HOME, FEED], 7.0)
+        self.assertEqual((ping.changes_url, ping.rss_url), ("", FEED))
