@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application import strports
 from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.filepath import FilePath
 from twisted.web.client import Agent, HTTPConnectionPool
@@ -32,6 +35,7 @@ from rsscloud_broker.discovery import Makers, PluginError, discover, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
 from rsscloud_broker.interfaces import FrontDoorParts, INotifier, SinkParts
+from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import AddressGuard, Outbound, Resolver, TopicFetcher
 from rsscloud_broker.outbound.endpoints import GuardedEndpoints
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
@@ -99,42 +103,76 @@ def _local(config: Config) -> Config:
     return configuration.override(config, "--local", egress=egress, listen=listen)
 
 
+class CannotStart(SystemExit, Exception):
+    """The broker that was built does not start.  Its text says why, to people.
+
+    As a ``SystemExit`` it is shown without a traceback.  It is an ``Exception``
+    too because only such a one makes twistd tidy up: remove the file with its
+    process id, and tell the process that waits for the daemon, which would
+    otherwise wait for ever.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"rsscloud-broker: {reason}")
+
+
 def makeService(options: Options) -> IService:
-    """The broker for a command line; twistd calls this."""
+    """The broker for a command line; twistd calls this.
+
+    :raises SystemExit: the configuration or the plugins cannot be used; the
+        text says why, to people.
+    """
     from twisted.internet import reactor  # noqa: PLC0415 # twistd may install another one first
 
     try:
         return make_broker(options.configuration(), reactor)
     except (ConfigError, PluginError, FrontDoorsError) as error:
-        raise usage.UsageError(str(error)) from error
+        # Not a UsageError: that is shown without a traceback only while twistd
+        # parses the command line.
+        raise SystemExit(f"rsscloud-broker: {error}") from error
 
 
 class BrokerService(MultiService):
     """Starts its parts in order, and stops them one after the other in reverse."""
 
-    def __init__(self, config: Config) -> None:
+    log = Logger()
+
+    def __init__(self, config: Config, public_url: str) -> None:
         super().__init__()
         self._config = config
+        self._public_url = public_url
 
     def privilegedStartService(self) -> None:
         try:
             super().privilegedStartService()
         except CannotListenError as error:
-            raise SystemExit(
-                f"rsscloud-broker: {error} Is a broker running already? "
-                "--listen names another address."
+            raise CannotStart(
+                f"{error} Is a broker running already? --listen names another address."
             ) from error
 
     def startService(self) -> None:
+        url = self._config.database_url
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
-            migrate(self._config.database_url)
-        except (OSError, SQLAlchemyError, UnfitDatabase) as error:
-            raise SystemExit(f"rsscloud-broker: cannot open what is stored: {error}") from error
+            self._lock = _locked(Path(self._config.data, "lock"))
+        except BlockingIOError as error:
+            raise CannotStart(
+                f"another broker runs with the data in {self._config.data}; --data names others"
+            ) from error
+        except OSError as error:
+            raise CannotStart(f"the data directory cannot be used: {error}") from error
+        try:
+            migrate(url)
+        except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
+            shown = make_url(url).render_as_string(hide_password=True)
+            raise CannotStart(f"{shown}: {error}") from error
         super().startService()
         # What is there now stays: collecting garbage need not look at it again.
         gc.collect()
         gc.freeze()
+        self.log.info(
+            "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
+        )
 
     def stopService(self) -> Deferred[None]:
         self.running = 0
@@ -143,6 +181,7 @@ class BrokerService(MultiService):
     async def _stop(self) -> None:
         for service in reversed(list(self)):
             await maybeDeferred(service.stopService)
+        self._lock.close()
 
 
 def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> BrokerService:
@@ -157,9 +196,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         kind: select(makers.of_kind(kind), getattr(config, kind), kind)
         for kind in ("front_doors", "notifiers", "sinks")
     }
-    service = BrokerService(config)
     public_directory = FilePath(config.data).child("public")
     public_url = config.public_url or _public_url(config.listen)
+    service = BrokerService(config, public_url)
     user_agent = f"rsscloud-broker/{__version__} (+{public_url})"
 
     store = Store(reactor, config.database_url)
@@ -224,6 +263,16 @@ def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
             raise PluginError(f"two notifiers carry the protocol {notifier.protocol!r}")
         found[notifier.protocol] = notifier
     return found
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Lock a file for as long as it is open: for one process, however that ends.
+
+    :raises BlockingIOError: another process has it.
+    """
+    file = path.open("ab")
+    flock(file, LOCK_EX | LOCK_NB)
+    return file
 
 
 def _listener(description: str, site: Any, reactor: Any) -> IService:

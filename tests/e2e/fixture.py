@@ -1,0 +1,369 @@
+"""A broker in a process of its own, and what end-to-end tests do with one.
+
+The tests block: servers that the broker calls run in threads (see
+``servers``), and whatever takes a while is waited for with `until`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from attrs import frozen
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.servers import Origin, Receiver, Server
+
+T = TypeVar("T")
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+#: Seconds in which even a slow machine must get everything done.
+PATIENCE = 30.0
+
+_BIN = Path(sys.executable).parent
+
+# Runs a command whose clock is ahead of the real one, so that hours go by
+# without anybody waiting for them.
+_AHEAD = """
+import sys, time
+from importlib.metadata import entry_points
+real, ahead, name = time.time, float(sys.argv[1]), sys.argv[2]
+time.time = lambda: real() + ahead
+del sys.argv[1:3]
+(script,) = entry_points(group="console_scripts", name=name)
+sys.exit(script.load()())
+"""
+
+
+def until(condition: Callable[[], T | None], what: str) -> T:
+    """Wait for a condition; what it gave when it was true.
+
+    :param what: completes "waited for ...".
+    """
+    pause = threading.Event()
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE:g} s for {what}; there was only {value!r}")
+        pause.wait(0.02)
+    return value
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# --- requests ---------------------------------------------------------------
+
+
+@frozen
+class Answer:
+    """What a server answered; names of headers in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def request(
+    url: str,
+    method: str = "GET",
+    body: bytes | Iterator[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Make a request as the standard library does, without following redirects.
+
+    :param body: what comes piece by piece is sent in chunks.
+    """
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    try:
+        connection.request(method, target, body, dict(headers or {}))
+        response = connection.getresponse()
+        lower = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, lower, response.read())
+    finally:
+        connection.close()
+
+
+def post_form(url: str, fields: Mapping[str, object], **headers: str) -> Answer:
+    """Send a form.  Headers are named with underscores."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    return request(url, "POST", urlencode(fields).encode(), form | named)
+
+
+# --- processes --------------------------------------------------------------
+
+
+def command_line(name: str, *arguments: object, ahead: float = 0.0) -> list[str]:
+    """How to run a command that is installed beside this Python.
+
+    :param ahead: seconds by which its clock is ahead of the real one.
+    """
+    run = [sys.executable, "-c", _AHEAD, str(ahead), name] if ahead else [str(_BIN / name)]
+    return [*run, *map(str, arguments)]
+
+
+def run(
+    name: str,
+    *arguments: object,
+    ahead: float = 0.0,
+    stdin: str = "",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command_line(name, *arguments, ahead=ahead),
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+    )
+
+
+class Broker:
+    """A twistd with a broker in it.
+
+    :param directory: where it runs; its data and its log go there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.port = free_port()
+        self._log = directory / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8") if self._log.exists() else ""
+
+    def start(self, ahead: float = 0.0) -> None:
+        """Start it, and wait until it answers.
+
+        :param ahead: seconds by which its clock is ahead of the real one.
+        """
+        for _ in range(5):
+            self._spawn(ahead)
+            until(lambda: not self.running or self._answers(), "the broker to answer or to end")
+            if self.running:
+                return
+            if "Address already in use" not in self.log:
+                break
+            self.port = free_port()  # somebody was faster
+        raise AssertionError(f"the broker did not start:\n{self.log}")
+
+    def _spawn(self, ahead: float) -> None:
+        listen = f"tcp:{self.port}:interface=127.0.0.1"
+        command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--data", str(self.data), "--local", "--listen", listen],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            return request(f"{self.url}/").status == 200
+        except OSError:
+            return False
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._signal(signal.SIGTERM)
+
+    def ended(self) -> int:
+        """Wait for its end; its exit status, or the number of the signal, negative."""
+        assert self._process is not None
+        return self._process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait."""
+        self.terminate()
+        self.ended()
+
+    def restart(self) -> None:
+        """Stop it and start it again, after which its change lists are new."""
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """End it at once, in the middle of whatever it does."""
+        self._signal(signal.SIGKILL)
+        self.ended()
+
+    def end(self) -> None:
+        """Make sure that it does not run any more."""
+        if self.running:
+            self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)  # which does nothing to one that has ended
+
+    # what tests ask of it
+
+    def subscribe(self, receiver: Receiver, topic: str, **more: str) -> Answer:
+        """Register a receiver by REST."""
+        return post_form(
+            f"{self.url}/rsscloud/pleaseNotify",
+            {
+                "notifyProcedure": receiver.procedure,
+                "port": receiver.port,
+                "path": receiver.path,
+                "protocol": receiver.protocol,
+                "url1": topic,
+                **more,
+            },
+        )
+
+    def ping(self, topic: str) -> Answer:
+        """An rssCloud ping by REST."""
+        return post_form(f"{self.url}/rsscloud/ping", {"url": topic})
+
+    def change_list(self, path: str = "/changes.xml") -> list[Mapping[str, str]]:
+        """The records of a change list, which must be well-formed; none where there is none."""
+        answer = request(f"{self.url}{path}")
+        if answer.status != 200:
+            return []
+        return [
+            {str(name): str(value) for name, value in weblog.items()}
+            for weblog in etree.fromstring(answer.body)
+        ]
+
+
+_shared: list[Broker] = []
+
+
+def _shared_broker() -> Broker:
+    """A broker for all tests of this process that leave it as it is."""
+    if not _shared:
+        directory = tempfile.mkdtemp(prefix="rsscloud-broker-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        _shared.append(Broker(Path(directory)))
+    (broker,) = _shared
+    if not broker.running:
+        atexit.register(broker.end)
+        broker.start()
+    return broker
+
+
+# --- test cases -------------------------------------------------------------
+
+
+class EndToEndTestCase(SynchronousTestCase):
+    """A test case with brokers; their logs are shown where a test fails."""
+
+    def setUp(self) -> None:
+        self._marks: dict[Broker, int] = {}
+        self._failed = False
+        name = self.id().rpartition(".")[2]
+        setattr(self, name, self._noticing_failure(getattr(self, name)))
+        self.addCleanup(self._show_logs)
+
+    def _noticing_failure(self, test: Callable[[], None]) -> Callable[[], None]:
+        def watched() -> None:
+            try:
+                test()
+            except BaseException:
+                self._failed = True
+                raise
+
+        return watched
+
+    def _show_logs(self) -> None:
+        if self._failed:
+            for broker, mark in self._marks.items():
+                self.fail(f"The log of the broker meanwhile:\n{broker.log[mark:]}")
+
+    def directory(self) -> Path:
+        """A directory of this test's own."""
+        path = Path(self.mktemp()).absolute()
+        path.mkdir()
+        return path
+
+    def shared_broker(self) -> Broker:
+        """A broker that runs, and that other tests use too."""
+        broker = _shared_broker()
+        self._marks[broker] = len(broker.log)
+        return broker
+
+    def own_broker(self) -> Broker:
+        """A broker that does not run yet, and ends with this test."""
+        broker = Broker(self.directory())
+        self._marks[broker] = 0
+        self.addCleanup(broker.end)
+        return broker
+
+    def served(self, server: AnyServer) -> AnyServer:
+        """A server that is stopped at the end of this test."""
+        server.start()
+        self.addCleanup(server.stop)
+        return server
+
+    def origin(self) -> Origin:
+        return self.served(Origin())
+
+    def subscribed(self, broker: Broker, receiver: Receiver, topic: str) -> None:
+        """Subscribe a receiver, which has heard nothing after this."""
+        answer = broker.subscribe(receiver, topic)
+        self.assertIn('success="true"', answer.text)
+        receiver.heard.clear()
+
+    def assert_told(self, receiver: Receiver, topic: str) -> None:
+        """Wait until a receiver has heard of a topic, and forget it."""
+        until(lambda: topic in receiver.heard, f"{receiver.protocol} to be told of {topic}")
+        receiver.heard.clear()
+
+    def assert_listed(self, broker: Broker, *wanted: dict[str, str]) -> None:
+        """Wait until ``changes.xml`` has, for each of these, one record with these attributes.
+
+        It is made once a minute, which is long to wait; and whenever a broker starts.
+        """
+
+        def counts() -> list[int]:
+            records = broker.change_list()
+            return [sum(one.items() <= record.items() for record in records) for one in wanted]
+
+        until(lambda: all(counts()), f"{wanted} in changes.xml")
+        self.assertEqual(counts(), [1] * len(wanted))

@@ -1,0 +1,279 @@
+"""The ``rsscloud-broker`` command, in processes of its own beside a running broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.e2e.fixture import (
+    PATIENCE,
+    Broker,
+    EndToEndTestCase,
+    command_line,
+    free_port,
+    run,
+    until,
+)
+from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
+
+HOUR = 3600
+
+
+class Listening:
+    """A ``listen`` that runs, and what it prints."""
+
+    def __init__(self, directory: Path, *arguments: object) -> None:
+        self._out, self._err = directory / "out", directory / "err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                command_line("rsscloud-broker", "listen", *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics it has printed, one for each notification."""
+        return [line.split()[1] for line in self._out.read_text(encoding="utf-8").splitlines()]
+
+    @property
+    def told(self) -> str:
+        """What it has said besides."""
+        return self._err.read_text(encoding="utf-8")
+
+    def stop(self) -> int:
+        """Interrupt it as people do; its exit status."""
+        self._process.terminate()
+        return self._process.wait(PATIENCE)
+
+
+class CommandTestCase(EndToEndTestCase):
+    def command(self, *arguments: object, stdin: str = "", ahead: float = 0.0) -> str:
+        """What a command prints that succeeds."""
+        done = run("rsscloud-broker", *arguments, stdin=stdin, ahead=ahead)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def complaint(self, *arguments: object) -> str:
+        """The one line that a command says which fails."""
+        done = run("rsscloud-broker", *arguments)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("Error: "), done.stderr)
+        return done.stderr
+
+
+class ListenTests(CommandTestCase):
+    def listening(self, *arguments: object, feeds: Sequence[str]) -> Listening:
+        """A ``listen`` whose registrations have been accepted."""
+        listening = Listening(self.directory(), *feeds, "--host", "127.0.0.1", *arguments)
+        self.addCleanup(listening.stop)
+        until(
+            lambda: all(f"{feed}: Th" in listening.told for feed in feeds),
+            f"the registrations of {feeds}",
+        )
+        return listening
+
+    def assert_prints(self, listening: Listening, feeds: Sequence[str]) -> None:
+        until(lambda: len(listening.topics) >= len(feeds), f"notifications of {feeds}")
+        self.assertEqual(sorted(listening.topics), sorted(feeds))
+
+    def test_every_protocol_by_the_cloud_of_the_feed(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        feeds = [
+            origin.feed(
+                f"/{protocol}.xml",
+                f'<cloud domain="127.0.0.1" port="{broker.port}" path="{path}" '
+                f'registerProcedure="{procedure}" protocol="{protocol}"/>',
+            )
+            for protocol, path, procedure in (
+                ("http-post", "/rsscloud/pleaseNotify", ""),
+                ("xml-rpc", "/RPC2", "rssCloud.pleaseNotify"),
+                ("soap", "/soap", "xmlStorageSystem.rssPleaseNotify"),
+            )
+        ]
+        for protocol in ("http-post", "xml-rpc", "soap"):
+            with self.subTest(protocol):
+                listening = self.listening("--protocol", protocol, feeds=feeds)
+                for feed in feeds:
+                    origin.change(feed)
+                    broker.ping(feed)
+                self.assert_prints(listening, feeds)
+
+    def test_a_named_broker_and_a_name_of_our_own(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        feed = origin.feed()
+        listening = self.listening(*("--broker", broker.url, "--domain", "localhost"), feeds=[feed])
+        self.assertEqual(listening.topics, [])
+        origin.change(feed)
+        broker.ping(feed)
+        self.assert_prints(listening, [feed])
+        self.assertEqual(listening.stop(), 0)
+
+    def test_errors(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        feed, nothing = origin.feed(), origin.url("/nothing.xml")
+        self.assertIn("names no cloud", self.complaint("listen", feed))
+        self.assertIn("404", self.complaint("listen", nothing))
+        said = self.complaint("listen", nothing, "--broker", broker.url)
+        self.assertIn("The subscription was cancelled because there was an error reading", said)
+        nobody = f"http://127.0.0.1:{free_port()}"
+        self.assertIn("refused", self.complaint("listen", feed, "--broker", nobody))
+
+
+class PingTests(CommandTestCase):
+    def test_every_protocol(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        self.subscribed(broker, receiver, feed)
+        for what in ([feed], ["--name", "A Site", "--url", "http://a.example/", "--rss", feed]):
+            for protocol in ("rest", "xml-rpc", "soap"):
+                with self.subTest(what=what[0], protocol=protocol):
+                    origin.change(feed)
+                    self.command("ping", *what, "--broker", broker.url, "--protocol", protocol)
+                    self.assert_told(receiver, feed)
+
+    def test_errors(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        nothing = origin.url("/nothing.xml")
+        said = self.complaint("ping", nothing, "--broker", broker.url)
+        self.assertIn("The ping was cancelled because there was an error reading", said)
+        site = ("--name", "x" * 2000, "--url", "http://a.example/")
+        for protocol in ("rest", "xml-rpc", "soap"):
+            with self.subTest(protocol):
+                said = self.complaint("ping", *site, "--broker", broker.url, "--protocol", protocol)
+                self.assertIn("the weblogName was too long", said)
+        nobody = f"http://127.0.0.1:{free_port()}"
+        self.assertIn("refused", self.complaint("ping", *site, "--broker", nobody))
+
+
+class DatabaseTests(CommandTestCase):
+    """``export``, ``import`` and ``sweep``, on the database of a broker."""
+
+    def subscribed_broker(self, feed: str, *receivers: Receiver) -> Broker:
+        broker = self.own_broker()
+        broker.start()
+        for receiver in receivers:
+            self.subscribed(broker, receiver, feed)
+        return broker
+
+    def test_moving_to_another_broker(self) -> None:
+        origin = self.origin()
+        feed = origin.feed()
+        receivers = [self.served(make()) for make in RECEIVERS]
+        first, second = self.subscribed_broker(feed, *receivers), self.own_broker()
+        exported = self.command("export", "--data", first.data)
+        said = self.command("import", "--data", second.data, "-", stdin=exported)
+        self.assertIn("topics: 1, subscriptions: 3", said)
+        first.stop()
+        second.start()
+        self.assertIn('success="true"', second.ping(feed).text)  # which has not changed
+        origin.change(feed)
+        second.ping(feed)
+        for receiver in receivers:
+            self.assert_told(receiver, feed)
+            self.assertEqual(receiver.called, 2)  # with the test call of the first broker
+
+    def test_coming_from_rsscloud_server(self) -> None:
+        origin = self.origin()
+        feed = origin.feed()
+        receivers = [self.served(make()) for make in RECEIVERS]
+        late = self.served(HttpPostReceiver())
+        broker = self.subscribed_broker(feed)
+        file = self.directory() / "data.json"
+        subscriptions = [
+            {
+                "url": f"http://127.0.0.1:{receiver.port}{receiver.path}",
+                "protocol": receiver.protocol,
+                "notifyProcedure": receiver.procedure or False,
+                "ctUpdates": 3,
+                "ctErrors": 1,
+                "ctConsecutiveErrors": 0,
+                "whenCreated": "2025-01-01T00:00:00.000Z",
+                "whenLastUpdate": "2025-01-01T00:00:00.000Z",
+                "whenLastError": "1970-01-01T00:00:00.000Z",
+                "whenExpires": f"{year}-01-01T00:00:00.000Z",
+            }
+            for receiver, year in [*((one, 2999) for one in receivers), (late, 2025)]
+        ]
+        data = {"version": 2, "feeds": {feed: {"resource": {}, "subscriptions": subscriptions}}}
+        file.write_text(json.dumps(data), encoding="utf-8")
+        said = self.command("import", "--data", broker.data, file)
+        self.assertIn("topics: 1, subscriptions: 3", said)
+        self.assertIn("had expired: 1", said)
+        broker.ping(feed)
+        for receiver in receivers:
+            self.assert_told(receiver, feed)
+
+    def test_sweep(self) -> None:
+        origin = self.origin()
+        feed = origin.feed()
+        gone, here = self.served(HttpPostReceiver()), self.served(HttpPostReceiver())
+        broker = self.subscribed_broker(feed, gone)
+        self.assertIn("0 expired, 0 marked", self.command("sweep", "--data", broker.data))
+        said = self.command("sweep", "--data", broker.data, ahead=26 * HOUR)
+        self.assertIn("1 expired, 0 marked", said)
+
+        self.subscribed(broker, here, feed)
+        origin.change(feed)
+        broker.ping(feed)
+        self.assert_told(here, feed)
+        broker.stop()  # which awaits every notification
+        self.assertEqual(gone.heard, [])
+
+    def test_marked_subscriptions(self) -> None:
+        origin = self.origin()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        broker = self.subscribed_broker(feed, receiver)
+        receiver.stop()  # and nobody is at its port any more
+        for errors in range(1, 4):
+            origin.change(feed)
+            broker.ping(feed)
+            self.assert_errors(broker, errors)
+        self.assertIn("0 expired, 1 marked", self.command("sweep", "--data", broker.data))
+
+    def assert_errors(self, broker: Broker, errors: int) -> None:
+        """Wait until the one subscription has so many errors in a row."""
+
+        def reached() -> bool:
+            (topic,) = json.loads(self.command("export", "--data", broker.data))["topics"]
+            (subscription,) = topic["subscriptions"]
+            return bool(subscription["consecutive_errors"] == errors)
+
+        until(reached, f"{errors} errors")
+
+    def test_errors(self) -> None:
+        directory = self.directory()
+        text = directory / "broker.sqlite"
+        text.write_bytes(b"This is a text and no database.\n" * 100)
+        said = self.complaint("sweep", "--data", directory / "nowhere")
+        self.assertIn("nowhere/broker.sqlite does not exist", said)
+        for command in ("export", "sweep"):
+            with self.subTest(command):
+                said = self.complaint(command, "--data", directory)
+                self.assertIn("not a database", said)
+
+
+class CheckConfigTests(CommandTestCase):
+    def test_what_runs(self) -> None:
+        file = self.directory() / "broker.toml"
+        file.write_text('listen = ["tcp:80"]\n[sinks.archive]\nenabled = false\n', encoding="utf-8")
+        said = self.command("check-config", "--config", file)
+        self.assertIn("listen       tcp:80\n", said)
+        self.assertIn("sinks        change_list, distribution\n", said)
+
+    def test_errors(self) -> None:
+        file = self.directory() / "broker.toml"
+        file.write_text("lisen = []\n", encoding="utf-8")
+        said = self.complaint("check-config", "--config", file)
+        self.assertIn(f"{file}: lisen: unknown key; the nearest known is 'listen'", said)
+
+    def test_wrong_usage(self) -> None:
+        for arguments in (["nonsense"], ["ping"], ["listen"], ["check-config", "--data", "x"]):
+            with self.subTest(arguments):
+                done = run("rsscloud-broker", *arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("Usage: rsscloud-broker", done.stderr)

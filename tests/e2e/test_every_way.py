@@ -1,0 +1,117 @@
+"""A ping that comes by any way reaches the subscribers of every protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import quote
+from xmlrpc.client import ServerProxy
+
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, request
+from tests.e2e.servers import RECEIVERS
+
+# As desktop programs of 2003 sent it: no namespace around the operation.
+ENVELOPE = """<?xml version="1.0"?>
+<SOAP-ENV:Envelope
+  SOAP-ENV:encodingStyle="http://schemas.xmlsoap.org/soap/encoding/"
+  xmlns:SOAP-ENC="http://schemas.xmlsoap.org/soap/encoding/"
+  xmlns:SOAP-ENV="http://schemas.xmlsoap.org/soap/envelope/"
+  xmlns:xsd="http://www.w3.org/1999/XMLSchema"
+  xmlns:xsi="http://www.w3.org/1999/XMLSchema-instance">
+<SOAP-ENV:Body>{body}</SOAP-ENV:Body></SOAP-ENV:Envelope>
+"""
+
+
+def soap(broker: Broker, path: str, action: str, operation: str, **values: str) -> bool:
+    """Make a SOAP call by hand; whether it succeeded."""
+    members = "".join(
+        f'<{name} xsi:type="xsd:string">{value}</{name}>' for name, value in values.items()
+    )
+    envelope = ENVELOPE.format(body=f"<{operation}>{members}</{operation}>")
+    headers = {"content-type": "text/xml", "soapaction": f'"{action}"'}
+    answer = request(f"{broker.url}{path}", "POST", envelope.encode(), headers)
+    return answer.status == 200 and f"<{operation}Response" in answer.text
+
+
+def xmlrpc(broker: Broker, procedure: str, *parameters: str) -> bool:
+    """Make an XML-RPC call; whether it succeeded."""
+    with ServerProxy(f"{broker.url}/RPC2") as proxy:
+        answer = getattr(proxy, procedure)(*parameters)
+    return answer is True or answer == {"flerror": False, "message": "Thanks for the ping."}
+
+
+def thanked(answer: Answer) -> bool:
+    return answer.status == 200 and "Thanks for the ping." in answer.text
+
+
+HOME = "http://site.example/"
+
+#: Takes a broker and a feed, says that it changed, and whether that was accepted.
+WAYS: dict[str, Callable[[Broker, str], bool]] = {
+    "rssCloud by form": lambda broker, feed: thanked(broker.ping(feed)),
+    "rssCloud by XML-RPC": lambda broker, feed: xmlrpc(broker, "rssCloud.ping", feed),
+    "rssCloud by SOAP": lambda broker, feed: soap(broker, "/soap", "/rssCloud", "ping", url=feed),
+    "weblogUpdates.ping": lambda broker, feed: xmlrpc(
+        broker, "weblogUpdates.ping", "A Site", HOME, feed
+    ),
+    "weblogUpdates.extendedPing": lambda broker, feed: xmlrpc(
+        broker, "weblogUpdates.extendedPing", "A Site", HOME, "", feed, "news"
+    ),
+    "weblogUpdates.extendedPing, as WordPress calls it": lambda broker, feed: xmlrpc(
+        broker, "weblogUpdates.extendedPing", "A Site", HOME, feed
+    ),
+    "weblogUpdates.rssUpdate": lambda broker, feed: xmlrpc(
+        broker, "weblogUpdates.rssUpdate", "A Site", feed
+    ),
+    "weblogUpdates by SOAP": lambda broker, feed: soap(
+        broker, "/weblogUpdates", "/weblogUpdates", "ping", weblogname="A Site", weblogurl=feed
+    ),
+    "weblogUpdates.extendedPing by SOAP": lambda broker, feed: soap(
+        broker,
+        "/soap",
+        "/weblogUpdates",
+        "extendedPing",
+        weblogname="A Site",
+        weblogurl=HOME,
+        rssurl=feed,
+    ),
+    "/pingSiteForm": lambda broker, feed: thanked(
+        request(f"{broker.url}/pingSiteForm?name=A+Site&url={HOME}&changesURL={quote(feed)}")
+    ),
+    "/ping": lambda broker, feed: thanked(request(f"{broker.url}/ping?url={quote(feed)}")),
+    "/rss/ping": lambda broker, feed: thanked(request(f"{broker.url}/rss/ping?u={quote(feed)}")),
+    "/": lambda broker, feed: thanked(
+        request(f"{broker.url}/?name=A+Site&url={HOME}&rssUrl={quote(feed)}")
+    ),
+}
+
+
+class EveryWayTests(EndToEndTestCase):
+    def test_reaches_everybody(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        feed = origin.feed()
+        receivers = [self.served(make()) for make in RECEIVERS]
+        for receiver in receivers:
+            self.subscribed(broker, receiver, feed)
+        for name, ping in WAYS.items():
+            with self.subTest(name):
+                origin.change(feed)
+                self.assertTrue(ping(broker, feed))
+                for receiver in receivers:
+                    self.assert_told(receiver, feed)
+
+    def test_one_reading_for_all_who_ping_at_once(self) -> None:
+        broker, origin = self.shared_broker(), self.origin()
+        feed = origin.feed()
+        receivers = [self.served(make()) for make in RECEIVERS]
+        for receiver in receivers:
+            self.subscribed(broker, receiver, feed)
+        origin.change(feed)
+        origin.open.clear()
+        read = origin.requests["/rss.xml"]
+        for _ in range(20):
+            xmlrpc(broker, "weblogUpdates.rssUpdate", "A Site", feed)
+        origin.open.set()
+        for receiver in receivers:
+            self.assert_told(receiver, feed)
+        # The first ping's, and one more after it for all the others.
+        self.assertLessEqual(origin.requests["/rss.xml"] - read, 2)

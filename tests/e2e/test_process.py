@@ -1,0 +1,232 @@
+"""The process: how it starts, or says why not, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib  # not from it: trial looks for a list called suppress in modules
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+from subprocess import CompletedProcess
+from urllib.parse import quote
+
+from tests.e2e.fixture import Broker, EndToEndTestCase, free_port, request, run, until
+from tests.e2e.servers import HttpPostReceiver
+
+_LEVEL = re.compile(r"#(\w+)\]")
+
+
+class StopTests(EndToEndTestCase):
+    def assert_clean_end(self, broker: Broker) -> None:
+        """Wait for the end of a broker that was asked to end, after which all is well."""
+        # twistd ends its process by the signal that it was sent, when all is done.
+        self.assertEqual(broker.ended(), -signal.SIGTERM)
+        self.assertIn("Server Shut Down.", broker.log)
+        self.assertEqual(set(_LEVEL.findall(broker.log)), {"info"})
+        self.assertNotIn("Traceback", broker.log)
+
+    def test_after_work(self) -> None:
+        broker, origin = self.own_broker(), self.origin()
+        broker.start()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        self.subscribed(broker, receiver, feed)
+        origin.change(feed)
+        broker.ping(feed)
+        self.assert_told(receiver, feed)
+        until(lambda: request(f"{broker.url}/changes.xml").status == 200, "the change list")
+        with socket.create_connection(("127.0.0.1", broker.port)):  # a client that says nothing
+            broker.terminate()
+            self.assert_clean_end(broker)
+
+    def test_at_once(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        broker.terminate()
+        self.assert_clean_end(broker)
+
+    def test_by_a_notification_under_way_it_is_awaited(self) -> None:
+        broker, origin = self.own_broker(), self.origin()
+        broker.start()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        self.subscribed(broker, receiver, feed)
+        receiver.called = 0
+        receiver.open.clear()
+        origin.change(feed)
+        broker.ping(feed)
+        until(lambda: receiver.called, "a notification under way")
+        broker.terminate()
+        receiver.open.set()
+        self.assert_clean_end(broker)
+        broker.start()
+        broker.stop()
+        self.assertEqual(receiver.called, 1)  # it was not repeated
+
+    def test_by_a_subscriber_that_hangs(self) -> None:
+        broker, origin = self.own_broker(), self.origin()
+        broker.start()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        self.subscribed(broker, receiver, feed)
+        receiver.called = 0
+        receiver.open.clear()
+        origin.change(feed)
+        broker.ping(feed)
+        until(lambda: receiver.called, "a notification under way")
+        broker.terminate()
+        self.assert_clean_end(broker)
+        receiver.open.set()
+        broker.start()
+        self.assert_told(receiver, feed)
+
+
+class StartErrorTests(EndToEndTestCase):
+    """Each is one clear message and an exit status."""
+
+    def twistd(self, *arguments: object, **env: str) -> CompletedProcess[str]:
+        return run(
+            "twistd",
+            *("-n", "--pidfile=", "rsscloud-broker", "--local", *arguments),
+            cwd=self.directory(),
+            env=env,
+        )
+
+    def complaint(self, *arguments: object, **env: str) -> str:
+        """What it says where it does not start; nothing of it is a traceback."""
+        if "--listen" not in arguments:
+            arguments = (*arguments, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
+        done = self.twistd(*arguments, **env)
+        output = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 1, output)
+        self.assertNotIn("Traceback", output)
+        self.assertEqual(output.count("rsscloud-broker: "), 1, output)
+        return output.partition("rsscloud-broker: ")[2]
+
+    def written(self, text: str) -> Path:
+        path = self.directory() / "broker.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def test_port_in_use(self) -> None:
+        port = self.origin().port
+        said = self.complaint("--listen", f"tcp:{port}:interface=127.0.0.1")
+        self.assertIn(f"127.0.0.1:{port}", said)
+        self.assertIn("in use", said)
+
+    def test_another_broker_on_the_same_data(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        said = self.complaint("--listen", "tcp:0:interface=127.0.0.1", "--data", broker.data)
+        self.assertIn("another broker", said)
+        broker.restart()  # one that was killed holds nothing
+
+    def test_no_such_endpoint(self) -> None:
+        for endpoint in ("smoke:5337", "tcp:many", "tcp"):
+            with self.subTest(endpoint):
+                self.assertIn(endpoint, self.complaint("--listen", endpoint))
+
+    def test_unknown_keys(self) -> None:
+        file = self.written("lisen = []\n[sinks.archive]\nunits = 'minutes'\n")
+        said = self.complaint("--config", file)
+        self.assertIn(f"{file}: lisen: unknown key; the nearest known is 'listen'", said)
+
+        file = self.written("[sinks.archive]\nunits = 'minutes'\n[sinks.archiv]\n")
+        said = self.complaint("--config", file)
+        self.assertIn("[sinks.archive] units: unknown key; the nearest known is 'unit'", said)
+        self.assertIn("[sinks.archiv]: no such plugin was found", said)
+
+    def test_no_configuration(self) -> None:
+        self.assertIn("/no/such.toml: cannot be read", self.complaint("--config", "/no/such.toml"))
+
+    def test_broken_plugin(self) -> None:
+        path = self.directory()
+        plugins = path / "rsscloud_broker" / "plugins"
+        plugins.mkdir(parents=True)
+        (plugins / "broken.py").write_text("import no_such_module\n", encoding="utf-8")
+        done = self.twistd(PYTHONPATH=str(path))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        # Twisted has logged where the import failed, for the author; then we speak.
+        said = done.stderr.partition("rsscloud-broker: plugins cannot be used:")[2]
+        self.assertNotIn("Traceback", said)
+        self.assertIn("rsscloud_broker.plugins.broken", said)
+        self.assertIn("No module named 'no_such_module'", said)
+        self.assertIn("found: ", said)
+
+    def test_what_is_no_database(self) -> None:
+        data = self.directory()
+        database = data / "broker.sqlite"
+        database.write_bytes(b"This is a text and no database.\n" * 100)
+        said = self.complaint("--data", data)
+        self.assertIn(str(database), said)
+        self.assertIn("not a database", said)
+
+    def test_a_database_that_cannot_be_opened(self) -> None:
+        data = self.directory()
+        (data / "broker.sqlite").mkdir()
+        self.assertIn(str(data), self.complaint("--data", data))
+
+    def test_data_that_is_a_file(self) -> None:
+        file = self.written("")
+        self.assertIn(str(file), self.complaint("--data", file))
+
+    def test_a_wrong_option_names_the_right_ones(self) -> None:
+        done = self.twistd("--nonsense")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("option --nonsense not recognized", done.stdout + done.stderr)
+        self.assertIn("--public-url=", done.stdout + done.stderr)
+
+
+class HelpTests(EndToEndTestCase):
+    def test_the_broker(self) -> None:
+        done = run("twistd", "rsscloud-broker", "--help", cwd=self.directory())
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in ("--config=", "--data=", "--listen=", "--public-url=", "--local"):
+            self.assertIn(option, done.stdout)
+
+    def test_among_the_others(self) -> None:
+        done = run("twistd", "--help", cwd=self.directory())
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("rsscloud-broker", done.stdout)
+
+
+class DaemonTests(EndToEndTestCase):
+    """Without ``-n`` it goes into the background."""
+
+    def daemonize(self, directory: Path, port: int) -> CompletedProcess[str]:
+        return run(
+            *("twistd", "--pidfile=broker.pid", "--logfile=broker.log", "rsscloud-broker"),
+            *("--local", "--data=data", f"--listen=tcp:{port}:interface=127.0.0.1"),
+            cwd=directory,
+        )
+
+    def test_from_start_to_end(self) -> None:
+        directory, port = self.directory(), free_port()
+        done = self.daemonize(directory, port)
+        pid_file, log = directory / "broker.pid", directory / "broker.log"
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        pid = int(pid_file.read_text(encoding="ascii"))
+        self.addCleanup(_kill, pid)
+
+        # It listened before the command came back.
+        answer = request(f"http://127.0.0.1:{port}/ping?url={quote('http://a.example/')}")
+        self.assertIn("Thanks for the ping.", answer.text)
+        self.assertTrue((directory / "data" / "broker.sqlite").exists())
+
+        os.kill(pid, signal.SIGTERM)
+        until(lambda: not pid_file.exists(), "the daemon to end")
+        said = log.read_text(encoding="utf-8")
+        self.assertEqual(set(_LEVEL.findall(said)), {"info"}, said)
+        self.assertIn("Server Shut Down", said)
+
+    def test_start_error(self) -> None:
+        directory, port = self.directory(), self.origin().port
+        done = self.daemonize(directory, port)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Couldn't listen on", done.stdout + done.stderr)
+        self.assertIn(f"127.0.0.1:{port}", (directory / "broker.log").read_text(encoding="utf-8"))
+        self.assertFalse((directory / "broker.pid").exists())
+
+
+def _kill(pid: int) -> None:
+    """End the daemon whose number this was, if a test has left it alive."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

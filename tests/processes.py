@@ -1,0 +1,130 @@
+"""Processes that tests start, read and stop."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from os import environ
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+#: Where the commands of the environment are in which the tests run.
+BIN = Path(sys.executable).parent
+
+#: Seconds after which something that should happen is not going to.
+PATIENCE = 60.0
+
+#: What twistd says when the broker listens, at which port.
+LISTENS = r"_QuietSite .*starting on (\d+)"
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def no_proxies() -> dict[str, str]:
+    """The environment without what names a proxy: whom tests talk to is on this machine."""
+    return {name: value for name, value in environ.items() if not name.lower().endswith("_proxy")}
+
+
+class Process:
+    """A process whose output is read line by line.
+
+    It ends with the test at the latest.
+
+    :param test: what fails where an expectation is not met.
+    :param env: variables besides ``no_proxies``.
+    """
+
+    def __init__(
+        self,
+        test: SynchronousTestCase,
+        arguments: Sequence[str],
+        env: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._test = test
+        self._seen: list[str] = []
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._process = subprocess.Popen(
+            arguments,
+            env={k: v for k, v in environ.items() if not k.lower().endswith("_proxy")}
+            | (env or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+            **options,
+        )
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+        test.addCleanup(self.stop)
+
+    def send(self, text: str) -> None:
+        """Give it something to read."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Read on until a line matches."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            line = self._next_line(deadline)
+            if line is None:
+                self._test.fail(f"no line matches {pattern!r} in:\n{self.output}")
+            if found := re.search(pattern, line):
+                return found
+
+    @property
+    def output(self) -> str:
+        """What was read so far."""
+        return "".join(self._seen)
+
+    def wait(self) -> int:
+        """Read until it ends by itself; its exit status."""
+        deadline = time.monotonic() + PATIENCE
+        while self._next_line(deadline) is not None:
+            pass
+        return self._process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """Ask it to end, and insist."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(PATIENCE)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _next_line(self, deadline: float) -> str | None:
+        try:
+            line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            return None
+        if line is not None:
+            self._seen.append(line)
+        return line
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
