@@ -1,5 +1,7 @@
 """Sphinx configuration."""
 
+import logging
+
 from rsscloud_broker import __version__
 
 project = "rsscloud-broker"
@@ -12,3 +14,6 @@ exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
 html_title = "rsscloud-broker"
 autodoc_typehints = "description"
+
+# autodoc imports what is documented; what Alembic says then is not about pages.
+logging.getLogger("alembic").setLevel(logging.WARNING)

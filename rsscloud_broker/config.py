@@ -145,7 +145,8 @@ class Http:
     :ivar request_timeout: seconds in which a whole request must have arrived.
     :ivar idle_timeout: seconds that a connection may stay open and silent.
     :ivar max_connections: connections at a time, in all.
-    :ivar max_connections_per_address: connections at a time of one address.
+    :ivar max_connections_per_address: connections at a time of one address; trusted
+        proxies, who bring the requests of many, are not counted.
     :ivar trusted_proxies: networks (CIDRs) whose ``X-Forwarded-For`` counts.
     """
 

@@ -1,0 +1,228 @@
+"""The files in ``tap`` do what they are for: tested with real processes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+import rsscloud_broker
+from tests.processes import BIN, LISTENS, PATIENCE, Process
+
+TOP = Path(rsscloud_broker.__file__).parent.parent
+TAP = TOP / "tap"
+
+#: Runs a command as systemd does that opened its socket: as descriptor 3, named
+#: in the environment, to this very process.
+ACTIVATOR = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.set_inheritable(3, True)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": sys.argv[2]}
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def status_and_body(url: str) -> tuple[int, bytes]:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(url, timeout=PATIENCE) as answer:
+        return answer.status, answer.read()
+
+
+class DeploymentTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.directory = Path(self.mktemp()).absolute()
+        self.directory.mkdir()
+
+    def written(self, name: str, text: str) -> Path:
+        path = self.directory / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+class TacTests(DeploymentTests):
+    """``twistd -y tap/rsscloud-broker.tac``."""
+
+    def start(self, **variables: str) -> Process:
+        return Process(
+            self,
+            [str(BIN / "twistd"), "-n", "--pidfile=", "-y", str(TAP / "rsscloud-broker.tac")],
+            env=variables,
+            cwd=self.directory,
+        )
+
+    def test_with_a_configuration(self) -> None:
+        config = self.written(
+            "broker.toml", 'data = "kept here"\nlisten = ["tcp:0:interface=127.0.0.1"]\n'
+        )
+        broker = self.start(RSSCLOUD_BROKER_CONFIG=str(config))
+        port = broker.wait_for(LISTENS)[1]
+        status, body = status_and_body(f"http://127.0.0.1:{port}/")
+        self.assertEqual(status, 200)
+        self.assertIn(b"rsscloud-broker", body)
+        broker.stop()
+        self.assertTrue((self.directory / "kept here" / "broker.sqlite").is_file())
+
+    def test_a_configuration_that_cannot_be_used(self) -> None:
+        config = self.written("broker.toml", "lisen = []\n")
+        broker = self.start(RSSCLOUD_BROKER_CONFIG=str(config))
+        self.assertEqual(broker.wait(), 1)
+        self.assertIn(f"rsscloud-broker: {config}: lisen: unknown key", broker.output)
+        self.assertNotIn("Traceback", broker.output)
+
+
+def unit(name: str) -> ConfigParser:
+    """A unit; of keys that stand there several times, the last."""
+    text = re.sub(r"\\\n\s*", " ", (TAP / name).read_text(encoding="utf-8"))
+    parser = ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign] # as configparser's manual says
+    parser.read_string(text)
+    return parser
+
+
+class SystemdTests(DeploymentTests):
+    """``rsscloud-broker.service`` and ``rsscloud-broker.socket``."""
+
+    def test_systemd_understands_them(self) -> None:
+        """Where systemd is installed it is asked; the structure is looked at anywhere."""
+        service, listening = unit("rsscloud-broker.service"), unit("rsscloud-broker.socket")
+        self.assertEqual(service.sections(), ["Unit", "Service", "Install"])
+        self.assertEqual(listening.sections(), ["Unit", "Socket", "Install"])
+        self.assertEqual(service["Unit"]["Requires"], "rsscloud-broker.socket")
+        self.assertEqual(listening["Socket"]["ListenStream"].rpartition(":")[2], "5337")
+        command = shutil.which("systemd-analyze")
+        if command is None:
+            return
+        text = (TAP / "rsscloud-broker.service").read_text(encoding="utf-8")
+        units = [
+            self.written(
+                "rsscloud-broker.service", text.replace("/opt/rsscloud-broker/bin", f"{BIN}")
+            ),
+            Path(shutil.copy(TAP / "rsscloud-broker.socket", self.directory)),
+        ]
+        verified = subprocess.run(
+            [command, "verify", *map(str, units)], capture_output=True, text=True, check=False
+        )
+        complaints = [line for line in verified.stderr.splitlines() if "rsscloud-broker" in line]
+        self.assertEqual(complaints, [])
+
+    def test_is_hardened(self) -> None:
+        service = unit("rsscloud-broker.service")["Service"]
+        self.assertEqual(service["ProtectSystem"], "strict")
+        self.assertEqual(service["StateDirectory"], "rsscloud-broker")
+        self.assertIn(f"--data /var/lib/{service['StateDirectory']}", service["ExecStart"])
+        for key in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "RestrictNamespaces"):
+            self.assertEqual(service[key], "yes", key)
+        self.assertEqual(service["CapabilityBoundingSet"], "")
+        for key in (
+            "LimitNOFILE",
+            "MemoryMax",
+            "RestrictAddressFamilies",
+            "SystemCallFilter",
+            "User",
+        ):
+            self.assertTrue(service[key], key)
+        self.assertEqual(service["Restart"], "on-failure")
+        # twistd sends no readiness message, so that must not be waited for.
+        self.assertIn(service["Type"], {"simple", "exec"})
+
+    def test_socket_activation(self) -> None:
+        """The service's own command line, given a socket as systemd gives it."""
+        config = self.written("broker.toml", "")
+        line = unit("rsscloud-broker.service")["Service"]["ExecStart"]
+        for said, meant in (
+            ("/opt/rsscloud-broker/bin", str(BIN)),
+            ("/etc/rsscloud-broker/broker.toml", str(config)),
+            ("/var/lib/rsscloud-broker", "data"),
+        ):
+            self.assertIn(said, line)
+            line = line.replace(said, meant)
+        host = unit("rsscloud-broker.socket")["Socket"]["ListenStream"].rpartition(":")[0]
+        self.assertEqual(host, "0.0.0.0")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            number, port = listening.fileno(), listening.getsockname()[1]
+            broker = Process(
+                self,
+                [
+                    *(sys.executable, "-c", ACTIVATOR),
+                    *(f"{number}", "rsscloud-broker.socket"),
+                    *line.split(),
+                ],
+                cwd=self.directory,
+                pass_fds=[number],
+            )
+            # A connection that comes before the broker listens waits in the socket.
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as early:
+                early.sendall(b"GET /changes.xml HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                answer = early.makefile("rb").readline()
+        self.assertRegex(answer, rb"^HTTP/1\.1 (200|503) ")
+        self.assertEqual(broker.wait_for(LISTENS)[1], str(port))
+        self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
+
+
+class DockerfileTests(DeploymentTests):
+    def setUp(self) -> None:
+        super().setUp()
+        text = (TAP / "Dockerfile").read_text(encoding="utf-8")
+        self.instructions = [
+            line.split(maxsplit=1)
+            for line in re.sub(r"\\\n\s*", " ", text).splitlines()
+            if line and not line.startswith("#")
+        ]
+
+    def values(self, name: str) -> list[str]:
+        return [value for instruction, value in self.instructions if instruction == name]
+
+    def test_runs_as_a_user_with_a_volume(self) -> None:
+        self.assertTrue(self.values("USER"))
+        self.assertNotIn(self.values("USER")[-1], {"root", "0"})
+        [volume] = self.values("VOLUME")
+        [entry] = self.values("ENTRYPOINT")
+        self.assertIn(f'"--data", "{volume}"', entry)
+        self.assertEqual(self.values("EXPOSE"), ["5337"])
+
+    def test_names_no_registry(self) -> None:
+        for image in self.values("FROM"):
+            self.assertNotIn("/", image)
+
+    def test_what_it_copies_makes_a_whole_package(self) -> None:
+        source = self.directory / "source"
+        source.mkdir()
+        for copied in self.values("COPY"):
+            *names, target = copied.split()
+            if copied.startswith("--from"):
+                continue
+            for name in names:
+                if (TOP / name).is_dir():
+                    ignored = shutil.ignore_patterns("__pycache__", "dropin.cache")
+                    shutil.copytree(TOP / name, self.directory / target[1:], ignore=ignored)
+                else:
+                    shutil.copy(TOP / name, source)
+        subprocess.run(
+            [
+                *(str(BIN / "python"), "-m", "pip", "wheel", "--quiet", "--no-index"),
+                *("--no-deps", "--no-build-isolation", "--wheel-dir", ".", str(source)),
+            ],
+            cwd=self.directory,
+            check=True,
+            capture_output=True,
+        )
+        [wheel] = self.directory.glob("*.whl")
+        packed = set(zipfile.ZipFile(wheel).namelist())
+        package = TOP / "rsscloud_broker"
+        needed = {
+            str(path.relative_to(TOP))
+            for path in package.rglob("*")
+            if path.suffix in {".py", ".toml", ".html", ".css", ".wsdl", ".typed"}
+        }
+        self.assertEqual(needed - packed, set())
+        self.assertIn("twisted/plugins/rsscloud_broker_plugin.py", packed)
+        self.assertNotIn("twisted/plugins/__init__.py", packed)

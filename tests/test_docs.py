@@ -1,0 +1,353 @@
+"""What the documentation says is so: the tour works, and links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+from xmlrpc.client import ServerProxy
+
+from docutils import nodes  # type: ignore[import-untyped] # it has no types
+from docutils.core import (  # type: ignore[import-untyped] # it has no types
+    publish_doctree,
+    publish_string,
+)
+from twisted.trial.unittest import SynchronousTestCase
+
+import rsscloud_broker
+from rsscloud_broker.interfaces import IPluginMaker
+from rsscloud_broker.outbound.guard import DENIED
+from rsscloud_broker.plugins import bundled
+from tests.processes import BIN, LISTENS, PATIENCE, Process, free_port, no_proxies
+
+TOP = Path(rsscloud_broker.__file__).parent.parent
+README = TOP / "README.rst"
+CURL = Path(__file__).with_name("curl.py")
+
+#: Opens URLs on this machine.
+DIRECT = build_opener(ProxyHandler({}))
+
+#: As a package index would render it: no file may be included, no HTML passed.
+STRICT = {
+    "report_level": 1,
+    "halt_level": 2,
+    "raw_enabled": False,
+    "file_insertion_enabled": False,
+}
+
+
+def shell_blocks(path: Path) -> list[str]:
+    """The ``code-block:: sh`` of a document, in order."""
+    document = publish_doctree(path.read_text(encoding="utf-8"), settings_overrides=STRICT)
+    return [
+        block.astext()
+        for block in document.findall(nodes.literal_block)
+        if "sh" in block["classes"]
+    ]
+
+
+def tour() -> list[str]:
+    """The shell blocks of the tour: from the first of the README to the cleaning up."""
+    blocks = shell_blocks(README)
+    last = next(number for number, block in enumerate(blocks) if block.startswith("kill "))
+    return blocks[: last + 1]
+
+
+def run_recipe() -> list[str]:
+    """The command that ``make run`` ends with."""
+    makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+    found = re.search(r"(?m)^run:.*\n\t\$\(BIN\)/(.*)$", makefile)
+    assert found is not None, "the Makefile has no recipe for run"
+    command, *arguments = found[1].split()
+    return [str(BIN / command), *arguments]
+
+
+def settled(host: str, port: int) -> None:
+    """Return once somebody listens."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, port)):
+            return
+    raise AssertionError(f"nobody listens at port {port}")
+
+
+class BrokerTestCase(SynchronousTestCase):
+    """With a broker as ``make run`` starts it, but at a free port and in a directory of its own."""
+
+    def setUp(self) -> None:
+        self.directory = Path(self.mktemp()).absolute()
+        self.directory.mkdir()
+        self.broker_port, self.web_port, self.callback_port = (free_port() for _ in range(3))
+        self.env = no_proxies()
+        if shutil.which("curl") is None:
+            commands = self.directory / "bin"
+            commands.mkdir()
+            (commands / "curl").write_text(f'#!/bin/sh\nexec {BIN}/python {CURL} "$@"\n')
+            (commands / "curl").chmod(0o755)
+            self.env["PATH"] += f":{commands}"
+        self.broker = self.start_broker()
+
+    def start_broker(self) -> Process:
+        broker = Process(
+            self,
+            [
+                *run_recipe(),
+                f"--data={self.directory / 'data'}",
+                f"--listen=tcp:{self.broker_port}:interface=127.0.0.1",
+            ],
+            cwd=self.directory,
+        )
+        broker.wait_for(LISTENS)
+        return broker
+
+    def wait_for_ping(self, name: str) -> None:
+        """Have the change lists made: now, and not at the full minute."""
+        self.broker.stop()
+        self.broker = self.start_broker()  # it makes them when it starts
+        address = f"http://127.0.0.1:{self.broker_port}/changes.xml"
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            with contextlib.suppress(HTTPError), DIRECT.open(address) as answer:
+                if name in answer.read().decode():
+                    return
+        self.fail(f"{name} is not in changes.xml")
+
+    def here(self, block: str) -> str:
+        """A block of a document, for the ports, files and commands of this test."""
+        meant = {
+            ".venv/bin/": f"{BIN}/",
+            "rsscloud-broker ping": (
+                f"rsscloud-broker ping --broker http://localhost:{self.broker_port}"
+            ),
+            "/tmp/tour": f"{self.directory}/tour",
+            "5337": f"{self.broker_port}",
+            "8000": f"{self.web_port}",
+            "8080": f"{self.callback_port}",
+        }
+        block = re.sub("|".join(map(re.escape, meant)), lambda found: meant[found[0]], block)
+        # Conditions are waited for instead.
+        return re.sub(r"(?m)^sleep .*$", "", block)
+
+
+class TourTests(BrokerTestCase):
+    """The README's tour, pasted block by block into a shell."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.shell = Process(self, ["bash"], self.env, cwd=self.directory)
+        # In whatever way a test ends, what it started in the shell does too.
+        self.addCleanup(self.shell.send, "kill $(jobs -p) 2> /dev/null\nexit\n")
+
+    def test_the_tour(self) -> None:
+        make_feed, listen, ping, ping_again, read, clean_up = map(self.here, tour())
+        feed = re.escape(f"http://localhost:{self.web_port}/feed.xml")
+        told = rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ {feed}$"
+
+        self.paste(make_feed)
+        settled("127.0.0.1", self.web_port)
+        self.paste(listen)
+        self.shell.wait_for(r"Thanks for the registration\. It worked\.")
+        for block in (ping, ping_again):
+            self.shell.send(block + "\n")
+            # The broker's answer and the listener's line come in any order.
+            lines = {self.shell.wait_for(rf"{told}|^Thanks for the ping\.")[0][:6] for _ in "ab"}
+            self.assertEqual(len(lines), 2, self.shell.output)
+        self.wait_for_ping("My blog")
+        shown = self.paste(read)
+        self.assertEqual(shown.count("<weblog "), 2, shown)
+        self.assertRegex(shown, rf'<weblog name="My blog" .*\n<weblog name="{feed}" ')
+        self.paste(clean_up)
+        self.assertFalse((self.directory / "tour").exists())
+
+    def paste(self, block: str) -> str:
+        """Run a block; what is shown until it has run."""
+        before = len(self.shell.output)
+        self.shell.send(f"{block}\necho; echo done\n")
+        self.shell.wait_for("^done$")
+        return self.shell.output[before:]
+
+
+class ExampleTests(BrokerTestCase):
+    """The examples of the protocols' pages print what the pages say."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        web = self.directory / "tour"
+        web.mkdir()
+        (web / "feed.xml").write_text("<rss/>\n")
+        arguments = ["http.server", f"{self.web_port}", "--bind=127.0.0.1", "--directory=tour"]
+        Process(self, [f"{BIN}/python", "-m", *arguments], cwd=self.directory)
+        settled("127.0.0.1", self.web_port)
+
+    def run_page(self, name: str) -> tuple[int, Process | None]:
+        """Run a page's examples; how many outputs agreed, and what runs in the background."""
+        shown, agreed, background = "", 0, None
+        for classes, block in examples(TOP / "docs" / "protocols" / name):
+            text = self.here(block)
+            if "background" in classes:
+                background = Process(self, [f"{BIN}/python", "-c", text])
+                settled("127.0.0.1", self.callback_port)
+            elif "output" in classes:
+                # Three dots stand for anything.
+                expected = ".*".join(map(re.escape, normal(text).split("...")))
+                self.assertRegex(normal(shown), expected)
+                agreed += 1
+            else:
+                shell = {"sh": ["bash", "-ec"], "python": [f"{BIN}/python", "-c"]}[classes[1]]
+                ran = subprocess.run(
+                    [*shell, text], env=self.env, capture_output=True, check=False, text=True
+                )
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                shown = ran.stdout
+        return agreed, background
+
+    def test_index(self) -> None:
+        self.assertEqual(self.run_page("index.rst")[0], 1)
+
+    def test_rsscloud(self) -> None:
+        agreed, callback = self.run_page("rsscloud.rst")
+        self.assertEqual(agreed, 5)
+        assert callback is not None
+        # A test for each registration by a notification, and then the change.
+        for _ in range(4):
+            callback.wait_for(f"^/notify url=http%3A%2F%2Flocalhost%3A{self.web_port}%2Ffeed.xml$")
+        self.assertEqual(callback.output.count("/other?url="), 1)
+
+    def test_pings(self) -> None:
+        self.assertEqual(self.run_page("pings.rst")[0], 3)
+
+    def test_change_lists(self) -> None:
+        feed = f"http://localhost:{self.web_port}/feed.xml"
+        self.client.rssCloud.ping(feed)
+        self.client.weblogUpdates.extendedPing(
+            "My blog", f"http://localhost:{self.web_port}/", "", feed
+        )
+        self.wait_for_ping("My blog")
+        self.assertEqual(self.run_page("change-lists.rst")[0], 2)
+
+    @property
+    def client(self) -> Any:
+        return ServerProxy(f"http://127.0.0.1:{self.broker_port}/RPC2")
+
+
+def examples(path: Path) -> list[tuple[list[str], str]]:
+    """What a page has people run, and what that prints: the classes and the text of each."""
+    # Not Sphinx's but docutils' reading of it: that knows no roles, and need not.
+    lenient = {"report_level": 5, "halt_level": 5}
+    document = publish_doctree(path.read_text(encoding="utf-8"), settings_overrides=lenient)
+    return [
+        (block["classes"], block.astext())
+        for block in document.findall(nodes.literal_block)
+        if {"sh", "python", "output"}.intersection(block["classes"])
+    ]
+
+
+def normal(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
+
+
+class ReadmeTests(SynchronousTestCase):
+    def test_is_valid(self) -> None:
+        for name in ("README.rst", "NEWS.rst", "CONTRIBUTING.rst"):
+            text = (TOP / name).read_text(encoding="utf-8")
+            page = publish_string(text, writer_name="html5", settings_overrides=STRICT)
+            self.assertIn(b"</html>", page)
+
+    def test_names_the_two_commands(self) -> None:
+        text = README.read_text(encoding="utf-8")
+        makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+        for target in ("run", "test"):
+            self.assertIn(f"make {target} ", text)
+            self.assertRegex(makefile, rf"(?m)^{target}:")
+
+
+def documents() -> Iterator[Path]:
+    """Every document of ours."""
+    yield from TOP.glob("*.rst")
+    yield from (TOP / "docs").rglob("*.rst")
+
+
+class LinkTests(SynchronousTestCase):
+    def test_links_lead_to_files(self) -> None:
+        checked = 0
+        for document in documents():
+            for target in re.findall(r"<([^<>\s]+)>`_", document.read_text(encoding="utf-8")):
+                if urlsplit(target).scheme:
+                    continue
+                checked += 1
+                self.assertTrue(
+                    (document.parent / target.partition("#")[0]).exists(),
+                    f"{document.relative_to(TOP)} links to {target}, which does not exist",
+                )
+        self.assertGreater(checked, 10)
+
+    def test_files_that_are_named_exist(self) -> None:
+        """``front_doors/site.py`` and the like are files of the package, the tests or the top."""
+        checked = 0
+        pattern = r"``([a-z_.-]+(?:/[A-Za-z0-9_.-]+)+\.(?:py|toml|rst|wsdl|tac|service|socket))``"
+        for document in documents():
+            for name in re.findall(pattern, document.read_text(encoding="utf-8")):
+                checked += 1
+                roots = (TOP, TOP / "rsscloud_broker", TOP / "docs", document.parent)
+                self.assertTrue(
+                    any((root / name).exists() for root in roots),
+                    f"{document.relative_to(TOP)} names {name}, which does not exist",
+                )
+        self.assertGreater(checked, 20)
+
+
+class ReferenceTests(SynchronousTestCase):
+    def test_configuration_includes_the_example(self) -> None:
+        text = (TOP / "docs" / "configuration.rst").read_text(encoding="utf-8")
+        found = re.search(r"(?m)^\.\. literalinclude:: (\S+example\.toml)$", text)
+        assert found is not None
+        included = (TOP / "docs" / found[1]).resolve()
+        self.assertEqual(included, TOP / "rsscloud_broker" / "example.toml")
+
+    def test_bundled_plugins_are_described(self) -> None:
+        text = (TOP / "docs" / "configuration.rst").read_text(encoding="utf-8")
+        makers = [m for m in vars(bundled).values() if IPluginMaker.providedBy(m)]
+        self.assertGreater(len(makers), 10)
+        for maker in makers:
+            self.assertIn(f"``{maker.name}``", text)
+
+    def test_denied_networks_are_listed(self) -> None:
+        text = (TOP / "docs" / "operating.rst").read_text(encoding="utf-8")
+        found = re.search(
+            r"literalinclude:: (\S+guard\.py)\n +:start-at: (.*)\n +:end-before: (.*)\n", text
+        )
+        assert found is not None
+        guard = (TOP / "docs" / found[1]).read_text(encoding="utf-8")
+        included = guard.partition(found[2])[2].partition(found[3])[0]
+        for network, kind in DENIED:
+            self.assertIn(f'("{network}", "{kind}")', included)
+
+    def test_traces_name_what_there_is(self) -> None:
+        """`file`, `Class.method` in the architecture are in that file."""
+        text = (TOP / "docs" / "architecture.rst").read_text(encoding="utf-8")
+        named = re.findall(r"``([a-z_/]+\.py)``,\s+``([A-Za-z_.]+)``", text)
+        self.assertGreater(len(named), 15)
+        for file, name in named:
+            code = (TOP / "rsscloud_broker" / file).read_text(encoding="utf-8")
+            for part in name.split("."):
+                self.assertRegex(code, rf"(?m)^ *(async def|def|class) {part}\b", file)
+
+    def test_every_dependency_has_its_reason(self) -> None:
+        text = (TOP / "docs" / "dependencies.rst").read_text(encoding="utf-8")
+        project = (TOP / "pyproject.toml").read_text(encoding="utf-8")
+        needed = re.search(r"(?s)\ndependencies = \[(.*?)\]\n\n(.*?)\n\[project.scripts\]", project)
+        assert needed is not None
+        names = re.findall(r'"([a-z][a-z.-]+)(?:\[\w+\])?>=', needed[0])
+        self.assertGreater(len(names), 15)
+        for name in names:
+            self.assertRegex(text, rf"(?m)^{re.escape(name)}(\[\w+\])?$")
