@@ -16,7 +16,6 @@ setup(
             "py.typed",
             "example.toml",
             "storage/migrations/*.mako",
-            "wire/*.wsdl",
             "web/*.css",
             "web/*.html",
         ]

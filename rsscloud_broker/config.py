@@ -12,32 +12,43 @@ class of its own, and `build` checks it by the same rules.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sized
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping, Sized
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import attrs
-import msgspec
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, le, optional
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from rsscloud_broker.tables import ConfigError, broken_rule, build, nearest
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Egress",
+    "Http",
+    "Limits",
+    "Network",
+    "build",
+    "load",
+    "loads",
+    "nearest",
+    "override",
+]
+
 T = TypeVar("T", bound=attrs.AttrsInstance)
 Network: TypeAlias = IPv4Network | IPv6Network
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
+#: Finds faults in a document, a line for each.
+Check: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
 
 _DAY = 86_400
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used.  Its text says why, a line for each fault."""
 
 
 # --- rules: validators for attrs, whose messages begin with the quoted key -----
@@ -64,11 +75,20 @@ def _is_endpoint(_: object, key: _Attribute, text: str) -> None:
             f"'{key.name}' has {text!r}, which is no Twisted endpoint; "
             'write a kind and its arguments, such as "tcp:5337" or "tcp:5337:interface=127.0.0.1"'
         )
+    port = re.match(r"(?:tcp6?|ssl):(?:port=)?(-?[0-9]{1,9})(?::|$)", text)
+    if port and not 0 <= int(port[1]) <= 65535:
+        raise ValueError(f"'{key.name}' has {text!r}, whose port is not in 0 to 65535")
 
 
 def _is_database(_: object, key: _Attribute, text: str) -> None:
     try:
-        make_url(text).get_dialect()
+        url = make_url(text)
+        url.get_dialect().import_dbapi()
+    except ImportError as error:
+        raise ValueError(
+            f"'{key.name}' needs a driver for {url.drivername} that is not installed: {error}; "
+            "install it beside the broker, or name another driver"
+        ) from error
     except SQLAlchemyError as error:
         raise ValueError(
             f"'{key.name}' is no SQLAlchemy URL of a known database: {error}; "
@@ -143,7 +163,8 @@ class Http:
 
     :ivar body_limit: bytes of a request's body.
     :ivar request_timeout: seconds in which a whole request must have arrived.
-    :ivar idle_timeout: seconds that a connection may stay open and silent.
+    :ivar idle_timeout: seconds that a connection may stay open and silent, or its
+        client leave an answer untaken.
     :ivar max_connections: connections at a time, in all.
     :ivar max_connections_per_address: connections at a time of one address; trusted
         proxies, who bring the requests of many, are not counted.
@@ -161,6 +182,45 @@ class Http:
     def proxy_networks(self) -> tuple[Network, ...]:
         """``trusted_proxies``, parsed."""
         return tuple(map(ip_network, self.trusted_proxies))
+
+
+_rate = and_(ge(0.0), le(1_000_000.0))
+
+
+@frozen
+class Limits:
+    """``[limits]``: how much one may ask, so that nobody has the broker work
+    against others.
+
+    Rates are numbers a second; 0 is no limit.  A burst is how many may come at
+    once from somebody who was quiet.  A verification is that of one topic in a
+    registration: the broker reads the topic and calls the callback.
+
+    :ivar pings_per_source: pings of one address.
+    :ivar verifications_per_source: verifications that one address asks for.
+    :ivar verifications_per_host: verifications that name one host, as that of the
+        topic or as that of a callback which is not the caller.
+    :ivar subscriptions_per_host: subscriptions with callbacks at one host, in all;
+        0 is no limit.
+    :ivar failed_verification_pause: seconds for which it is remembered that a
+        callback did not confirm.
+    :ivar exempt: networks (CIDRs) whose callers are not limited.
+    """
+
+    pings_per_source: float = field(default=100.0, validator=_rate)
+    pings_burst: int = field(default=2000, validator=ge(1))
+    verifications_per_source: float = field(default=10.0, validator=_rate)
+    verifications_burst: int = field(default=2000, validator=ge(1))
+    verifications_per_host: float = field(default=50.0, validator=_rate)
+    verifications_host_burst: int = field(default=5000, validator=ge(1))
+    subscriptions_per_host: int = field(default=100_000, validator=ge(0))
+    failed_verification_pause: float = field(default=10.0, validator=and_(ge(0), le(3600)))
+    exempt: tuple[str, ...] = field(default=(), validator=_networks)
+
+    @property
+    def exempt_networks(self) -> tuple[Network, ...]:
+        """``exempt``, parsed."""
+        return tuple(map(ip_network, self.exempt))
 
 
 @frozen
@@ -187,6 +247,7 @@ class Config:
     )
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
+    limits: Limits = field(factory=Limits)
     front_doors: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=_holds_tables)
@@ -200,9 +261,10 @@ class Config:
         return file.render_as_string(hide_password=False)
 
 
-def load(path: str | None) -> Config:
+def load(path: str | None, check: Check | None = None) -> Config:
     """Read a configuration file; None gives the defaults.
 
+    :param check: finds what else is wrong with the document, to be told together.
     :raises ConfigError: it cannot be read, or what it says cannot be used.
     """
     if path is None:
@@ -213,20 +275,21 @@ def load(path: str | None) -> Config:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8, as TOML must be: {error}") from error
-    return loads(text, path)
+    return loads(text, path, check)
 
 
-def loads(text: str, where: str) -> Config:
+def loads(text: str, where: str, check: Check | None = None) -> Config:
     """Read a configuration from a TOML document.
 
     :param where: what to call the document in messages: its file.
+    :param check: as for `load`.
     :raises ConfigError: what it says cannot be used.
     """
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where}: is not TOML: {error}") from error
-    return build(Config, table, where)
+    return build(Config, table, where, further=check(table) if check else ())
 
 
 def override(config: T, where: str, **values: Any) -> T:
@@ -240,143 +303,5 @@ def override(config: T, where: str, **values: Any) -> T:
     try:
         evolved: T = attrs.evolve(cast(Any, config), **values)
     except ValueError as error:
-        raise ConfigError(f"{where}: {_broken_rule(error, (), values)}") from error
+        raise ConfigError(f"{where}: {broken_rule(error, (), values)}") from error
     return evolved
-
-
-# --- from a table to an attrs class -----------------------------------------
-
-
-def build(
-    cls: type[T],
-    table: Mapping[str, Any],
-    where: str,
-    *,
-    path: tuple[str, ...] = (),
-    others: Iterable[str] = (),
-) -> T:
-    """Make an instance of an attrs class from a TOML table.
-
-    The types of its fields are checked without conversion (a whole number may
-    stand for a float, a list for a tuple), then its validators run.  A table
-    within the table is a field whose type is an attrs class, or a ``dict``.
-
-    :param where: what to call the document in messages: its file.
-    :param path: the names of the table, outermost first.
-    :param others: keys that the table may hold besides and the caller has taken
-        out, for those who misspell them.
-    :raises ConfigError: keys are unknown or missing, types are wrong, or a
-        validator refuses; all of it at once, where the types are right.
-    """
-    problems: list[str] = []
-    made = _make(cls, table, path, problems, others)
-    if made is None:
-        prefix = f"{where}: " if where else ""
-        raise ConfigError("\n".join(prefix + problem for problem in problems))
-    return made
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Help for somebody who wrote a name that is not known."""
-    names = sorted(known)
-    if not names:
-        return "none is known here"
-    # However far: the nearest is named, and the whole list stands beside it.
-    (close,) = get_close_matches(name, names, n=1, cutoff=0.0)
-    return f"the nearest known is {close!r}, of {', '.join(names)}"
-
-
-def _place(path: tuple[str, ...], key: str = "") -> str:
-    """How messages name a key: ``[http] body_limit``."""
-    return f"[{'.'.join(path)}] {key}".rstrip() if path else key
-
-
-def _make(
-    cls: type[T],
-    table: Mapping[str, Any],
-    path: tuple[str, ...],
-    problems: list[str],
-    others: Iterable[str] = (),
-) -> T | None:
-    """An instance for a table, or None and at least one more problem."""
-    before = len(problems)
-    hints = get_type_hints(cls, include_extras=True)
-    known = {key.alias: key for key in attrs.fields(cls) if key.init}
-    problems.extend(
-        f"{_place(path, name)}: unknown key; {nearest(name, {*known, *others})}"
-        for name in table
-        if name not in known
-    )
-    problems.extend(
-        f"{_place(path, name)}: missing; it has no default"
-        for name, key in known.items()
-        if key.default is attrs.NOTHING and name not in table
-    )
-    values = {
-        name: _value(hints[key.name], table[name], path, name, problems)
-        for name, key in known.items()
-        if name in table
-    }
-    if len(problems) > before:
-        return None
-    try:
-        return cls(**values)
-    except (TypeError, ValueError) as error:
-        problems.append(_broken_rule(error, path, known))
-        return None
-
-
-def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: list[str]) -> Any:
-    """The value of one key, or None and at least one more problem."""
-    if attrs.has(hint) and isinstance(value, dict):
-        return _make(hint, value, (*path, name), problems)
-    try:
-        return msgspec.convert(value, hint, strict=True)
-    except msgspec.ValidationError as error:
-        if get_origin(hint) is Literal:
-            allowed = ", ".join(map(repr, get_args(hint)))
-            problems.append(f"{_place(path, name)}: must be one of {allowed}, not {value!r}")
-        else:
-            problems.append(_wrong_type(str(error), value, path, name))
-        return None
-
-
-def _broken_rule(error: Exception, path: tuple[str, ...], known: Iterable[str]) -> str:
-    """What a validator says, with its key in front where the message names it."""
-    text = str(error.args[0]) if error.args else type(error).__name__
-    quoted = re.match(r"'(\w+)' ", text)
-    if quoted and quoted[1] in known:
-        return f"{_place(path, quoted[1])}: {text[quoted.end() :]}"
-    return f"{_place(path)}: {text}" if path else text
-
-
-#: msgspec speaks of JSON's types; people who write TOML read these words.
-_WORDS = {
-    "array": "a list",
-    "str": "a string in quotes",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "a table",
-    "date": "a date",
-    "datetime": "a date and time",
-    "time": "a time",
-}
-
-
-def _wrong_type(message: str, value: Any, path: tuple[str, ...], name: str) -> str:
-    """What msgspec says, in the words of TOML, and how to write it."""
-    rule, _, inside = message.partition(" - at `$")
-    place = _place(path, name) + inside.rstrip("`")
-    found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", rule)
-    if not found:
-        return f"{place}: {rule[:1].lower()}{rule[1:]}"
-    types = [word for word in found[1].split(" | ") if word != "null"]  # TOML has no null
-    expected = " or ".join(_WORDS.get(word, word) for word in types)
-    got = _WORDS.get(found[2], found[2])
-    hint = ""
-    if "array" in types and not inside and isinstance(value, str):
-        hint = f"; write {name} = [{json.dumps(value, ensure_ascii=False)}]"
-    elif {"int", "float", "bool"}.issuperset(types) and found[2] == "str":
-        hint = "; write it without quotes"
-    return f"{place}: must be {expected}, not {got}{hint}"

@@ -236,6 +236,23 @@ def select(
     return chosen
 
 
+def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:
+    """What `select` would say against the tables of every kind, a line for each fault.
+
+    :param configuration: as it was read, with whatever other faults.
+    """
+    problems: list[str] = []
+    for kind in KINDS:
+        tables = configuration.get(kind, {})
+        if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+            continue  # `config` says so
+        try:
+            select(makers.of_kind(kind), tables, kind)
+        except ConfigError as error:
+            problems.extend(str(error).splitlines())
+    return problems
+
+
 def _enabled(table: dict[str, Any], default: bool, place: str) -> bool:
     """Take ``enabled`` out of the table of a plugin: it is ours, not the plugin's."""
     enabled = table.pop("enabled", default)

@@ -1,22 +1,40 @@
 """Threads for work that would block the reactor, one set for each kind of work.
 
 Work of one kind that hangs (a name server, a slow disk) fills its own threads
-and nothing else.
+and nothing else.  Nor does it keep the process alive: its threads are daemons,
+and a stop waits for them only for a moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.defer import TimeoutError as TimedOut
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: Seconds that work under way has when the broker stops.
+PATIENCE = 1.0
+
+
+class _Daemon(Thread):
+    """A thread that ends with the process, whatever it does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs, daemon=True)
+
+
+class _Daemons(ThreadPool):
+    threadFactory = _Daemon
 
 
 class Workers(Service):
@@ -26,18 +44,35 @@ class Workers(Service):
     :param threads: how many functions run at the same time.
     """
 
+    log = Logger()
+
     def __init__(self, reactor: IReactorFromThreads, name: str, threads: int) -> None:
         self.name = name
         self._reactor = reactor
-        self._pool = ThreadPool(0, threads, name=name)
+        self._pool = _Daemons(0, threads, name=name)
 
     def startService(self) -> None:
         super().startService()
         self._pool.start()
 
-    def stopService(self) -> None:
+    def stopService(self) -> Deferred[None]:
         super().stopService()
-        self._pool.stop()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        ended: Deferred[None] = Deferred()
+
+        def join() -> None:
+            self._pool.stop()
+            self._reactor.callFromThread(ended.callback, None)
+
+        # Threads are waited for in another one, since the reactor has more to do.
+        Thread(target=join, name=f"end of {self.name}", daemon=True).start()
+        ended.addTimeout(PATIENCE, IReactorTime(self._reactor))
+        try:
+            await ended
+        except TimedOut:
+            self.log.warn("Not waiting any longer for threads: {name}.", name=self.name)
 
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """The result of a function that is called in a thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +50,10 @@ class DefaultsTests(ConfigTestCase):
         self.assertEqual(defaults.egress.callback_networks, ())
         self.assertEqual(defaults.http.proxy_networks, ())
         self.assertEqual(attrs.astuple(defaults.http), (1_048_576, 30.0, 60.0, 2000, 200, ()))
+        self.assertEqual(
+            attrs.astuple(defaults.limits),
+            (100.0, 2000, 10.0, 2000, 50.0, 5000, 100_000, 10.0, ()),
+        )
 
 
 class ValuesTests(ConfigTestCase):
@@ -69,6 +74,16 @@ class ValuesTests(ConfigTestCase):
             max_connections = 9
             max_connections_per_address = 1
             trusted_proxies = ["::1"]
+            [limits]
+            pings_per_source = 1
+            pings_burst = 2
+            verifications_per_source = 0.5
+            verifications_burst = 3
+            verifications_per_host = 0
+            verifications_host_burst = 4
+            subscriptions_per_host = 0
+            failed_verification_pause = 5
+            exempt = ["192.0.2.0/24"]
             """,
             "broker.toml",
         )
@@ -82,6 +97,10 @@ class ValuesTests(ConfigTestCase):
         self.assertEqual(loaded.egress.callback_networks, (ip_network("127.0.0.1/32"),))
         self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
         self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
+        self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
+        self.assertEqual(
+            attrs.astuple(loaded.limits), (1.0, 2, 0.5, 3, 0.0, 4, 0, 5.0, ("192.0.2.0/24",))
+        )
 
     def test_plugin_tables_stay_raw(self) -> None:
         loaded = loads(
@@ -108,10 +127,14 @@ class RefusalTests(ConfigTestCase):
         ("listen = ['tcp:1', 5]", "listen[1]: must be a string in quotes", "a whole number"),
         ("listen = ['5337']", "listen: has '5337', which is no Twisted endpoint", '"tcp:5337"'),
         ("listen = ['127.0.0.1:80']", "listen: has '127.0.0.1:80'", '"tcp:5337"'),
+        ("listen = ['tcp:99999']", "listen: has 'tcp:99999', whose port", "65535"),
+        ("listen = ['ssl:port=-1:privateKey=x']", "listen: has 'ssl:port=-1:", "65535"),
+        ("listen = ['tcp6:123456']", "listen: has 'tcp6:123456'", "65535"),
         ("data = ''", "data: must not be empty", ""),
         ("data = 2020-01-01", "data: must be a string in quotes, not a date", ""),
         ("database = 'broker.sqlite'", "database: is no SQLAlchemy URL", "sqlite:///FILE"),
         ("database = 'nosuch://x'", "database: is no SQLAlchemy URL", "nosuch"),
+        ("database = 'mssql+pymssql://me:sesame@h/x'", "database: needs a driver", "pymssql"),
         ("public_url = 'broker.example'", "public_url: is 'broker.example'", "https://"),
         ("public_url = 'ftp://broker.example'", "public_url: is", "http or https"),
         ("public_url = 'http://'", "public_url: is", "http or https"),
@@ -138,6 +161,11 @@ class RefusalTests(ConfigTestCase):
             "0",
         ),
         ("[http]\nmax_conections = 5", "[http] max_conections: unknown", "'max_connections'"),
+        ("[limits]\npings_per_source = -1", "[limits] pings_per_source: must be >= 0", "-1"),
+        ("[limits]\npings_per_source = nan", "[limits] pings_per_source: must be >= 0", "nan"),
+        ("[limits]\npings_per_source = inf", "[limits] pings_per_source: must be <= 10", "inf"),
+        ("[limits]\npings_burst = 0", "[limits] pings_burst: must be >= 1", "0"),
+        ("[limits]\nexempt = ['proxy']", "[limits] exempt: has 'proxy'", ""),
         ("[egres]", "egres: unknown key", "'egress'"),
         ("listen_on = ['tcp:1']", "listen_on: unknown key", "'listen'"),
         ("zzz = 1", "zzz: unknown key; the nearest known is", "listen"),
@@ -171,6 +199,53 @@ class RefusalTests(ConfigTestCase):
         self.assertTrue(message.startswith("broker.toml: is not TOML: "), message)
         message = self.refusal('data = "x"\nlisten =\n')
         self.assertIn("line 2", message)
+
+    def test_each_broken_rule_is_told(self) -> None:
+        message = self.refusal(
+            """
+            data = ""
+            listen = 5
+            public_url = "ftp://x"
+            dta = 1
+            [http]
+            body_limit = 0
+            idle_timeout = "x"
+            request_timeout = 0
+            [egress]
+            allow_topics = ["x"]
+            allow_callbacks = ["y"]
+            [sinks]
+            archive = true
+            """
+        )
+        starts = [line.removeprefix("broker.toml: ").split(":")[0] for line in message.split("\n")]
+        self.assertEqual(
+            sorted(starts),
+            [
+                "[egress] allow_callbacks",
+                "[egress] allow_topics",
+                "[http] body_limit",
+                "[http] idle_timeout",
+                "[http] request_timeout",
+                *("data", "dta", "listen", "public_url", "sinks"),
+            ],
+        )
+
+    def test_a_password_is_not_told(self) -> None:
+        self.assertNotIn("sesame", self.refusal("database = 'mssql+pymssql://me:sesame@h/x'"))
+
+    def test_further_faults(self) -> None:
+        def check(table: Mapping[str, Any]) -> list[str]:
+            return [f"[sinks.{name}]: no" for name in table["sinks"]]
+
+        text = "[sinks.a]\n[sinks.b]\n"
+        for more in ("", "data = 1\n"):
+            error = self.assertRaises(ConfigError, loads, more + text, "broker.toml", check)
+            lines = str(error).splitlines()
+            self.assertEqual(
+                lines[-2:], ["broker.toml: [sinks.a]: no", "broker.toml: [sinks.b]: no"]
+            )
+            self.assertEqual(len(lines), 3 if more else 2)
 
 
 class FileTests(SynchronousTestCase):
@@ -275,6 +350,28 @@ class BuildTests(SynchronousTestCase):
         self.assertEqual(
             self.refusal(path="p", share=2), "broker.toml: [sinks.x]: a share is at most 1"
         )
+
+    def test_validator_that_compares_keys(self) -> None:
+        @frozen
+        class Span:
+            first: int
+            last: int = field(validator=ge(0))
+
+            @last.validator
+            def _after_first(self, _: object, value: int) -> None:
+                if value < self.first:
+                    raise ValueError("'last' comes before first")
+
+        refusals: list[tuple[dict[str, Any], str]] = [
+            ({"first": 2, "last": 1}, "last: comes before first"),
+            ({"first": "2", "last": 1}, "first: must be a whole number"),
+            ({"first": "2", "last": -1}, "first: must be a whole number"),
+        ]
+        for table, text in refusals:
+            error = self.assertRaises(ConfigError, build, Span, table, "")
+            self.assertIn(text, str(error))
+        self.assertIn("last: must be >= 0", str(error))
+        self.assertEqual(build(Span, {"first": 1, "last": 1}, ""), Span(1, 1))
 
     def test_key_of_the_caller_is_suggested(self) -> None:
         self.assertIn("nearest known is 'enabled'", self.refusal(path="p", enabld=True))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import gatherResults
 from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
+from zope.interface import implementer
 
 from rsscloud_broker.workers import Workers
 
@@ -77,6 +80,41 @@ class WorkersTests(TestCase):
 
         working = workers(work)
         begun.wait(PATIENCE)
-        workers.stopService()
+        await workers.stopService()
         self.assertEqual(done, [True])
         await working
+
+    async def test_stopping_does_not_wait_for_what_hangs(self) -> None:
+        clock = ThreadsClock()
+        workers = Workers(clock, "hanging work", 2)
+        workers.startService()
+        begun, released = threading.Event(), threading.Event()
+        self.addCleanup(released.set)
+
+        def hang() -> None:
+            begun.set()
+            released.wait(PATIENCE)
+
+        workers(hang)
+        begun.wait(PATIENCE)
+        threads = [each for each in threading.enumerate() if "hanging work" in each.name]
+        self.assertTrue(threads)
+        self.assertTrue(all(thread.daemon for thread in threads))
+        stopped = workers.stopService()
+        clock.advance(0.9)
+        self.assertNoResult(stopped)
+        clock.advance(0.1)
+        self.assertIsNone(self.successResultOf(stopped))
+
+
+@implementer(IReactorFromThreads)
+class ThreadsClock(Clock):
+    """A reactor in which time stands still, and nothing that threads ask for is done."""
+
+    def callFromThread(
+        self,
+        callable: Callable[..., object],  # noqa: A002 # Twisted's name
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        pass

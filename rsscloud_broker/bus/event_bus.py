@@ -14,12 +14,17 @@ from collections import deque
 from attrs import define, field
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TimedOut
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
+
+#: Seconds that sinks have, when the broker stops, for what was published.
+PATIENCE = 2.0
 
 
 @define
@@ -92,13 +97,16 @@ class EventBus(Service):
     """The event bus, a service: what was published is handled before it stops.
 
     :param queue_size: how many events may wait for one sink.
+    :param clock: limits how long a stop waits for sinks; without it a sink that
+        hangs is waited for without end.
     """
 
     name = "event bus"
     log = Logger()
 
-    def __init__(self, queue_size: int = 10_000) -> None:
+    def __init__(self, queue_size: int = 10_000, clock: IReactorTime | None = None) -> None:
         self._queue_size = queue_size
+        self._clock = clock
         self._queues: dict[str, _Queue] = {}
 
     @property
@@ -128,4 +136,17 @@ class EventBus(Service):
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
-        return Deferred.fromCoroutine(self.drain())
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        draining = Deferred.fromCoroutine(self.drain())
+        if self._clock:
+            draining.addTimeout(PATIENCE, self._clock)
+        try:
+            await draining
+        except TimedOut:
+            hanging = [name for name, queue in self._queues.items() if queue.feeding]
+            self.log.warn(
+                "Not waiting any longer for what these sinks do: {sinks}.",
+                sinks=", ".join(hanging),
+            )

@@ -10,7 +10,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.front_doors.requests import plain
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.model import TooMany, Unavailable
 
 log = Logger()
 
@@ -22,7 +22,8 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
     """Write an answer when it is there.
 
     A client that has gone away does not stop the work: what it asked for was
-    asked for.  A store that cannot be used is a 503, a bug a 500.
+    asked for.  What is one too many is a 429, unless the front door has said it
+    in its own way; a store that cannot be used is a 503, a bug a 500.
     """
     gone: list[object] = []
     request.notifyFinish().addErrback(gone.append)
@@ -32,6 +33,9 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
             content = await body
         except CancelledError:
             content = plain(request, 503, "The broker is stopping.", retry_after=RETRY_AFTER)
+        except TooMany as error:
+            text = f"This was not accepted: {error}."
+            content = plain(request, 429, text, retry_after=str(error.retry_after))
         except Unavailable as error:
             log.error("Unavailable: {error}", error=error)
             content = plain(

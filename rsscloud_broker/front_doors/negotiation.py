@@ -8,7 +8,6 @@ from collections.abc import Sequence
 def preferred(accept: str | None, offered: Sequence[str]) -> str | None:
     """The offered media type that a client likes best.
 
-    :param accept: the Accept header; where it is absent, anything will do.
     Of several that it likes alike, one that it names goes before one that a
     wildcard covers.
 

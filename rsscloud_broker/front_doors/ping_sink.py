@@ -14,8 +14,8 @@ By SOAP 1.1, with SOAPAction ``"/weblogUpdates"``: ``ping(weblogname, weblogurl)
 and ``extendedPing(weblogname, weblogurl, changesurl, rssurl, tags)``, with a
 result of the same two members.
 
-By GET, or by POST of a form; the answer is a page for people, its status 200 or
-400::
+By GET, or by POST of a form; the answer is a page for people, its status 200,
+400, or 429 with Retry-After::
 
     /pingSiteForm?name=NAME&url=URL[&changesURL=URL]    without parameters: the form
     /ping?url=URL[&name=NAME]
@@ -37,7 +37,7 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.requests import parameters, respond
+from rsscloud_broker.front_doors.requests import caller, parameters, respond
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -46,7 +46,7 @@ from rsscloud_broker.interfaces import (
     SoapOperation,
     SoapService,
 )
-from rsscloud_broker.model import Ping, Refused
+from rsscloud_broker.model import Ping, Refused, TooMany
 from rsscloud_broker.wire import weblog_updates
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
@@ -70,14 +70,14 @@ class WeblogUpdates(XMLRPC):
         super().__init__()
         self._door = door
 
-    async def _ping(self, method: str, values: Sequence[Any]) -> dict[str, Any]:
+    async def _ping(self, method: str, request: Request, values: Sequence[Any]) -> dict[str, Any]:
         try:
             ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
         except BadCall as error:
             raise Fault(INVALID_PARAMS, str(error)) from error
         except BadPing as error:
             return {"flerror": True, "message": str(error)}
-        return await self._door.take(ping)
+        return await self._door.answer(ping, caller(request))
 
     @procedure(
         ["struct", "string", "string"],
@@ -86,7 +86,7 @@ class WeblogUpdates(XMLRPC):
     )
     async def xmlrpc_ping(self, request: Request, *values: Any) -> dict[str, Any]:
         """Say that a site changed: its name, its URL, the changed page, a category."""
-        return await self._ping("ping", values)
+        return await self._ping("ping", request, values)
 
     @procedure(
         ["struct", "string", "string", "string"],
@@ -97,12 +97,12 @@ class WeblogUpdates(XMLRPC):
         """Say that a site changed: its name, its URL, the changed page, its feed, tags
         separated by |.  With three parameters the third is the feed.
         """
-        return await self._ping("extendedPing", values)
+        return await self._ping("extendedPing", request, values)
 
     @procedure(["struct", "string", "string"])
     async def xmlrpc_rssUpdate(self, request: Request, *values: Any) -> dict[str, Any]:
         """Say that a feed changed: its name, its URL."""
-        return await self._ping("rssUpdate", values)
+        return await self._ping("rssUpdate", request, values)
 
 
 @implementer(IFrontDoor)
@@ -122,9 +122,13 @@ class PingSinkDoor:
         """The time, in seconds since the epoch."""
         return self._clock.seconds()
 
-    async def take(self, ping: Ping) -> dict[str, Any]:
-        """Store a ping and thank for it."""
-        await self._broker.ping(ping, self._repeat_window)
+    async def answer(self, ping: Ping, source: str) -> dict[str, Any]:
+        """Store a ping and thank for it, or say that it is one too many."""
+        try:
+            await self._broker.ping(ping, self._repeat_window, source)
+        except TooMany as error:
+            message = weblog_updates.limited(error.reason, error.retry_after)
+            return {"flerror": True, "message": message}
         return {"flerror": False, "message": weblog_updates.THANKS}
 
     def routes(self) -> Sequence[Route]:
@@ -178,7 +182,7 @@ class PingSinkDoor:
             )
         except BadPing as error:
             return {"flerror": True, "message": str(error)}
-        return await self.take(ping)
+        return await self.answer(ping, caller)
 
     async def _ping_site_form(self, request: Request) -> bytes:
         form = parameters(request)
@@ -215,11 +219,13 @@ class PingSinkDoor:
         """Take a ping in and say so on a page."""
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
+            await self._broker.ping(ping, self._repeat_window, caller(request))
         except BadPing as error:
-            return await self._page(
-                request, 400, "No ping", "ping_refused.html", message=str(error)
-            )
-        await self.take(ping)
+            return await self._refusal(request, 400, str(error))
+        except TooMany as error:
+            request.setHeader("retry-after", str(error.retry_after))
+            message = weblog_updates.limited(error.reason, error.retry_after)
+            return await self._refusal(request, 429, message)
         return await self._page(
             request,
             200,
@@ -229,6 +235,9 @@ class PingSinkDoor:
             name=ping.name,
             url=ping.url,
         )
+
+    async def _refusal(self, request: Request, status: int, message: str) -> bytes:
+        return await self._page(request, status, "No ping", "ping_refused.html", message=message)
 
     async def _page(
         self, request: Request, status: int, title: str, template: str, **slots: str

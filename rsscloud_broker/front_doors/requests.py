@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from email.message import Message
+import codecs
+import re
 from urllib.parse import unquote_to_bytes
 
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.server import Request
 
 from rsscloud_broker.wire.text import decode
+
+_XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z][A-Za-z0-9_.:-]{0,40})""", re.IGNORECASE)
 
 
 def all_parameters(request: Request) -> list[tuple[str, str]]:
@@ -39,15 +43,29 @@ def header(request: HTTPRequest, name: str) -> str | None:
 
 
 def body_of(request: Request) -> bytes:
-    """The bytes of the body."""
-    return b"" if request.content is None else bytes(request.content.read())
+    """The bytes of the body, which others can read again."""
+    if request.content is None:
+        return b""
+    request.content.seek(0)
+    body: bytes = request.content.read()
+    request.content.seek(0)
+    return body
+
+
+def begins_as_xml(body: bytes) -> bool:
+    """Whether a body means to be XML: that can be told from how it begins."""
+    return body.lstrip().startswith((codecs.BOM_UTF8, *_XML_BEGINNINGS))
+
+
+def media_type(request: Request) -> str:
+    """The Content-Type in lower case, without its parameters; may be empty."""
+    return (header(request, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def charset(request: Request) -> str | None:
     """The charset parameter of the Content-Type, if there is one."""
-    message = Message()
-    message["content-type"] = header(request, "content-type") or ""
-    return message.get_content_charset()
+    found = _CHARSET.search(header(request, "content-type") or "")
+    return found[1].lower() if found else None
 
 
 def caller(request: Request) -> str:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from attrs import field, frozen
@@ -55,15 +54,16 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.model import (
+    CallbackFailed,
     Intent,
     PingTooSoon,
     Refused,
+    TooMany,
     TopicUnreadable,
     UnsupportedProtocol,
 )
 from rsscloud_broker.wire import rsscloud
-from rsscloud_broker.wire.rsscloud import BadRegistration
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.rsscloud import BadRegistration, Limited
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
 #: Topics whose last ping is remembered for the pause between pings.
@@ -94,30 +94,66 @@ class RssCloud:
         """Subscribe to every topic that can be; one is enough for success.
 
         :raises BadRegistration: with the sentence for the client.
+        :raises Limited: at least one topic was refused for being one too many.
         """
         wanted = rsscloud.registration(fields, topics, caller, self._broker.protocols)
         await _any_of([self._subscribe(intent) for intent in wanted.intents()])
 
-    async def _subscribe(self, intent: Intent) -> str:
-        """The sentence that says why there is no subscription, or an empty string."""
+    async def _subscribe(self, intent: Intent) -> BadRegistration | None:
+        """What is said if there is no subscription."""
         try:
             await self._broker.subscribe(intent)
         except TopicUnreadable as error:
-            return rsscloud.unreadable("subscription", error.url)
+            sentence = rsscloud.unreadable("subscription", error.url, _rule(error))
         except UnsupportedProtocol as error:
-            return rsscloud.unsupported_protocol(error.protocol)
+            sentence = rsscloud.unsupported_protocol(error.protocol)
+        except CallbackFailed as error:
+            sentence = rsscloud.callback_failed(_rule(error))
+        except TooMany as error:
+            return Limited(rsscloud.limited("subscription", error.reason, error.retry_after))
         except Refused:
-            return rsscloud.CALLBACK_FAILED
-        return ""
+            sentence = rsscloud.callback_failed()
+        else:
+            return None
+        return BadRegistration(sentence)
 
-    async def ping(self, url: str) -> None:
-        """Take a ping in.
+    async def ping(self, urls: Sequence[str], source: str, *, again: bool = False) -> None:
+        """Take in pings of topics; one that is thanked for is enough for success.
 
-        :raises TopicUnreadable: the topic could not be read.
-        :raises PingTooSoon: the pause that the operator set is not over.
+        :param again: whether a topic that cannot be read is read again later, if
+            somebody subscribed to it.
+        :raises BadRegistration: with the sentence for the client.
+        :raises Limited: at least one ping was refused for being one too many.
         """
-        self._check_pause(url)
-        await self._broker.ping_topic(url)
+        await _any_of([self._ping(url, source, again) for url in urls])
+
+    async def _ping(self, url: str, source: str, again: bool) -> BadRegistration | None:
+        """What is said if a ping is not taken."""
+        try:
+            self._check_pause(url)
+            await self._broker.ping_topic(url, source, again)
+        except TopicUnreadable as error:
+            return BadRegistration(rsscloud.unreadable("ping", error.url, _rule(error)))
+        except PingTooSoon as error:
+            return BadRegistration(rsscloud.too_soon(error.seconds))
+        except TooMany as error:
+            self._last_pings.pop(url, None)  # it was none
+            return Limited(rsscloud.limited("ping", error.reason, error.retry_after))
+        return None
+
+    async def call_ping(self, url: str, source: str) -> None:
+        """Take in the ping of a call, which succeeds even if the feed cannot be read.
+
+        What is answered with success must not be lost: such a feed is read again.
+
+        :raises Limited: with the sentence for the client.
+        """
+        try:
+            await self.ping(rsscloud.distinct([url]), source, again=True)
+        except Limited:
+            raise
+        except BadRegistration:
+            pass  # the protocol has no answer for it
 
     def _check_pause(self, url: str) -> None:
         if not self._pause:
@@ -163,12 +199,11 @@ class RssCloudProcedures(XMLRPC):
         """Say that the feed at a URL has changed."""
         try:
             rsscloud.check_count("ping", values, 1, 1)
+            if not isinstance(values[0], str):
+                raise BadRegistration("The parameter url must be a string.")
+            await self._rss_cloud.call_ping(values[0], caller(request))
         except BadRegistration as error:
             raise Fault(RSSCLOUD_FAULT, str(error)) from error
-        if not isinstance(values[0], str):
-            raise Fault(RSSCLOUD_FAULT, "The parameter url must be a string.")
-        with suppress(Refused):  # true for any well-formed call, even if the feed is unreadable
-            await self._rss_cloud.ping(clean(values[0]))
         return True
 
 
@@ -260,7 +295,7 @@ class RssCloudDoor:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
                 raise BadRegistration(rsscloud.missing(["url"]))
-            await _any_of([self._ping_one(topic) for topic in topics])
+            await self._rss_cloud.ping(topics, caller(request))
             return rsscloud.PINGED
 
         return await _rest_answer(request, "result", ping)
@@ -277,34 +312,42 @@ class RssCloudDoor:
         url = values.get("url")
         if not isinstance(url, str) or not url.strip():
             raise Refused(rsscloud.missing(["url"]))
-        with suppress(Refused):  # as by XML-RPC: true for any well-formed call
-            await self._rss_cloud.ping(clean(url))
+        try:
+            await self._rss_cloud.call_ping(url, caller)
+        except Limited as error:
+            raise Refused(str(error)) from error
         return True
 
-    async def _ping_one(self, url: str) -> str:
-        """The sentence that says why a ping failed, or an empty string."""
-        try:
-            await self._rss_cloud.ping(url)
-        except TopicUnreadable as error:
-            return rsscloud.unreadable("ping", error.url)
-        except PingTooSoon as error:
-            return rsscloud.too_soon(error.seconds)
-        return ""
+
+def _rule(error: TopicUnreadable | CallbackFailed) -> str:
+    """Why a URL is one that the broker does not call.
+
+    Of what failed in another way the client is told no more than the sentence
+    that it knows.
+    """
+    return error.reason if error.refused else ""
 
 
-async def _any_of(attempts: Iterable[Coroutine[Deferred[Any], Any, str]]) -> None:
+async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]]) -> None:
     """Make several attempts at once; one that succeeds is enough.
 
-    :param attempts: each gives the sentence that says why it failed, or an
-        empty string.
-    :raises BadRegistration: none succeeded; with the first sentence.
+    But if one was refused for being one too many, the client must learn of it:
+    it would otherwise not try that one again.
+
+    :param attempts: each gives what is said if it failed.
+    :raises Limited: at least one was refused for being one too many.
+    :raises BadRegistration: none succeeded; the first that was said.
     """
     try:
         problems = await gatherResults(map(Deferred.fromCoroutine, attempts), consumeErrors=True)
     except FirstError as error:
         error.subFailure.raiseException()
-    if all(problems):
-        raise BadRegistration(problems[0])
+    limited = [problem for problem in problems if isinstance(problem, Limited)]
+    if limited:
+        raise limited[0]
+    failed = [problem for problem in problems if problem is not None]
+    if failed and len(failed) == len(problems):
+        raise failed[0]
 
 
 async def _rest_answer(request: Request, root: str, act: Callable[[], Awaitable[str]]) -> bytes:

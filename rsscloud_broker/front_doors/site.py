@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Sequence
 
 from twisted.web.resource import IResource, Resource
@@ -19,7 +18,14 @@ from twisted.web.xmlrpc import XMLRPC
 
 from rsscloud_broker.front_doors import soap as soap_door
 from rsscloud_broker.front_doors import xmlrpc as xmlrpc_door
-from rsscloud_broker.front_doors.requests import body_of, charset, header, parameters, plain
+from rsscloud_broker.front_doors.requests import (
+    begins_as_xml,
+    body_of,
+    charset,
+    header,
+    parameters,
+    plain,
+)
 from rsscloud_broker.front_doors.soap import SoapRoot
 from rsscloud_broker.front_doors.soap_description import SoapDescription
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
@@ -53,8 +59,6 @@ SECURITY_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-
-_XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
 
 
 class FrontDoorsError(Exception):
@@ -103,7 +107,7 @@ class Root(Resource):
         path = request.path.decode("latin-1")
         is_call = request.method == b"POST" and path in self._call_paths
         body = body_of(request) if is_call else b""
-        if is_call and body.lstrip().startswith((b"\xef\xbb\xbf", *_XML_BEGINNINGS)):
+        if is_call and begins_as_xml(body):
             return self._call(request, body)
         resource = self._resource(request, path)
         if resource is not None:
@@ -155,7 +159,10 @@ class Root(Resource):
         if not allowed:
             return plain(request, 404, "There is nothing at this address.")
         if method in allowed:
-            return plain(request, 400, "This address needs parameters that did not come.")
+            asked = "GET" if method == "HEAD" else method
+            needed = "&".join(sorted(self._routes[path, asked][-1].requires))
+            text = f"This address needs parameters that did not come: ?{needed}"
+            return plain(request, 400, text)
         text = f"This address takes {' and '.join(sorted(allowed - {'HEAD'}))} requests"
         if path in self._call_paths:
             text += "; a POST is an XML-RPC or SOAP call"

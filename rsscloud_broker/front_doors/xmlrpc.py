@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, ParamSpec, TypeVar
 
 from lxml import etree
@@ -54,6 +55,12 @@ def procedure(
         return marked
 
     return mark
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a method, its ``self`` included; looking at it takes its time."""
+    return inspect.signature(function)
 
 
 class XMLRPCRoot(XMLRPC):
@@ -105,7 +112,7 @@ class XMLRPCRoot(XMLRPC):
         function = self.lookupProcedure(method)
         arguments = [request, *params] if getattr(function, "withRequest", False) else params
         try:
-            inspect.signature(function).bind(*arguments)
+            _signature(getattr(function, "__func__", function)).bind(self, *arguments)
         except TypeError as error:
             raise Fault(xmlrpc.INVALID_PARAMS, f"{method}: {error}") from None
         try:

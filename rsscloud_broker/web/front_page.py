@@ -6,41 +6,19 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
 from twisted.python.filepath import FilePath
-from twisted.web.resource import IResource, Resource
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.resource import IResource
 from twisted.web.static import Data
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, IPages, Route, SoapService
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.web.pages import rendered
 
 
 @frozen
 class FrontPageOptions:
     """Options of the front page: none."""
-
-
-class _StaticPage(Resource):
-    """A page that is always the same."""
-
-    isLeaf = True
-
-    def __init__(self, pages: IPages, title: str, template: str, slots: Mapping[str, str]) -> None:
-        super().__init__()
-        self._render = lambda: pages.render(title, template, **slots)
-
-    def render_GET(self, request: Request) -> int:
-        async def write() -> None:
-            body = await self._render()
-            request.setHeader("content-type", "text/html; charset=utf-8")
-            request.setHeader("content-length", str(len(body)))
-            request.write(body)
-            request.finish()
-
-        Deferred.fromCoroutine(write()).addErrback(request.processingFailed)
-        return NOT_DONE_YET
 
 
 @implementer(IFrontDoor)
@@ -60,8 +38,8 @@ class FrontPageDoor:
         }
         style = FilePath(__file__).sibling("style.css").getContent()
         self._pages: dict[str, IResource] = {
-            "/": _StaticPage(parts.pages, "rsscloud-broker", "front_page.html", slots),
-            "/docs": _StaticPage(parts.pages, "How to use this broker", "docs.html", slots),
+            "/": _page("rsscloud-broker", "front_page.html", slots),
+            "/docs": _page("How to use this broker", "docs.html", slots),
             "/style.css": Data(style, "text/css; charset=utf-8"),
         }
 
@@ -73,3 +51,8 @@ class FrontPageDoor:
 
     def soap_services(self) -> Sequence[SoapService]:
         return []
+
+
+def _page(title: str, template: str, slots: Mapping[str, str]) -> Data:
+    """A page that is always the same."""
+    return Data(rendered(title, template, **slots), "text/html; charset=utf-8")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from twisted.python.failure import Failure
 from twisted.python.filepath import FilePath
 from twisted.web.iweb import IRequest
 from twisted.web.template import Element, Tag, TagLoader, XMLFile, flattenString, renderer, tags
@@ -44,11 +45,21 @@ class _Page(Element):
         return tag if self._slots.get(str(when)) else ""
 
 
+def rendered(title: str, template: str, **slots: str) -> bytes:
+    """A template inside the frame."""
+    frame = _Page("frame.html", {"title": title, "content": _Page(template, dict(slots))})
+    made: list[bytes] = []
+    failed: list[Failure] = []
+    # It is there at once: nothing in these templates has to be waited for.
+    flattenString(None, frame).addCallbacks(made.append, failed.append)
+    for failure in failed:
+        failure.raiseException()
+    return b"<!DOCTYPE html>\n" + made[0]
+
+
 @implementer(IPages)
 class Pages:
-    """Renders templates inside the frame."""
+    """Renders templates inside the frame, for front doors in other rooms."""
 
     async def render(self, title: str, template: str, **slots: str) -> bytes:
-        frame = _Page("frame.html", {"title": title, "content": _Page(template, dict(slots))})
-        document: bytes = await flattenString(None, frame)
-        return b"<!DOCTYPE html>\n" + document
+        return rendered(title, template, **slots)

@@ -27,8 +27,9 @@ from rsscloud_broker.wire import xml
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
 
 _SOURCE = "source.scripting.com"
-# Posts that are whole pages nest deeper than a call does.
+# Posts that are whole pages nest deeper than a call does, and have more in them.
 _MAX_DEPTH = 200
+_MAX_ELEMENTS = 500_000
 
 
 class InvalidCloud(ValueError):
@@ -96,7 +97,7 @@ def clouds_of(feed: bytes) -> list[Cloud]:
     """
     clouds: list[Cloud] = []
     problems: list[str] = []
-    elements = list(_elements(xml.parse(feed, max_depth=_MAX_DEPTH)))
+    elements = list(_elements(xml.parse(feed, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)))
     elements.sort(key=lambda element: not _is_source(element))  # stable among equals
     for element in elements:
         try:

@@ -24,6 +24,9 @@ LEASE_SECONDS = 90_000
 #: How many topics one registration may name.
 MAX_TOPICS = 250
 
+#: Characters of a topic's URL, and of a callback's.
+MAX_URL = 2048
+
 REGISTERED = (
     "Thanks for the registration. It worked. When the resource updates we'll notify you. "
     "Don't forget to re-register after 24 hours, your subscription will expire in 25. "
@@ -31,9 +34,6 @@ REGISTERED = (
 )
 PINGED = "Thanks for the ping."
 NO_TOPICS = "No resources specified."
-CALLBACK_FAILED = (
-    "The subscription was cancelled because the call failed when we tested the handler."
-)
 
 _HOST = re.compile(r"[^\s/?#@\[\]:]{1,255}")
 _PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*", re.ASCII)
@@ -47,18 +47,26 @@ class BadRegistration(Exception):
     """
 
 
+class Limited(BadRegistration):
+    """A registration or ping that is one too many for now."""
+
+
 @frozen
 class Registration:
-    """What a subscriber asked for: several topics, one callback."""
+    """What a subscriber asked for: several topics, one callback.
+
+    :ivar source: the address that the request came from.
+    """
 
     topics: tuple[str, ...]
     callback: Callback
     challenge: bool
+    source: str
 
     def intents(self) -> list[Intent]:
         """The same, topic by topic."""
         return [
-            Intent(topic, self.callback, LEASE_SECONDS, challenge=self.challenge)
+            Intent(topic, self.callback, LEASE_SECONDS, self.challenge, self.source)
             for topic in self.topics
         ]
 
@@ -73,17 +81,45 @@ def unsupported_protocol(protocol: str) -> str:
     return f"Can't accept the subscription because the protocol, <i>{protocol}</i>, is unsupported."
 
 
-def unreadable(what: str, url: str) -> str:
+def unreadable(what: str, url: str, rule: str = "") -> str:
     """The sentence for a topic that could not be read.
 
     :param what: ``subscription`` or ``ping``.
+    :param rule: why the broker does not read such a URL, if that is the reason.
     """
-    return f"The {what} was cancelled because there was an error reading the resource at URL {url}."
+    sentence = (
+        f"The {what} was cancelled because there was an error reading the resource at URL {url}."
+    )
+    return _with_rule(sentence, rule)
+
+
+def callback_failed(rule: str = "") -> str:
+    """The sentence for a callback that did not confirm.
+
+    :param rule: why the broker does not call such a URL, if that is the reason.
+    """
+    sentence = "The subscription was cancelled because the call failed when we tested the handler."
+    return _with_rule(sentence, rule)
+
+
+def _with_rule(sentence: str, rule: str) -> str:
+    """A sentence that clients match, and what is said beside it."""
+    return f"{sentence} ({rule})" if rule else sentence
 
 
 def too_soon(seconds: int) -> str:
     """The sentence for a ping within the pause that the operator set."""
     return f"A ping for this resource was received less than {seconds} seconds ago."
+
+
+def limited(what: str, reason: str, seconds: int) -> str:
+    """The sentence for what is one too many.
+
+    :param what: ``subscription`` or ``ping``.
+    :param reason: which limit was reached, as a clause.
+    :param seconds: when it may be tried again.
+    """
+    return f"The {what} was not accepted because {reason}. Try again in {seconds} seconds."
 
 
 def registration(
@@ -113,17 +149,19 @@ def registration(
     procedure = _procedure(protocol, values.get("notifyProcedure", ""))
     domain = values.get("domain", "")
     url = _callback_url(protocol, domain or caller, values["port"], values["path"])
-    return Registration(wanted, Callback(url, protocol, procedure), challenge=bool(domain))
+    return Registration(wanted, Callback(url, protocol, procedure), bool(domain), caller)
 
 
 def distinct(topics: Iterable[str]) -> tuple[str, ...]:
     """The topics that a client named, each once and none empty.
 
-    :raises BadRegistration: they are too many.
+    :raises BadRegistration: they are too many, or one is too long.
     """
     found = tuple(dict.fromkeys(filter(None, map(clean, topics))))
     if len(found) > MAX_TOPICS:
         raise BadRegistration(f"One request may name at most {MAX_TOPICS} resources; send several.")
+    if any(len(url) > MAX_URL for url in found):
+        raise BadRegistration(f"The URL of a resource may have at most {MAX_URL} characters.")
     return found
 
 
@@ -152,7 +190,10 @@ def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
         )
     secure = scheme.lower() == "https" or protocol == "https-post" or port == _SECURE_PORT
     joint = "" if path.startswith("/") else "/"
-    return f"{'https' if secure else 'http'}://{_host(host)}:{port}{joint}{path}"
+    url = f"{'https' if secure else 'http'}://{_host(host)}:{port}{joint}{path}"
+    if len(url) > MAX_URL:
+        raise BadRegistration(f"The URL of a callback may have at most {MAX_URL} characters.")
+    return url
 
 
 def _host(text: str) -> str:

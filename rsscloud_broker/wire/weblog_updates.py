@@ -92,6 +92,15 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
     return site_ping(name, url, at, changes_url=changes_url, tags=category)
 
 
+def limited(reason: str, seconds: int) -> str:
+    """The sentence for a ping that is one too many.
+
+    :param reason: which limit was reached, as a clause.
+    :param seconds: when it may be tried again.
+    """
+    return f"{_refusal(reason)} Try again in {seconds} seconds."
+
+
 def _range(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
 

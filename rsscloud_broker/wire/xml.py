@@ -2,7 +2,8 @@
 
 Every inbound document goes through :func:`parse`.  It never fetches anything,
 expands no entities, and refuses any document that brings a DOCTYPE, which is
-where entity bombs and external references live.  What is left is a plain tree
+where entity bombs and external references live: as soon as that word is read,
+for reading what stands in it can take very long.  What is left is a plain tree
 of elements and text: comments and processing instructions are gone, CDATA is
 text.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
 
 from lxml import etree
 
@@ -20,10 +22,16 @@ from rsscloud_broker.wire.text import clean
 MAX_DEPTH = 50
 #: lxml takes quadratic time to list the attributes of an element.
 MAX_ATTRIBUTES = 50
+#: How many elements there may be unless the caller says otherwise.
+MAX_ELEMENTS = 10_000
+
+#: Bytes of a prolog that are looked at together.
+_SLICE = 4096
 
 # Old templating systems send blank lines before the declaration, sometimes
 # after a byte order mark.  UTF-16, where a NUL follows "<", is left alone.
 _BEGINNING = re.compile(rb"(\xef\xbb\xbf)?([ \t\r\n]*)(?=<(?!\0))")
+_NO_DOCTYPE = "a DOCTYPE is not accepted here: send the document without it"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"<\0?\0", b"\0<\0?")
 # A declaration of UTF-16 that can be read byte by byte is wrong about itself:
 # strings made by .NET say so after they were sent as UTF-8.
@@ -44,7 +52,11 @@ class MalformedXML(Exception):
 
 
 def parse(
-    document: bytes, charset: str | None = None, *, max_depth: int = MAX_DEPTH
+    document: bytes,
+    charset: str | None = None,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_elements: int = MAX_ELEMENTS,
 ) -> etree._Element:
     """Read a document; its root element comes back.
 
@@ -53,20 +65,26 @@ def parse(
 
     :param charset: the charset parameter of the HTTP Content-Type.
     :param max_depth: how deep elements may nest, the root being 1.
+    :param max_elements: how many elements there may be.
     :raises MalformedXML: not well-formed, has a DOCTYPE, or goes beyond
-        the limits of nesting and of attributes in an element.
+        the limits of nesting, of elements and of attributes in an element.
     """
     blank_lines = 0
     if beginning := _BEGINNING.match(document):
         blank_lines = beginning[2].count(b"\n")
         document = document[beginning.end() :]
-    parser = _new_parser(_encoding(document, charset, bool(beginning and beginning[1])))
+    encoding = _encoding(document, charset, bool(beginning and beginning[1]))
+    parser = _new_parser(encoding, _Prolog())
     try:
+        _read_prolog(document, parser)
+        parser = _new_parser(encoding)
         root = etree.fromstring(document, parser)
     except etree.XMLSyntaxError as error:
         raise MalformedXML(_first_complaint(parser, error, blank_lines)) from None
     if root.getroottree().docinfo.internalDTD is not None:
-        raise MalformedXML("a DOCTYPE is not accepted here: send the document without it")
+        raise MalformedXML(_NO_DOCTYPE)
+    if root.xpath(f"count(//*) > {max_elements}"):
+        raise MalformedXML(f"the document has more than {max_elements} elements")
     _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
     _refuse_any(
         root,
@@ -133,17 +151,51 @@ def _python_name(declared: str) -> str | None:
     return None
 
 
-def _new_parser(charset: str | None) -> etree.XMLParser:
+class _RootReached(Exception):
+    """The prolog is over."""
+
+
+class _Prolog:
+    """Told of what a parser reads; stops it at the root, or at a DOCTYPE."""
+
+    def doctype(self, name: str, public: str | None, system: str | None) -> None:
+        raise MalformedXML(_NO_DOCTYPE)
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        raise _RootReached
+
+    def close(self) -> None:
+        pass
+
+
+def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:
+    """Have a document read up to its root, and no further.
+
+    The parser itself looks for the DOCTYPE: it knows about encodings, comments
+    and the rest of what may stand before it.
+
+    :param parser: one that tells a :class:`_Prolog`.
+    """
+    try:
+        for start in range(0, len(document) or 1, _SLICE):
+            parser.feed(document[start : start + _SLICE])
+        parser.close()
+    except _RootReached:
+        pass
+
+
+def _new_parser(charset: str | None, target: _Prolog | None = None) -> etree.XMLParser:
     """A parser for one document; parsers are not shared between threads."""
     try:
-        return _hardened(charset)
+        return _hardened(charset, target)
     except (LookupError, ValueError):
-        return _hardened("utf-8")  # a charset that nobody knows
+        return _hardened("utf-8", target)  # a charset that nobody knows
 
 
-def _hardened(charset: str | None) -> etree.XMLParser:
+def _hardened(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
     return etree.XMLParser(
         encoding=charset,
+        target=target,  # type: ignore[arg-type] # fewer methods do than its stubs ask for
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
@@ -157,7 +209,7 @@ def _hardened(charset: str | None) -> etree.XMLParser:
 
 def _first_complaint(parser: etree.XMLParser, error: etree.XMLSyntaxError, blank_lines: int) -> str:
     """The first error is the cause; those after it often follow from it."""
-    for entry in parser.error_log:
+    for entry in (*parser.feed_error_log, *parser.error_log):
         # After the comma libxml2 gives advice to programmers.
         message = clean(entry.message).partition(", ")[0]
         return f"line {entry.line + blank_lines}: {message[:200]}"

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import cast
 
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.bus.event_bus import PATIENCE
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IEventSink
 
@@ -130,6 +133,33 @@ class EventBusTests(SynchronousTestCase):
         gate.callback(None)
         self.successResultOf(stopped)
         self.assertEqual(sink.events, [changed(1), changed(2)])
+
+    def test_stopping_does_not_wait_for_ever(self) -> None:
+        clock = Clock()
+        self.bus = EventBus(clock=clock)
+        gate: Deferred[None] = Deferred()
+        hanging, fine = Recorder("hanging", lambda event: gate), Recorder("fine")
+        self.attach(hanging, fine)
+        self.bus.startService()
+        self.bus.publish(changed(1))
+        with capturedLogs() as logged:
+            stopped = self.bus.stopService()
+            clock.advance(PATIENCE - 0.1)
+            self.assertNoResult(stopped)
+            clock.advance(0.1)
+            self.successResultOf(stopped)
+        (event,) = logged
+        self.assertEqual((event["log_level"], event["sinks"]), (LogLevel.warn, "hanging"))
+        gate.callback(None)  # at last: it troubles nobody
+
+    def test_stopping_in_time_leaves_no_timer(self) -> None:
+        clock = Clock()
+        self.bus = EventBus(clock=clock)
+        self.attach(Recorder("a"))
+        self.bus.startService()
+        self.bus.publish(changed(1))
+        self.successResultOf(self.bus.stopService())
+        self.assertEqual(clock.getDelayedCalls(), [])
 
     def test_names_are_unique(self) -> None:
         self.attach(Recorder("a"))

@@ -24,9 +24,11 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import Broker, ChangeDetector
+from rsscloud_broker.core import Admission, Broker, ChangeDetector
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import (
@@ -37,8 +39,20 @@ from rsscloud_broker.interfaces import (
     OutboundReply,
     SinkParts,
 )
-from rsscloud_broker.model import Content, OutboundError, Ping, Subscription, TopicUnreadable
-from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, XMLRPCNotifier
+from rsscloud_broker.model import (
+    AddressRefused,
+    Content,
+    OutboundError,
+    Ping,
+    Subscription,
+    TopicUnreadable,
+)
+from rsscloud_broker.notifiers import (
+    HttpPostNotifier,
+    RssCloudOptions,
+    SoapNotifier,
+    XMLRPCNotifier,
+)
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.storage import Store
@@ -60,6 +74,9 @@ HOME = "http://site.example/"
 #: Where requests come from unless a test says otherwise.
 CALLER = "192.0.2.7"
 
+#: Why the guard refuses an address.
+PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
+
 ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "front_page"})
 
 
@@ -72,10 +89,12 @@ class Topics:
     """A web of feeds.
 
     :ivar pages: what is found at a URL; what is not here is unreadable.
+    :ivar private: URLs at addresses that are not public.
     :ivar silent: fetches do not end before the test ends them.
     """
 
     pages: dict[str, bytes] = field(factory=lambda: {FEED: b"<rss/>", OTHER_FEED: b"<rss/>"})
+    private: set[str] = field(factory=set)
     silent: bool = False
     fetched: list[str] = field(factory=list)
     waiting: list[Deferred[Content]] = field(factory=list)
@@ -86,6 +105,8 @@ class Topics:
             answer: Deferred[Content] = Deferred()
             self.waiting.append(answer)
             return await answer
+        if url in self.private:
+            raise TopicUnreadable(url, PRIVATE, refused=True)
         if url not in self.pages:
             raise TopicUnreadable(url, "its server answered with status 404")
         return Content(self.pages[url])
@@ -112,9 +133,11 @@ class Subscribers:
     """Every subscriber's server: repeats challenges and accepts notifications.
 
     :ivar deaf: URLs of callbacks where nobody answers.
+    :ivar private: URLs at addresses that are not public.
     """
 
     deaf: set[str] = field(factory=set)
+    private: set[str] = field(factory=set)
     calls: list[Call] = field(factory=list)
 
     async def request(
@@ -126,6 +149,8 @@ class Subscribers:
         redirects: int = 0,
     ) -> OutboundReply:
         self.calls.append(Call(method, url, headers or {}, body))
+        if url.partition("?")[0] in self.private:
+            raise AddressRefused(PRIVATE)
         if url.partition("?")[0] in self.deaf:
             raise OutboundError("nobody answers there")
         challenge = parse_qs(urlsplit(url).query).get("challenge", [""])[0]
@@ -142,6 +167,7 @@ class House:
     """The doors and everything behind them.
 
     :param doors: the names of those that run.
+    :param limits: how much callers may ask.
     :param options: of doors, by name; without them each runs as it does by default.
     :param root: instead of the doors.
     """
@@ -152,6 +178,7 @@ class House:
         *,
         doors: frozenset[str] = ALL_DOORS,
         http: Http | None = None,
+        limits: config.Limits | None = None,
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
     ) -> None:
@@ -164,25 +191,35 @@ class House:
         case.addCleanup(self.store.stopService)
         self.topics = Topics()
         self.subscribers = Subscribers()
+        self.counters = Counters()
         bus = EventBus()
         notifiers: dict[str, INotifier] = {
-            "http-post": HttpPostNotifier("http-post", self.subscribers, 3),
-            "https-post": HttpPostNotifier("https-post", self.subscribers, 3),
-            "xml-rpc": XMLRPCNotifier(self.subscribers, 3),
-            "soap": SoapNotifier(self.subscribers, 3),
+            "http-post": HttpPostNotifier("http-post", self.subscribers, RssCloudOptions()),
+            "https-post": HttpPostNotifier("https-post", self.subscribers, RssCloudOptions()),
+            "xml-rpc": XMLRPCNotifier(self.subscribers, RssCloudOptions()),
+            "soap": SoapNotifier(self.subscribers, RssCloudOptions()),
         }
         self.public_directory = FilePath(case.mktemp())
         self.public_directory.makedirs()
         sink_parts = SinkParts(
-            self.store, bus, notifiers, self.clock, self.public_directory, _not_called
+            store=self.store,
+            bus=bus,
+            notifiers=notifiers,
+            clock=self.clock,
+            public_directory=self.public_directory,
+            in_thread=_not_called,
+            counters=self.counters,
         )
         distribution = Distribution(DistributionOptions(), sink_parts)
         bus.attach(distribution)
         distribution.startService()
-        detector = ChangeDetector(self.store, self.topics, bus, self.clock)
+        detector = ChangeDetector(self.store, self.topics, bus, self.clock, self.counters)
         detector.startService()
         case.addCleanup(detector.stopService)
-        self.broker = Broker(self.store, bus, detector, notifiers, self.clock)
+        admission = Admission(limits or config.Limits(), self.store, self.clock, self.counters)
+        self.broker = Broker(
+            self.store, bus, detector, notifiers, self.clock, admission, self.counters
+        )
         self.parts = FrontDoorParts(
             self.broker, self.clock, Pages(), self.public_directory, PUBLIC_URL, doors
         )

@@ -9,16 +9,21 @@ from typing import cast
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, connectProtocol
-from twisted.internet.interfaces import IReactorTCP, IReactorTime
+from twisted.internet.interfaces import IPushProducer, IReactorTCP, IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.task import deferLater
 from twisted.internet.tcp import Port
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
+from twisted.web.resource import Resource
+from twisted.web.server import Request
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import Route
 from tests.front_doors.exchange import Answer, Stream, request_bytes
-from tests.front_doors.fixture import FEED, House
+from tests.front_doors.fixture import FEED, PUBLIC_URL, House
+from tests.front_doors.test_site import Door
 
 MIB = 1024 * 1024
 HEAD = b"POST /RPC2 HTTP/1.1\r\nHost: b\r\n"
@@ -53,10 +58,24 @@ class Client(Protocol):
             self.answered.errback(reason)
 
 
+class Large(Resource):
+    """A page larger than what is buffered on the way."""
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Deferred[None] = Deferred()
+
+    def render_GET(self, request: Request) -> bytes:
+        self.asked.callback(None)
+        return b"x" * (32 * MIB)
+
+
 class SocketsTests(TestCase):
-    async def listen(self, http: Http | None = None) -> int:
+    async def listen(self, http: Http | None = None, root: Root | None = None) -> int:
         """The port at which a site listens."""
-        self.house = House(self, http=http)
+        self.house = House(self, http=http, root=root)
         endpoint = TCP4ServerEndpoint(IReactorTCP(reactor), 0, interface="127.0.0.1")
         port = cast(Port, await endpoint.listen(self.house.factory))
         self.addCleanup(self._close, port)
@@ -127,6 +146,22 @@ class SocketsTests(TestCase):
         self.assertEqual((await client.answered).status, 408)
         self.house.clock.advance(2)
         await client.ended
+
+    async def test_an_answer_that_nobody_reads(self) -> None:
+        for connection in ("close", "keep-alive"):
+            page = Large()
+            root = Root([Door(pages=[Route("/large", "GET", page)])], PUBLIC_URL)
+            port = await self.listen(root=root)
+            headers = {"Connection": connection}
+            client = await self.connect(port, request_bytes("GET", "/large", headers=headers))
+            client.answered.addErrback(lambda _: None)
+            cast(IPushProducer, client.transport).pauseProducing()
+            await page.asked
+            await deferLater(IReactorTime(reactor), 0)
+            self.assertEqual(len(self.house.factory.protocols), 1)
+            self.house.clock.advance(60)
+            while self.house.factory.protocols:
+                await deferLater(IReactorTime(reactor), 0)
 
     async def test_who_calls(self) -> None:
         port = await self.listen()

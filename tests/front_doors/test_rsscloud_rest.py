@@ -178,7 +178,8 @@ class RegistrationTests(_RestTests):
             f"{parts}--b--\r\n".encode(),
             {"Content-Type": "multipart/form-data; boundary=b"},
         )
-        self.assert_answer(answer, "notifyResult", "true", REGISTERED)
+        sentence = "Send forms as application/x-www-form-urlencoded, please.\n"
+        self.assertEqual((answer.status, answer.text), (415, sentence))
 
 
 class VerificationTests(_RestTests):

@@ -18,7 +18,7 @@ from rsscloud_broker.front_doors.negotiation import preferred
 from rsscloud_broker.front_doors.site import SECURITY_HEADERS, FrontDoorsError, Root
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
-from rsscloud_broker.model import Refused, Unavailable
+from rsscloud_broker.model import Refused, TooMany, Unavailable
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, PUBLIC_URL, House
 
@@ -130,11 +130,27 @@ class RoutesTests(SynchronousTestCase):
             self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed), path)
 
     def test_parameters_that_are_needed(self) -> None:
-        answer = House(self).get("/soap")
-        self.assertEqual(
-            (answer.status, answer.text),
-            (400, "This address needs parameters that did not come.\n"),
-        )
+        house = self.serve(Door(pages=[get("/a", "x", "y"), get("/a", "x", "y", "z")]))
+        for path, needed in (("/soap", "?wsdl"), ("/a?x=1", "?x&y")):
+            answer = house.get(path)
+            self.assertEqual(
+                (answer.status, answer.text),
+                (400, f"This address needs parameters that did not come: {needed}\n"),
+            )
+            self.assertEqual(house.ask("HEAD", path).status, 400)
+
+    def test_a_body_at_a_call_path_is_there_for_a_route(self) -> None:
+        class Echo(Resource):
+            isLeaf = True
+
+            def render_POST(self, request: Request) -> bytes:
+                assert request.content is not None
+                body: bytes = request.content.read()
+                return body + repr(request.args).encode()
+
+        house = self.serve(Door(pages=[Route("/", "POST", Echo())]))
+        self.assertEqual(house.ask("POST", "/", b'{"a": 1}').text, '{"a": 1}{}')
+        self.assertEqual(house.form("/", {"a": "1"}).text, "a=1{b'a': [b'1']}")
 
     def test_a_known_path_is_not_left_to_a_wildcard(self) -> None:
         pages = [get("/a", method="POST"), get("/b", "x"), get("/*")]
@@ -243,6 +259,15 @@ class FailuresTests(SynchronousTestCase):
         house = self.serve(Refused("not today"))
         self.assertEqual(house.fault("trouble.make"), (4, "not today"))
         self.assertEqual(house.soap_fault(house.soap("make", {})), ("Client", "not today"))
+
+    def test_too_many(self) -> None:
+        house = self.serve(TooMany("there were 5", 7))
+        page = house.get("/page")
+        self.assertEqual((page.status, page.headers["retry-after"]), (429, "7"))
+        text = "there were 5; try again in 7 seconds"
+        self.assertEqual(page.text, f"This was not accepted: {text}.\n")
+        self.assertEqual(house.fault("trouble.make"), (4, text))
+        self.assertEqual(house.soap_fault(house.soap("make", {})), ("Client", text))
 
     def test_an_unavailable_store(self) -> None:
         house = self.serve(Unavailable("the disk is full"))

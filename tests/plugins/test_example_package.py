@@ -41,7 +41,6 @@ from rsscloud_broker.interfaces import (
     INotifier,
     IOutbound,
     OutboundReply,
-    SinkParts,
 )
 from rsscloud_broker.model import (
     Callback,
@@ -50,8 +49,10 @@ from rsscloud_broker.model import (
     OutboundError,
     Outcome,
     Ping,
+    TooMany,
     Unavailable,
 )
+from rsscloud_broker.testing import sink_parts
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
@@ -182,7 +183,7 @@ class InstalledTests(SynchronousTestCase):
             self.chosen(self.start(tables)),
             {
                 "hello_ping": "HelloPingOptions(path='/hello', repeat_window=60.0)",
-                "json_post": "JsonPostOptions(member='topic', marks_after=3)",
+                "json_post": "JsonPostOptions(member='topic', marks_after=3, retries=(5.0, 60.0, 600.0))",
                 "line_log": "LineLogOptions(path='events.log')",
             },
         )
@@ -245,13 +246,13 @@ class InstalledTests(SynchronousTestCase):
 class FakeBroker:
     """As much of a broker as the front door uses: remembers pings, or fails."""
 
-    pings: list[tuple[Ping, float]] = field(factory=list)
+    pings: list[tuple[Ping, float, str]] = field(factory=list)
     failures: list[Exception] = field(factory=list)
 
-    async def ping(self, ping: Ping, repeat_window: float) -> None:
+    async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         if self.failures:
             raise self.failures.pop()
-        self.pings.append((ping, repeat_window))
+        self.pings.append((ping, repeat_window, source))
 
 
 @implementer(IOutbound)
@@ -294,14 +295,13 @@ class LineLogTests(ExampleTestCase):
         super().setUp()
         self.path = Path(self.mktemp())
         maker = self.example.LineLogMaker()
-        unused: Any = None
 
         def in_thread(call: Any, *arguments: Any) -> Deferred[Any]:
             return succeed(call(*arguments))
 
         self.sink = maker.make(
             build(maker.options, {"path": str(self.path)}, ""),
-            SinkParts(unused, unused, {}, Clock(), FilePath(self.mktemp()), in_thread),
+            sink_parts(public_directory=FilePath(self.mktemp()), in_thread=in_thread),
         )
 
     def test_interface(self) -> None:
@@ -356,7 +356,9 @@ class JsonPostTests(ExampleTestCase):
             self.notify(FakeOutbound(404)),
             Outcome(False, "the callback answered with status 404"),
         )
-        self.assertEqual(self.notify(FakeOutbound(0)), Outcome(False, "nobody is there"))
+        self.assertEqual(
+            self.notify(FakeOutbound(0)), Outcome(False, "nobody is there", answered=False)
+        )
 
     def test_verify(self) -> None:
         self.assertEqual(self.verify(FakeOutbound(echo=False), challenge=False), Outcome(True))
@@ -401,13 +403,19 @@ class HelloPingTests(ExampleTestCase):
         status, text = self.get("?url=http%3A%2F%2Fexample.org%2F")
         self.assertEqual((status, text), (200, "Hello, and thanks for the ping.\n"))
         ping = Ping("http://example.org/", "http://example.org/", 12.0)
-        self.assertEqual(self.broker.pings, [(ping, 5.0)])
+        self.assertEqual(self.broker.pings, [(ping, 5.0, "127.0.0.1")])
 
     def test_no_web_address(self) -> None:
         for query in ("", "?url=", "?url=javascript:x", "?url=http://a%20b", "?url=http://%FF"):
             self.assertEqual(self.get(query)[0], 400, query)
         self.assertEqual(self.get(f"?url=http://{'x' * 250}")[0], 400)
         self.assertEqual(self.broker.pings, [])
+
+    def test_too_many(self) -> None:
+        self.broker.failures.append(TooMany("more than 5 came", 7))
+        status, text = self.get("?url=http://example.org/")
+        self.assertEqual(status, 429)
+        self.assertIn("more than 5 came; try again in 7 seconds", text)
 
     def test_store_unavailable(self) -> None:
         self.broker.failures.append(Unavailable("the disk is full"))

@@ -13,14 +13,18 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire.rsscloud import (
     MAX_TOPICS,
+    MAX_URL,
     BadRegistration,
+    callback_failed,
     check_count,
     distinct,
     fields_from_parameters,
     fields_from_values,
+    limited,
     registration,
     result_document,
     topics_of_form,
+    unreadable,
 )
 
 FEED = "http://feeds.example/rss.xml"
@@ -34,7 +38,7 @@ class RegistrationTests(SynchronousTestCase):
         callback = Callback("http://r.example:80/n", "http-post")
         self.assertEqual(
             found.intents(),
-            [Intent(topic, callback, 90_000, challenge=True) for topic in (FEED, "x")],
+            [Intent(topic, callback, 90_000, True, "::1") for topic in (FEED, "x")],
         )
 
     def test_only_a_domain_is_challenged(self) -> None:
@@ -117,6 +121,16 @@ class TopicsTests(SynchronousTestCase):
         distinct([str(n) for n in range(MAX_TOPICS)] * 2)
         self.assertRaises(BadRegistration, distinct, map(str, range(MAX_TOPICS + 1)))
 
+    def test_long_urls(self) -> None:
+        distinct(["x" * MAX_URL])
+        self.assertRaises(BadRegistration, distinct, [FEED, "x" * (MAX_URL + 1)])
+        fits = MAX_URL - len("http://[::1]:80/")
+        found = registration({**FIELDS, "path": "x" * fits}, [FEED], "::1", PROTOCOLS)
+        self.assertEqual(len(found.callback.url), MAX_URL)
+        longer = {**FIELDS, "path": "x" * (fits + 1)}
+        error = self.assertRaises(BadRegistration, registration, longer, [FEED], "::1", PROTOCOLS)
+        self.assertEqual(str(error), "The URL of a callback may have at most 2048 characters.")
+
 
 class ParametersTests(SynchronousTestCase):
     def test_parameters(self) -> None:
@@ -161,6 +175,20 @@ class AnswersTests(SynchronousTestCase):
             result_document("result", success=True, msg="Thanks for the ping."),
             b'<?xml version="1.0" encoding="UTF-8"?>\n'
             b'<result success="true" msg="Thanks for the ping."/>\n',
+        )
+
+    def test_rules_follow_the_sentences_that_clients_match(self) -> None:
+        for plain, with_rule in (
+            (unreadable("ping", FEED), unreadable("ping", FEED, "it is private")),
+            (callback_failed(), callback_failed("it is private")),
+        ):
+            self.assertEqual(with_rule, f"{plain} (it is private)")
+
+    def test_limited(self) -> None:
+        self.assertEqual(
+            limited("subscription", "there were 5 of them", 7),
+            "The subscription was not accepted because there were 5 of them. "
+            "Try again in 7 seconds.",
         )
 
     @given(

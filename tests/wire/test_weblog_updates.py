@@ -16,6 +16,7 @@ from rsscloud_broker.wire.weblog_updates import (
     MAX_URL,
     BadCall,
     BadPing,
+    limited,
     ping_of_parameters,
     site_ping,
 )
@@ -110,3 +111,11 @@ class ParametersTests(SynchronousTestCase):
         """WordPress sends its feed where the changed page should be."""
         ping = ping_of_parameters("extendedPing", ["A", HOME, FEED], 7.0)
         self.assertEqual((ping.changes_url, ping.rss_url), ("", FEED))
+
+
+class LimitedTests(SynchronousTestCase):
+    def test_sentence(self) -> None:
+        self.assertEqual(
+            limited("there were 5 of them", 7),
+            "Can't accept the ping because there were 5 of them. Try again in 7 seconds.",
+        )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import codecs
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire.xml import (
     MAX_ATTRIBUTES,
+    MAX_ELEMENTS,
     MalformedXML,
     describe,
     has_text,
@@ -119,6 +121,40 @@ class RefusalTests(SynchronousTestCase):
         ):
             self.assertIn("DOCTYPE", self.refusal(document))
 
+    def test_doctype_in_any_encoding_and_behind_anything(self) -> None:
+        """The document, then the HTTP charset."""
+        plain = "<!-- <a> --><?x <a> ?>\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"
+        declared = f'<?xml version="1.0" encoding="utf-16"?>{plain}'
+        # In bytes that are read without their encoding this comment seems to end early.
+        hidden = "<!-- \u2d2d\u3e3c\u6161 --><!DOCTYPE a [<!ENTITY b 'c'>]><a/>"
+        cases: list[tuple[bytes, str | None]] = [
+            (plain.encode(), None),
+            (codecs.BOM_UTF8 + plain.encode(), None),
+            (b"\n\n" + plain.encode(), "latin-1"),
+            (plain.encode("utf-16"), None),
+            (declared.encode("utf-16-le"), None),
+            (declared.encode("utf-16-be"), None),
+            (hidden.encode("utf-16-be"), "utf-16be"),
+            (codecs.BOM_UTF16_BE + hidden.encode("utf-16-be"), None),
+            (plain.encode("utf-32-le"), "utf-32le"),
+            (plain.encode("utf-7"), "utf-7"),
+            (b"<!--" + b"x" * 10_000 + b"-->" + plain.encode(), None),
+        ]
+        for document, charset in cases:
+            error = self.assertRaises(MalformedXML, parse, document, charset)
+            self.assertIn("DOCTYPE", error.reason, (document[:200], charset))
+
+    def test_a_doctype_is_refused_before_it_is_read(self) -> None:
+        """Reading these took libxml2 up to half a minute."""
+        one_list = b"<!ATTLIST a " + b"".join(b"a%d CDATA #IMPLIED " % n for n in range(45_000))
+        many_lists = b"".join(b'<!ATTLIST a a%d CDATA "x">' % n for n in range(35_000))
+        begun = time.process_time()
+        for inside in (one_list + b">", many_lists):
+            document = b"<!DOCTYPE a [" + inside + b"]><a/>"
+            self.assertIn("DOCTYPE", self.refusal(document))
+            self.assertIn("DOCTYPE", self.refusal(document.decode().encode("utf-16")))
+        self.assertLess(time.process_time() - begun, 2)
+
     def test_doctype_inside_of_text_is_text(self) -> None:
         feed = "<!DOCTYPE rss><rss/>"
         self.assertEqual(parse(b"<a><![CDATA[" + feed.encode() + b"]]></a>").text, feed)
@@ -133,6 +169,12 @@ class RefusalTests(SynchronousTestCase):
         self.refusal(b"<a>" * 100_000)
         parse(b"<a><b/></a>", max_depth=2)
         self.assertRaises(MalformedXML, parse, b"<a><b><c/></b></a>", max_depth=2)
+
+    def test_number_of_elements(self) -> None:
+        parse(b"<a>" + b"<b/>" * (MAX_ELEMENTS - 1) + b"</a>")
+        many = b"<a>" + b"<b/>" * MAX_ELEMENTS + b"</a>"
+        self.assertIn(f"more than {MAX_ELEMENTS} elements", self.refusal(many))
+        parse(many, max_elements=MAX_ELEMENTS + 1)
 
     def test_attributes(self) -> None:
         def attributes(number: int) -> bytes:

@@ -1,0 +1,235 @@
+"""Connections of strangers: how many there may be, and how long each may keep us.
+
+They are counted, in all and for each address.  A request must begin in time, and
+whoever is sent an answer must take it: a client that lets it lie is hung up on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any
+from typing import Protocol as TypingProtocol
+
+from attrs import Factory as Default
+from attrs import define, field, frozen
+from twisted.internet.interfaces import (
+    IAddress,
+    IDelayedCall,
+    IProducer,
+    IPushProducer,
+    IReactorTime,
+)
+from twisted.internet.protocol import Factory, connectionDone
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+from zope.interface import implementer
+
+from rsscloud_broker.config import Http, Network
+
+#: Seconds in which a refused client may read the answer while it still sends.
+LINGER = 2.0
+
+_REASONS = {
+    408: b"Request Timeout",
+    413: b"Content Too Large",
+    414: b"URI Too Long",
+    431: b"Request Header Fields Too Large",
+}
+
+
+class _Transport(TypingProtocol):
+    """What is needed of a connection."""
+
+    def write(self, data: bytes) -> None: ...
+    def registerProducer(self, producer: IProducer, streaming: bool) -> None: ...
+    def abortConnection(self) -> None: ...
+    def getPeer(self) -> IAddress: ...
+
+
+@frozen
+class Limits:
+    """What requests and connections are bound by.
+
+    :ivar trusted: the networks of the proxies that are believed.
+    """
+
+    http: Http
+    clock: IReactorTime
+    trusted: tuple[Network, ...] = field(
+        init=False, default=Default(lambda self: self.http.proxy_networks, takes_self=True)
+    )
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def within(address: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of several networks."""
+    judged = ip_address(address.partition("%")[0])
+    mapped = getattr(judged, "ipv4_mapped", None)
+    return any((mapped or judged) in network for network in networks)
+
+
+class Connection(ProtocolWrapper):
+    """One connection, on which each request must begin in time.
+
+    The time runs from the beginning of the connection, and later from the first
+    byte after an earlier request, to the end of the request's first line; from
+    there on the request has a deadline of its own.
+
+    What was sent must be taken within the time for idle connections: that which
+    filled the buffers, and that which is left when we hang up.
+
+    :ivar refused: an answer was given that ends the connection; what comes is
+        not listened to any more.
+    """
+
+    transport: _Transport  # type: ignore[assignment] # it is a connection of TCP, TLS or a UNIX socket
+    factory: LimitedConnections
+    wrappedProtocol: HTTPChannel
+    refused = False
+    _deadline: IDelayedCall | None = None
+    _reader_deadline: IDelayedCall | None = None
+    _began = False
+
+    def refuse(self, status: int, text: str) -> None:
+        """Answer at once, then let the client read the answer before hanging up.
+
+        Closing while the client still sends would make its system throw the
+        answer away.
+        """
+        self.refused = True
+        self.request_began()
+        body = f"{text}\n".encode()
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\nConnection: close\r\n"
+            b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
+            % (status, _REASONS[status], len(body), body)
+        )
+        self.factory.limits.clock.callLater(LINGER, self.transport.abortConnection)
+
+    # what comes
+
+    def await_request(self) -> None:
+        """Hang up unless a request begins in time."""
+        limits = self.factory.limits
+        self._deadline = limits.clock.callLater(
+            limits.http.request_timeout, self.transport.abortConnection
+        )
+
+    def request_began(self) -> None:
+        """A request has begun, or will not begin any more."""
+        self._began = True
+        _call_off(self._deadline)
+        self._deadline = None
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.refused:
+            return
+        self._began = False
+        super().dataReceived(data)
+        begun = self._began or self._deadline or self.wrappedProtocol.requests
+        if not begun:
+            self.await_request()  # these bytes are part of a first line
+
+    # what goes
+
+    def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
+        self.transport.registerProducer(_Observed(producer, self), streaming)
+
+    def await_reader(self) -> None:
+        """Hang up unless the client takes what waits for it."""
+        self.reader_takes()
+        if self in self.factory.protocols:  # it has not gone yet
+            limits = self.factory.limits
+            self._reader_deadline = limits.clock.callLater(
+                limits.http.idle_timeout, self.transport.abortConnection
+            )
+
+    def reader_takes(self) -> None:
+        """The client has taken it."""
+        _call_off(self._reader_deadline)
+
+    def loseConnection(self) -> None:
+        self.await_reader()  # what is left is still sent
+        super().loseConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.request_began()
+        self.reader_takes()
+        super().connectionLost(reason)
+
+
+def _call_off(call: IDelayedCall | None) -> None:
+    if call is not None and call.active():
+        call.cancel()
+
+
+@implementer(IPushProducer)
+@define(eq=False)
+class _Observed:
+    """A producer; its connection learns when the buffers are full and when empty."""
+
+    _producer: IPushProducer
+    _connection: Connection
+
+    def pauseProducing(self) -> None:
+        self._connection.await_reader()
+        self._producer.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self._connection.reader_takes()
+        self._producer.resumeProducing()
+
+    def stopProducing(self) -> None:
+        self._producer.stopProducing()
+
+
+class LimitedConnections(WrappingFactory):
+    """Turns away the connections that are too many, and those that ask nothing."""
+
+    protocol = Connection
+    noisy = False
+
+    def __init__(self, wrapped: Factory[Any], limits: Limits) -> None:
+        super().__init__(wrapped)
+        self.limits = limits
+        self._by_host: Counter[str] = Counter()
+
+    def buildProtocol(  # type: ignore[override] # Factory allows None; the policy forgot it
+        self, addr: IAddress | None
+    ) -> ProtocolWrapper | None:
+        host = getattr(addr, "host", "")
+        http = self.limits.http
+        if len(self.protocols) >= http.max_connections:
+            return None
+        # A trusted proxy brings the requests of many.
+        counts = host and not within(host, self.limits.trusted)
+        if counts and self._by_host[host] >= http.max_connections_per_address:
+            return None
+        return super().buildProtocol(addr)
+
+    def registerProtocol(self, p: Connection) -> None:
+        super().registerProtocol(p)
+        self._by_host[_host(p)] += 1
+        p.await_request()
+
+    def unregisterProtocol(self, p: Connection) -> None:
+        super().unregisterProtocol(p)
+        host = _host(p)
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+
+def _host(connection: Connection) -> str:
+    return str(getattr(connection.transport.getPeer(), "host", ""))

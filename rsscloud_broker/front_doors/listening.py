@@ -1,0 +1,30 @@
+"""Where the broker listens: endpoint strings of Twisted, made into services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.application import strports
+from twisted.application.service import IService
+
+from rsscloud_broker.config import ConfigError
+
+#: What begins the name of a socket that systemd passes on, and nobody else.
+SYSTEMD = "systemd:"
+
+
+def listener(description: str, site: Any, reactor: Any) -> IService:
+    """A service that listens once it is started.
+
+    :param description: such as ``tcp:5337``.
+    :param site: the factory of what answers.
+    :raises ConfigError: it is no endpoint, or needs what is not there.
+    """
+    try:
+        service: IService = strports.service(description, site, reactor=reactor)
+    except Exception as error:  # the parsers of endpoints raise whatever they like
+        reason = str(error)
+        if description.startswith(SYSTEMD) and isinstance(error, LookupError):
+            reason = "systemd has passed no such socket; start the broker by its socket unit"
+        raise ConfigError(f"listen: {description!r} is no endpoint to use: {reason}") from error
+    return service

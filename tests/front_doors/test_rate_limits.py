@@ -1,0 +1,260 @@
+"""Who asks too much is told so in the words of each protocol, and nothing is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Http, Limits
+from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
+from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
+from tests.front_doors.exchange import Answer
+from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PRIVATE, House
+
+#: One ping and one verification, and another in ten seconds.
+STRICT = Limits(
+    pings_per_source=0.1,
+    pings_burst=1,
+    verifications_per_source=0.1,
+    verifications_burst=1,
+    failed_verification_pause=0,
+)
+
+TOO_MANY_PINGS = "more than 0.1 pings a second came from your address. Try again in 10 seconds."
+TOO_MANY = (
+    "The subscription was not accepted because more than 0.1 registrations a second came from "
+    "your address. Try again in 10 seconds."
+)
+CALLBACK_FAILED = (
+    "The subscription was cancelled because the call failed when we tested the handler."
+)
+UNREADABLE = "The {} was cancelled because there was an error reading the resource at URL {}."
+
+FIELDS = {"notifyProcedure": "", "port": "80", "path": "/n", "protocol": "http-post", "url1": FEED}
+CALL = ["", 80, "/n", "http-post", [FEED]]
+SOAP_CALL = {**{k: v for k, v in FIELDS.items() if k != "url1"}, "urlList": [FEED]}
+
+
+class LimitsTestCase(SynchronousTestCase):
+    options: dict[str, object] | None = None
+
+    def setUp(self) -> None:
+        self.house = House(self, limits=STRICT, options=self.options)
+
+    def ping(self) -> None:
+        """Use up what the caller may ping."""
+        self.house.xmlrpc("rssCloud.ping", FEED)
+
+    def assert_nothing_done(self, ask: Callable[[], object]) -> None:
+        """Nothing is read, called or stored while somebody asks."""
+        self.house.topics.fetched.clear()
+        self.house.subscribers.calls.clear()
+        before = self.house.stored()
+        ask()
+        self.assertEqual(self.house.topics.fetched, [])
+        self.assertEqual(self.house.subscribers.calls, [])
+        self.assertEqual(self.house.stored(), before)
+
+
+class PingTests(LimitsTestCase):
+    def test_weblog_updates(self) -> None:
+        refusal = {"flerror": True, "message": f"Can't accept the ping because {TOO_MANY_PINGS}"}
+        self.ping()
+
+        def ask() -> None:
+            calls: list[tuple[str, list[Any]]] = [
+                ("ping", ["A", HOME]),
+                ("extendedPing", ["A", HOME, FEED]),
+                ("rssUpdate", ["A", FEED]),
+            ]
+            for method, values in calls:
+                answer = self.house.xmlrpc(f"weblogUpdates.{method}", *values)
+                self.assertEqual(answer, refusal)
+            members = {"weblogname": "A", "weblogurl": HOME}
+            self.assertEqual(self.house.result(self.house.soap("ping", members)), refusal)
+
+        self.assert_nothing_done(ask)
+
+    def test_rsscloud_calls(self) -> None:
+        sentence = f"The ping was not accepted because {TOO_MANY_PINGS}"
+        self.ping()
+
+        def ask() -> None:
+            self.assertEqual(self.house.fault("rssCloud.ping", FEED), (RSSCLOUD_FAULT, sentence))
+            answer = self.house.soap("ping", {"url": FEED}, action='"/rssCloud"')
+            self.assertEqual(self.house.soap_fault(answer), ("Client", sentence))
+
+        self.assert_nothing_done(ask)
+
+    def test_rsscloud_by_rest(self) -> None:
+        sentence = f"The ping was not accepted because {TOO_MANY_PINGS}"
+        self.ping()
+
+        def ask() -> None:
+            answer = self.house.form("/ping", {"url": FEED})
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", sentence)])
+            accept = {"Accept": "application/json"}
+            answer = self.house.form("/rsscloud/ping", {"url": FEED}, accept)
+            self.assertEqual(json.loads(answer.body), {"success": False, "msg": sentence})
+
+        self.assert_nothing_done(ask)
+
+    def test_pages(self) -> None:
+        pages = [
+            f"/pingSiteForm?name=A&url={HOME}",
+            f"/ping?url={HOME}",
+            f"/rss/ping?u={FEED}",
+            f"/?name=A&url={HOME}",
+        ]
+        self.ping()
+
+        def ask() -> None:
+            for page in pages:
+                answer = self.house.get(page)
+                self.assertEqual((answer.status, answer.headers["retry-after"]), (429, "10"))
+                self.assertEqual(answer.headers.get_content_type(), "text/html")
+                self.assertIn(TOO_MANY_PINGS, answer.text)
+
+        self.assert_nothing_done(ask)
+
+    def test_each_call_of_many_counts(self) -> None:
+        call = {"methodName": "weblogUpdates.ping", "params": ["A", HOME]}
+        first, second = self.house.xmlrpc("system.multicall", [call, call])
+        self.assertEqual((first[0]["flerror"], second[0]["flerror"]), (False, True))
+
+    def test_every_topic_of_a_ping_counts(self) -> None:
+        """One that is thanked for does not hide one that is to be sent again."""
+        answer = self.house.form("/ping", {"url1": FEED, "url2": OTHER_FEED})
+        self.assertEqual(answer.xml.get("success"), "false")
+        self.assertIn("Try again in 10 seconds.", str(answer.xml.get("msg")))
+        self.assertEqual(self.house.topics.fetched, [FEED])
+
+    def test_later(self) -> None:
+        self.ping()
+        self.house.clock.advance(10)
+        self.assertEqual(self.house.form("/ping", {"url": FEED}).xml.get("success"), "true")
+
+    def test_others(self) -> None:
+        self.ping()
+        answer = self.house.form("/ping", {"url": FEED}, peer="192.0.2.8")
+        self.assertEqual(answer.xml.get("success"), "true")
+
+    def test_callers_behind_a_trusted_proxy_are_told_apart(self) -> None:
+        http = Http(trusted_proxies=("10.0.0.0/8",))
+        house = House(self, limits=STRICT, http=http)
+
+        def ask(caller: str) -> Answer:
+            forwarded = {"X-Forwarded-For": caller}
+            return house.form("/ping", {"url": FEED}, forwarded, peer="10.0.0.1")
+
+        for caller, success in (
+            ("192.0.2.1", "true"),
+            ("192.0.2.2", "true"),
+            ("192.0.2.1", "false"),
+        ):
+            self.assertEqual(ask(caller).xml.get("success"), success)
+
+
+class PauseTests(LimitsTestCase):
+    options = {"rsscloud": RssCloudOptions(ping_pause=60)}  # noqa: RUF012 # not changed
+
+    def test_a_ping_that_was_not_taken_begins_no_pause(self) -> None:
+        self.ping()
+        self.house.form("/ping", {"url": OTHER_FEED})
+        self.house.clock.advance(10)
+        answer = self.house.form("/ping", {"url": OTHER_FEED})
+        self.assertEqual(answer.xml.get("success"), "true")
+
+
+class RegistrationTests(LimitsTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.house.subscribe()
+
+    def test_rest(self) -> None:
+        def ask() -> None:
+            answer = self.house.form("/rsscloud/pleaseNotify", FIELDS)
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", TOO_MANY)])
+
+        self.assert_nothing_done(ask)
+
+    def test_calls(self) -> None:
+        def ask() -> None:
+            self.assertEqual(
+                self.house.fault("rssCloud.pleaseNotify", *CALL), (RSSCLOUD_FAULT, TOO_MANY)
+            )
+            answer = self.house.soap("pleaseNotify", SOAP_CALL)
+            self.assertEqual(self.house.soap_fault(answer), ("Client", TOO_MANY))
+            for name in ("rssPleaseNotify", "requestNotification"):
+                self.assertIs(self.house.xmlrpc(f"xmlStorageSystem.{name}", *CALL), False)
+
+        self.assert_nothing_done(ask)
+
+    def test_every_topic_counts(self) -> None:
+        """One that is subscribed to does not hide one that is to be sent again."""
+        self.house.clock.advance(10)
+        answer = self.house.form("/pleaseNotify", {**FIELDS, "url2": OTHER_FEED})
+        self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", TOO_MANY)])
+        self.assertEqual(self.house.topics.fetched, [FEED])
+
+    def test_later(self) -> None:
+        self.house.clock.advance(10)
+        self.assertEqual(self.house.form("/pleaseNotify", FIELDS).xml.get("success"), "true")
+
+
+class RefusedAddressTests(SynchronousTestCase):
+    """What the guard refuses is told with the reason, after the usual sentence."""
+
+    def setUp(self) -> None:
+        self.house = House(self, limits=Limits(failed_verification_pause=0))
+        self.topic = "http://intranet.example/rss.xml"
+        self.house.topics.private.add(self.topic)
+        self.house.subscribers.private |= {"http://192.0.2.7:80/n", "http://r.example:80/n"}
+
+    def test_topic(self) -> None:
+        sentence = f"{UNREADABLE.format('subscription', self.topic)} ({PRIVATE})"
+        before = self.house.stored()
+        answer = self.house.form("/pleaseNotify", {**FIELDS, "url1": self.topic})
+        self.assertEqual(answer.xml.get("msg"), sentence)
+        call = ["", 80, "/n", "http-post", [self.topic]]
+        self.assertEqual(self.house.fault("rssCloud.pleaseNotify", *call)[1], sentence)
+        answer = self.house.soap("pleaseNotify", {**SOAP_CALL, "urlList": [self.topic]})
+        self.assertEqual(self.house.soap_fault(answer)[1], sentence)
+        self.assertEqual(self.house.stored(), before)
+
+    def test_ping(self) -> None:
+        answer = self.house.form("/ping", {"url": self.topic})
+        self.assertEqual(
+            answer.xml.items(),
+            [("success", "false"), ("msg", f"{UNREADABLE.format('ping', self.topic)} ({PRIVATE})")],
+        )
+
+    def test_callback(self) -> None:
+        sentence = f"{CALLBACK_FAILED} ({PRIVATE})"
+        before = self.house.stored()
+        for domain in ("", "r.example"):
+            answer = self.house.form("/pleaseNotify", {**FIELDS, "domain": domain})
+            self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", sentence)])
+        self.assertEqual(self.house.fault("rssCloud.pleaseNotify", *CALL)[1], sentence)
+        self.assertEqual(
+            self.house.soap_fault(self.house.soap("pleaseNotify", SOAP_CALL))[1], sentence
+        )
+        self.assertEqual(self.house.stored(), before)
+
+    def test_remembered_failures_are_told_alike(self) -> None:
+        house = House(self)
+        house.subscribers.private.add("http://192.0.2.7:80/n")
+        house.subscribers.deaf.add("http://192.0.2.7:80/deaf")
+        for path, sentence in (
+            ("/n", f"{CALLBACK_FAILED} ({PRIVATE})"),
+            ("/deaf", CALLBACK_FAILED),
+        ):
+            for _ in range(2):
+                answer = house.form("/pleaseNotify", {**FIELDS, "path": path})
+                self.assertEqual(answer.xml.get("msg"), sentence)
+        self.assertEqual(len(house.subscribers.calls), 2)
