@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Coroutine, Mapping
-from string import printable
 from typing import Any
 from typing import Protocol as TypingProtocol
-from urllib.parse import quote, urldefrag, urljoin
 
-from hyperlink import EncodedURL
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.defer import TimeoutError as DeadlineError
@@ -30,7 +27,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError
-from rsscloud_broker.outbound.guard import check_url
+from rsscloud_broker.outbound.urls import LiteralURL, check_url, redirected
 
 #: Tells zlib to expect a gzip header.
 GZIP = zlib.MAX_WBITS + 16
@@ -87,15 +84,6 @@ class _BodyReader(Protocol):
             self.done.errback(OutboundError("the answer breaks off"))
         else:
             self.done.callback(None)
-
-
-class _URL(EncodedURL):
-    """A URL for treq, which would take an IPv6 address for a name and try to encode it."""
-
-    def to_uri(self) -> EncodedURL:
-        if ":" in self.host:
-            return self.replace(host="h").to_uri().replace(host=self.host)
-        return super().to_uri()
 
 
 @implementer(IAgent)
@@ -204,9 +192,7 @@ class Outbound:
             if not (follows and location and redirects):
                 return reply
             redirects -= 1
-            # Some servers send bare UTF-8; what follows a # is for browsers.
-            location = quote(location.encode("latin-1"), safe=printable)
-            url = urldefrag(urljoin(url, location)).url
+            url = redirected(url, location)
 
     async def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
@@ -216,7 +202,7 @@ class Outbound:
         client = HTTPClient(exchange)  # a new one, for it keeps every cookie it is given
         response = await client.request(
             method,
-            _URL.from_text(url),
+            LiteralURL.from_text(url),
             headers=Headers({name: [value] for name, value in headers.items()}),
             data=body or None,
             allow_redirects=False,

@@ -9,28 +9,21 @@ what the server is asked for and what its certificate must show.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
+from OpenSSL import SSL
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
 from twisted.internet.error import ConnectingCancelledError
 from twisted.internet.interfaces import (
-    IOpenSSLClientConnectionCreator,
+    IAddress,
     IProtocol,
     IProtocolFactory,
     IReactorTCP,
     IReactorTime,
     IStreamClientEndpoint,
-    ITCPTransport,
 )
 from twisted.internet.protocol import connectionDone
-from twisted.internet.ssl import (
-    Certificate,
-    optionsForClientTLS,
-    platformTrust,
-    trustRootFromCertificates,
-)
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.web.client import URI
@@ -39,6 +32,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.tls import HostTLS, TLSContext
 
 #: Seconds after which a connection ends, come what may: more than any deadline.
 LIFETIME = 60.0
@@ -49,9 +43,6 @@ MAX_RECEIVED = 16 * 1024 * 1024
 #: Gives every address of a host name; raises OSError where there is none.
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
-#: Gives what TLS to a host of that name needs, its certificate's check included.
-ClientTLS: TypeAlias = Callable[[str], IOpenSSLClientConnectionCreator]
-
 
 class _Bounded(ProtocolWrapper):
     """A connection that neither lasts nor brings more than it may.
@@ -60,7 +51,8 @@ class _Bounded(ProtocolWrapper):
     not see: headers without end, and a peer that does not take part in closing TLS.
     """
 
-    transport: ITCPTransport
+    transport: Any
+    factory: Any
 
     def __init__(self, factory: Any, wrapped: IProtocol) -> None:
         super().__init__(factory, wrapped)
@@ -80,19 +72,34 @@ class _Bounded(ProtocolWrapper):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if self._end.active():
             self._end.cancel()
+        tls: HostTLS | None = self.factory.tls
+        if tls is not None:
+            if self._received:
+                tls.keep_session(self.transport.getHandle())
+            if isinstance(reason.value, SSL.Error):
+                reason = Failure(OutboundError(tls.reason(reason.value)))
         super().connectionLost(reason)
 
 
 class _BoundedFactory(WrappingFactory):
-    """Bounds the connection of an HTTP client."""
+    """Bounds the connection of an HTTP client, and looks whom it has reached."""
 
     protocol = _Bounded
     noisy = False
 
-    def __init__(self, wrapped: Any, clock: IReactorTime) -> None:
+    def __init__(
+        self, wrapped: Any, clock: IReactorTime, guard: AddressGuard, tls: HostTLS | None
+    ) -> None:
         super().__init__(wrapped)
         wrapped.noisy = False  # or each connection makes two lines in the log
         self.clock = clock
+        self.tls = tls
+        self._guard = guard
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        peer: Any = addr
+        self._guard.judge(peer.host, peer.port)  # it is the one that was dialled, surely
+        return super().buildProtocol(addr)
 
 
 @implementer(IStreamClientEndpoint)
@@ -105,7 +112,7 @@ class GuardedEndpoint:
         resolve: Resolve,
         guard: AddressGuard,
         uri: URI,
-        tls: ClientTLS,
+        tls: TLSContext,
     ) -> None:
         self._reactor = reactor
         self._resolve = resolve
@@ -125,14 +132,14 @@ class GuardedEndpoint:
         except (OSError, UnicodeError) as error:
             raise OutboundError(f"the name {host} does not resolve: {error}") from error
         for address in addresses:
-            self._guard.judge(address)
+            self._guard.judge(address, self._port)
         clock = IReactorTime(self._reactor)
         problem = f"the name {host} has no address"
         for address in addresses:
             try:
-                connected: Any = await self._endpoint(address).connect(
-                    _BoundedFactory(factory, clock)
-                )
+                tls = self._tls.to(host, self._port) if self._secure else None
+                bounded = _BoundedFactory(factory, clock, self._guard, tls)
+                connected: Any = await self._endpoint(address, tls).connect(bounded)
             except (CancelledError, ConnectingCancelledError):
                 raise  # or the next address would be tried after the deadline
             except Exception as error:  # whatever is wrong with this address, the next may do
@@ -142,20 +149,17 @@ class GuardedEndpoint:
                 return protocol
         raise OutboundError(problem)
 
-    def _endpoint(self, address: str) -> IStreamClientEndpoint:
+    def _endpoint(self, address: str, tls: HostTLS | None) -> IStreamClientEndpoint:
         kind = TCP6ClientEndpoint if ":" in address else TCP4ClientEndpoint
         endpoint: IStreamClientEndpoint = kind(self._reactor, address, self._port, timeout=10)
-        if self._secure:
-            endpoint = wrapClientTLS(self._tls(self._host.strip("[]")), endpoint)
-        return endpoint
+        return endpoint if tls is None else wrapClientTLS(tls, endpoint)
 
 
 @implementer(IAgentEndpointFactory)
 class GuardedEndpoints:
     """Gives Twisted's agent a guarded endpoint for each URI.
 
-    :param trusted: authorities whose certificates are believed; by default those
-        that the system trusts.
+    :param tls: what those that are secure have in common.
     """
 
     def __init__(
@@ -163,13 +167,12 @@ class GuardedEndpoints:
         reactor: IReactorTCP,
         resolve: Resolve,
         guard: AddressGuard,
-        trusted: Sequence[Certificate] = (),
+        tls: TLSContext,
     ) -> None:
         self._reactor = reactor
         self._resolve = resolve
         self._guard = guard
-        trust_root = trustRootFromCertificates(trusted) if trusted else platformTrust()
-        self._tls: ClientTLS = partial(optionsForClientTLS, trustRoot=trust_root)
+        self._tls = tls
 
     def endpointForURI(self, uri: URI) -> GuardedEndpoint:
         return GuardedEndpoint(self._reactor, self._resolve, self._guard, uri, self._tls)

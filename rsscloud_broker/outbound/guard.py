@@ -3,31 +3,28 @@
 Callbacks and topics are URLs from strangers, who would like to reach what only
 this machine can reach.  So every address is judged before it is connected to:
 what is not a public unicast address is refused, unless the operator allows its
-network.  IPv4 addresses inside IPv6 ones are judged as themselves.
+network, and so is the broker itself.  IPv4 addresses inside IPv6 ones are judged
+as themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+import re
+import socket
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from errno import EADDRNOTAVAIL
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from socket import AF_INET, AF_INET6, inet_pton
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.model import AddressRefused, OutboundError
 
-Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-#: What is never public, beyond the judgement of ``ipaddress.is_global``, which
-#: varies between versions of Python.  Sources: the IANA special-purpose address
-#: registries for IPv4 and IPv6.
+#: What is not public.  ``ipaddress.is_global`` is not enough, and varies between
+#: versions of Python.  Where networks overlap, the first one counts.  Sources: the
+#: IANA special-purpose address registries for IPv4 and IPv6.
 DENIED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(cidr), kind)
     for cidr, kind in (
@@ -66,66 +63,134 @@ DENIED: tuple[tuple[Network, str], ...] = tuple(
     )
 )
 
-_NAT64 = ip_network("64:ff9b::/96")
-
-
-def unwrapped(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, or the address itself."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
+#: The first 96 bits of IPv6 addresses whose last 32 are an IPv4 address: those
+#: mapped (::ffff:0:0/96) and those for NAT64 (64:ff9b::/96).
+_EMBEDDING = frozenset({0xFFFF, 0x64_FF9B << 64})
 
 
 class AddressGuard:
     """Judges addresses.
 
     :param allowed: networks that are connected to although they are not public.
+    :param own: address and port of each listener of the broker itself, which is
+        not called whatever is allowed.  An address that stands for all (``""``,
+        ``0.0.0.0``, ``::``) means every address of this machine.
     """
 
-    def __init__(self, allowed: Iterable[Network] = ()) -> None:
-        self._allowed = tuple(allowed)
+    def __init__(
+        self, allowed: Iterable[Network] = (), own: Collection[tuple[str, int]] = ()
+    ) -> None:
+        rules = [*((network, "") for network in allowed), *DENIED]
+        self._ipv4 = _Kinds((network, kind) for network, kind in rules if network.version == 4)
+        self._ipv6 = _Kinds((network, kind) for network, kind in rules if network.version == 6)
+        self._own: dict[int, set[tuple[int, int] | None]] = {}
+        for address, port in own:
+            self._own.setdefault(port, set()).add(_listener(address))
 
-    def judge(self, address: str) -> None:
+    def judge(self, address: str, port: int) -> None:
         """Accept an address by returning.
 
+        Called for every notification, so this takes about a microsecond.
+
         :param address: an IPv4 or IPv6 address as the resolver gives it.
-        :raises OutboundError: it is not to be connected to.
+        :raises AddressRefused: it is not to be connected to.
         """
-        judged = unwrapped(ip_address(address.partition("%")[0]))
-        if any(judged in network for network in self._allowed):
-            return
-        for network, kind in DENIED:
-            if judged in network:
-                raise OutboundError(
-                    f"the address {address} is not public ({kind}), so it is not called"
-                )
-        if not judged.is_global:
-            raise OutboundError(f"the address {address} is not public, so it is not called")
+        version, number = _number(address)
+        if port in self._own and self._is_own(address, version, number, port):
+            raise AddressRefused(
+                f"the address {address} with port {port} is this broker itself, so it is not called"
+            )
+        kind = self._ipv4.of(number) if version == 4 else self._ipv6.of(number)
+        if kind:
+            raise AddressRefused(
+                f"the address {address} is not public ({kind}), so it is not called"
+            )
+
+    def _is_own(self, address: str, version: int, number: int, port: int) -> bool:
+        listeners = self._own[port]
+        if (version, number) in listeners:
+            return True
+        return (None in listeners or number == 0) and _is_of_this_machine(address)
 
 
-def check_url(url: str) -> None:
-    """Accept a URL by returning, if its form is one that the broker calls.
+class _Kinds:
+    """Tells of each address which network it is in, by its number.
 
-    :raises OutboundError: it is not; the text says which rule it breaks.
+    The networks are cut into pieces that do not overlap, so that one bisection
+    finds the piece.
     """
-    if any(character <= " " or character == "\x7f" for character in url):
-        raise OutboundError("the URL must not contain white space or control characters")
+
+    def __init__(self, rules: Iterable[tuple[Network, str]]) -> None:
+        rules = list(rules)
+        edges = {0}
+        for network, _ in rules:
+            first = int(network.network_address)
+            edges |= {first, first + network.num_addresses}
+        self._starts = sorted(edges)
+        self._kinds = [
+            next((kind for network, kind in rules if _contains(network, start)), "")
+            for start in self._starts
+        ]
+
+    def of(self, number: int) -> str:
+        """The kind of an address, empty if nothing speaks against it."""
+        return self._kinds[bisect_right(self._starts, number) - 1]
+
+
+def _contains(network: Network, number: int) -> bool:
+    return 0 <= number - int(network.network_address) < network.num_addresses
+
+
+def _number(address: str) -> tuple[int, int]:
+    """Version and number of an address; those of the IPv4 address that it stands for.
+
+    :raises OutboundError: it is no address.
+    """
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise OutboundError(f"it is not a URL: {error}") from error
-    if parts.scheme.lower() not in {"http", "https"}:
-        raise OutboundError("the URL must begin with http:// or https://")
-    if not parts.hostname:
-        raise OutboundError("the URL names no host")
-    if parts.username is not None or parts.password is not None:
-        raise OutboundError("the URL must not carry a user name or password")
-    if "#" in url:
-        raise OutboundError("the URL must not have a fragment")
-    if port == 0:
-        raise OutboundError("the URL's port must be from 1 to 65535")
+        if ":" not in address:
+            return 4, int.from_bytes(inet_pton(AF_INET, address), "big")
+        number = int.from_bytes(inet_pton(AF_INET6, address.partition("%")[0]), "big")
+    except (OSError, ValueError) as error:
+        raise OutboundError(f"{address} is not an address") from error
+    if number >> 32 in _EMBEDDING:
+        return 4, number & 0xFFFF_FFFF
+    return 6, number
+
+
+def _listener(address: str) -> tuple[int, int] | None:
+    """Version and number of the address of a listener; None if it may be any."""
+    try:
+        version, number = _number(address)
+    except OutboundError:
+        return None  # "", or the name of an interface's address
+    return (version, number) if number else None
+
+
+def _is_of_this_machine(address: str) -> bool:
+    """Whether an address is one of this machine's: only then can it be bound to."""
+    family = AF_INET6 if ":" in address else AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        return error.errno != EADDRNOTAVAIL  # when in doubt it is
+    return True
+
+
+def own_listeners(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Address and port of what the descriptions of Twisted endpoints listen on.
+
+    Those that are not known in advance (port 0, sockets of systemd) or that no
+    URL leads to (Unix sockets) are left out.
+
+    :param endpoints: such as ``tcp:5337:interface=127.0.0.1``.
+    """
+    for endpoint in endpoints:
+        kind, *arguments = (
+            re.sub(r"\\(.)", r"\1", part) for part in re.split(r"(?<!\\):", endpoint)
+        )
+        named = dict(part.split("=", 1) for part in arguments if "=" in part)
+        positional = [part for part in arguments if "=" not in part]
+        port = named.get("port", positional[0] if positional else "")
+        if kind in {"tcp", "tcp4", "tcp6", "ssl"} and port.isdecimal() and int(port):
+            yield named.get("interface", ""), int(port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IOutbound, ITopicFetcher
-from rsscloud_broker.model import Content, OutboundError, TopicUnreadable
+from rsscloud_broker.model import AddressRefused, Content, OutboundError, TopicUnreadable
 
 #: How many redirects a topic may take.
 REDIRECTS = 5
@@ -25,7 +25,8 @@ class TopicFetcher:
         try:
             reply = await self._outbound.request("GET", url, redirects=REDIRECTS)
         except OutboundError as error:
-            raise TopicUnreadable(url, str(error)) from error
+            refused = isinstance(error, AddressRefused)
+            raise TopicUnreadable(url, str(error), refused=refused) from error
         if not reply.success:
             raise TopicUnreadable(url, f"its server answered with status {reply.status}")
         return Content(body=reply.body, content_type=reply.headers.get("content-type", ""))

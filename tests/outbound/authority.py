@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from ipaddress import ip_address
+from typing import Any
 
 from attrs import frozen
 from cryptography import x509
@@ -27,10 +28,12 @@ class Authority:
     def trusted(self) -> Certificate:
         return Certificate.loadPEM(self.certificate.public_bytes(Encoding.PEM))
 
-    def server(self, *names: str, days: int = 1) -> CertificateOptions:
+    def server(self, *names: str, days: int = 1, **options: Any) -> CertificateOptions:
         """What a server with these names or addresses needs.
 
-        :param days: until its certificate ends; negative if it has ended.
+        :param days: until its certificate ends; negative if it has ended, above
+            three if it has not begun.
+        :param options: more of its TLS.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subjects = [_subject(name) for name in names]
@@ -47,8 +50,9 @@ class Authority:
         private = PrivateCertificate.fromCertificateAndKeyPair(
             Certificate.loadPEM(whole), KeyPair.load(key_pem, FILETYPE_PEM)
         )
-        options: CertificateOptions = private.options()
-        return options
+        return CertificateOptions(
+            privateKey=private.privateKey.original, certificate=private.original, **options
+        )
 
 
 @cache

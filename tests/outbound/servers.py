@@ -21,7 +21,8 @@ from twisted.web.http_headers import Headers
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from rsscloud_broker.outbound import AddressGuard, Outbound
+from rsscloud_broker.interfaces import IOutbound
+from rsscloud_broker.outbound import AddressGuard, LeanClient, Outbound, TLSContext
 from rsscloud_broker.outbound.endpoints import GuardedEndpoints
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -206,32 +207,74 @@ class Names:
 class Client:
     """An outbound client, and what tests look at.
 
-    :ivar clock: of the deadline only.
+    :ivar clock: of the deadline, and of how long connections are kept.
     """
 
-    outbound: Outbound
+    outbound: IOutbound
     clock: Clock
     names: Names
+
+
+@define
+class Network:
+    """What the lean client takes for a reactor: real connections, and a clock of the test's."""
+
+    connections: Any
+    clock: Clock
+
+    def connectTCP(self, *args: Any) -> Any:
+        return self.connections.connectTCP(*args)
+
+    def connectSSL(self, *args: Any) -> Any:
+        return self.connections.connectSSL(*args)
+
+    def seconds(self) -> float:
+        return self.clock.seconds()
+
+    def callLater(self, *args: Any) -> Any:
+        return self.clock.callLater(*args)
+
+
+OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_limit": 1000}
 
 
 def make_client(
     names: Any = None,
     *,
     allowed: Sequence[str] = LOOPBACK,
+    own: Sequence[tuple[str, int]] = (),
     network: Any = None,
     trusted: Sequence[Certificate] = (),
     **limits: Any,
 ) -> Client:
-    """A client that may call loopback.
+    """A client for topics, by treq, that may call loopback.
 
     :param network: what makes the connections; the reactor otherwise.
     """
     network = network or reactor
     names = Names() if names is None else names
     clock = Clock()
-    guard = AddressGuard(ip_network(cidr) for cidr in allowed)
-    endpoints = GuardedEndpoints(network, names, guard, trusted)
+    guard = AddressGuard(map(ip_network, allowed), own)
+    endpoints = GuardedEndpoints(network, names, guard, TLSContext(trusted))
     pool = HTTPConnectionPool(network, persistent=False)
     agent = Agent.usingEndpointFactory(network, endpoints, pool)
-    options: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_limit": 1000}
-    return Client(Outbound(agent, clock, **(options | limits)), clock, names)
+    return Client(Outbound(agent, clock, **(OPTIONS | limits)), clock, names)
+
+
+def make_lean_client(
+    names: Any = None,
+    *,
+    allowed: Sequence[str] = LOOPBACK,
+    own: Sequence[tuple[str, int]] = (),
+    network: Any = None,
+    trusted: Sequence[Certificate] = (),
+    truncate: bool = True,
+    **limits: Any,
+) -> Client:
+    """The client for notifications, likewise; it truncates always."""
+    names = Names() if names is None else names
+    clock = Clock()
+    guard = AddressGuard(map(ip_network, allowed), own)
+    both: Any = Network(network or reactor, clock)
+    lean = LeanClient(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
+    return Client(lean, clock, names)

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorSSL, IReactorTCP
+from twisted.internet.ssl import TLSVersion
+from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound import endpoints
 from tests.outbound.authority import authority
-from tests.outbound.servers import Client, Names, Pages, RawFactory, listen, make_client, serve
+from tests.outbound.servers import (
+    Client,
+    Names,
+    Pages,
+    RawFactory,
+    listen,
+    make_client,
+    make_lean_client,
+    serve,
+)
 
 
 class EndpointTestCase(TestCase):
+    """For the client for topics; a subclass may have another one."""
+
+    make_client: Callable[..., Client] = staticmethod(make_client)
+
     def setUp(self) -> None:
         self.pages = Pages({})
 
     def begin(self, client: Client, url: str) -> Deferred[OutboundReply]:
-        return Deferred.fromCoroutine(client.outbound.request("GET", url))
+        request: Any = client.outbound.request("GET", url)
+        return Deferred.fromCoroutine(request)
 
     async def refusal(self, client: Client, url: str) -> str:
         error = await self.assertFailure(self.begin(client, url), OutboundError)
@@ -31,16 +50,45 @@ class GuardTests(EndpointTestCase):
         raw = RawFactory(b"hello")
         port = listen(self, raw)
         for host in ("127.0.0.1", "inner.example"):
-            client = make_client(Names({"inner.example": ["127.0.0.1"]}), allowed=())
+            client = self.make_client(Names({"inner.example": ["127.0.0.1"]}), allowed=())
             reason = await self.refusal(client, f"http://{host}:{port}/")
             self.assertIn("127.0.0.1 is not public (loopback)", reason)
         self.assertEqual(raw.connections, [])
+
+    async def test_broker_itself(self) -> None:
+        raw = RawFactory(b"hello")
+        port = listen(self, raw)
+        for own in ("127.0.0.1", "", "0.0.0.0"):
+            client = self.make_client(own=[(own, port)])
+            reason = await self.refusal(client, f"http://127.0.0.1:{port}/")
+            self.assertIn(f"127.0.0.1 with port {port} is this broker itself", reason)
+        self.assertEqual(raw.connections, [])
+
+    async def test_peer_that_is_not_the_one_dialled(self) -> None:
+        """Whoever connects for us has gone elsewhere: we look whom we have reached."""
+
+        class Elsewhere(MemoryReactorClock):
+            def connectTCP(
+                self, host: str, port: int, factory: Any, *rest: Any, **more: Any
+            ) -> Any:
+                return IReactorTCP(reactor).connectTCP("127.0.0.1", port, factory)
+
+            def connectSSL(self, host: Any, port: int, factory: Any, tls: Any, *args: Any) -> Any:
+                return IReactorSSL(reactor).connectSSL("127.0.0.1", port, factory, tls, 30, None)
+
+        raw = RawFactory(b"hello")
+        port = listen(self, raw)
+        for scheme in ("http", "https"):
+            client = self.make_client(allowed=["127.0.0.2/32"], network=Elsewhere())
+            reason = await self.refusal(client, f"{scheme}://127.0.0.2:{port}/")
+            self.assertIn("127.0.0.1 is not public (loopback)", reason)
+        self.assertEqual(raw.received, b"")
 
     async def test_one_bad_address_is_enough(self) -> None:
         raw = RawFactory(b"hello")
         port = listen(self, raw)
         for found in (["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"]):
-            client = make_client(Names({"two.example": found}))
+            client = self.make_client(Names({"two.example": found}))
             reason = await self.refusal(client, f"http://two.example:{port}/")
             self.assertIn("10.0.0.1 is not public (private)", reason)
         self.assertEqual(raw.connections, [])
@@ -55,7 +103,7 @@ class GuardTests(EndpointTestCase):
 
         names = Rebinding()
         port = serve(self, self.pages)
-        answer = await self.begin(make_client(names), f"http://evil.example:{port}/")
+        answer = await self.begin(self.make_client(names), f"http://evil.example:{port}/")
         self.assertEqual(answer.body, b"hello")
         self.assertEqual(names.asked, ["evil.example"])
         host = self.pages.seen[0].headers.getRawHeaders("host")
@@ -63,31 +111,31 @@ class GuardTests(EndpointTestCase):
 
     async def test_next_address_if_one_does_not_answer(self) -> None:
         port = serve(self, self.pages)  # on 127.0.0.1 only
-        client = make_client(Names({"two.example": ["127.0.0.2", "127.0.0.1"]}))
+        client = self.make_client(Names({"two.example": ["127.0.0.2", "127.0.0.1"]}))
         answer = await self.begin(client, f"http://two.example:{port}/")
         self.assertEqual(answer.body, b"hello")
 
     async def test_no_address(self) -> None:
-        client = make_client(Names({"none.example": []}))
+        client = self.make_client(Names({"none.example": []}))
         reason = await self.refusal(client, "http://none.example/")
         self.assertEqual(reason, "the name none.example has no address")
 
     async def test_no_such_name(self) -> None:
-        reason = await self.refusal(make_client(), "http://unknown.example/")
+        reason = await self.refusal(self.make_client(), "http://unknown.example/")
         self.assertEqual(reason, "the name unknown.example does not resolve: no such name")
 
     async def test_name_that_cannot_be_one(self) -> None:
         async def resolve(host: str) -> list[str]:
             raise UnicodeError("label empty or too long")
 
-        reason = await self.refusal(make_client(resolve), "http://a..b/")
+        reason = await self.refusal(self.make_client(resolve), "http://a..b/")
         self.assertTrue(reason)
 
 
 class TLSTests(EndpointTestCase):
     def client(self, **table: list[str]) -> Client:
         names = {name.replace("_", "."): found for name, found in table.items()}
-        return make_client(Names(names), trusted=[authority().trusted])
+        return self.make_client(Names(names), trusted=[authority().trusted])
 
     def serve_as(self, *names: str, days: int = 1) -> int:
         return serve(self, self.pages, authority().server(*names, days=days))
@@ -103,30 +151,76 @@ class TLSTests(EndpointTestCase):
         answer = await self.begin(self.client(), f"https://127.0.0.1:{port}/")
         self.assertEqual(answer.body, b"hello")
 
-    async def assert_refused(self, port: int, client: Client) -> None:
+    async def assert_refused(self, port: int, client: Client, why: str) -> None:
         reason = await self.refusal(client, f"https://good.example:{port}/")
-        self.assertTrue(reason)
+        self.assertIn(why, reason)
         self.assertEqual(self.pages.seen, [])
 
     async def test_wrong_name(self) -> None:
         port = self.serve_as("other.example")
-        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+        await self.assert_refused(
+            port,
+            self.client(good_example=["127.0.0.1"]),
+            "is for another name",
+        )
 
     async def test_expired(self) -> None:
         port = self.serve_as("good.example", days=-1)
-        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+        await self.assert_refused(
+            port,
+            self.client(good_example=["127.0.0.1"]),
+            "has expired",
+        )
+
+    async def test_not_valid_yet(self) -> None:
+        port = self.serve_as("good.example", days=9)
+        client = self.client(good_example=["127.0.0.1"])
+        await self.assert_refused(port, client, "is not valid yet")
+
+    async def test_wrong_address(self) -> None:
+        port = self.serve_as("127.0.0.2", "localhost")
+        reason = await self.refusal(self.client(), f"https://127.0.0.1:{port}/")
+        self.assertIn("127.0.0.1 is for another name", reason)
+
+    async def test_name_by_wildcard_and_with_a_dot_at_its_end(self) -> None:
+        port = self.serve_as("*.good.example")
+        client = self.client(one_good_example=["127.0.0.1"])
+        client.names.table["one.good.example."] = ["127.0.0.1"]
+        for name in ("one.good.example", "one.good.example.", "ONE.Good.Example"):
+            answer = await self.begin(client, f"https://{name}:{port}/")
+            self.assertEqual(answer.body, b"hello")
+
+    async def test_spelling_of_an_address(self) -> None:
+        """No certificate is for such a name, even if the system's resolver knows it."""
+        client = self.client()
+        client.names.table["127.1"] = ["127.0.0.1"]
+        reason = await self.refusal(client, f"https://127.1:{self.serve_as('127.0.0.1')}/")
+        self.assertIn("the certificate of 127.1 is for another name", reason)
+
+    async def test_old_tls(self) -> None:
+        options = authority().server("good.example", lowerMaximumSecurityTo=TLSVersion.TLSv1_1)
+        port = serve(self, self.pages, options)
+        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]), "TLS failed: ")
 
     async def test_authority_that_is_not_trusted(self) -> None:
         port = serve(self, self.pages, authority("Strangers").server("good.example"))
-        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+        await self.assert_refused(
+            port,
+            self.client(good_example=["127.0.0.1"]),
+            "is of an authority that is not trusted",
+        )
 
     async def test_only_what_the_system_trusts_by_default(self) -> None:
         port = self.serve_as("good.example")
-        await self.assert_refused(port, make_client(Names({"good.example": ["127.0.0.1"]})))
+        await self.assert_refused(
+            port,
+            self.make_client(Names({"good.example": ["127.0.0.1"]})),
+            "is of an authority that is not trusted",
+        )
 
     async def test_no_tls(self) -> None:
         port = listen(self, RawFactory(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
-        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]))
+        await self.assert_refused(port, self.client(good_example=["127.0.0.1"]), "TLS failed: ")
 
     async def test_peer_that_does_not_take_part_in_closing(self) -> None:
         """It reads and writes on, and never closes its side."""
@@ -136,5 +230,14 @@ class TLSTests(EndpointTestCase):
         client = self.client(good_example=["127.0.0.1"])
         answer = await self.begin(client, f"https://good.example:{port}/")
         self.assertEqual(answer.body, b"hello")
+        client.clock.advance(2)  # the lean client waits for a moment before it closes
         connection: Any = raw.connections[0]
         await connection.lost
+
+
+class LeanGuardTests(GuardTests):
+    make_client = staticmethod(make_lean_client)
+
+
+class LeanTLSTests(TLSTests):
+    make_client = staticmethod(make_lean_client)

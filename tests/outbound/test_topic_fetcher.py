@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import ITopicFetcher
-from rsscloud_broker.model import Content, OutboundError, TopicUnreadable
+from rsscloud_broker.model import AddressRefused, Content, OutboundError, TopicUnreadable
 from rsscloud_broker.outbound import TopicFetcher
 from rsscloud_broker.testing import FakeOutbound, reply
 
@@ -48,3 +48,10 @@ class TopicFetcherTests(SynchronousTestCase):
         self.outbound.otherwise = OutboundError("the name feeds.example does not resolve")
         error = self.failureResultOf(self.fetch(), TopicUnreadable).value
         self.assertEqual(str(error), f"{FEED}: the name feeds.example does not resolve")
+        self.assertFalse(error.refused)
+
+    def test_refused(self) -> None:
+        self.outbound.otherwise = AddressRefused("the address 10.1.2.3 is not public")
+        error = self.failureResultOf(self.fetch(), TopicUnreadable).value
+        self.assertEqual(error.reason, "the address 10.1.2.3 is not public")
+        self.assertTrue(error.refused)

@@ -1,0 +1,260 @@
+"""One outgoing HTTP/1.1 connection: a request, its answer, and perhaps the next.
+
+Only what a notification needs: requests that are whole when they are written,
+answers whose body is read up to a limit.  Parsing is httptools', which wraps the
+parser of Node.js.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+from typing import Protocol as TypingProtocol
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IConnector
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+
+from rsscloud_broker.model import OutboundError
+from rsscloud_broker.outbound.tls import HostTLS
+
+#: Bytes of an answer that are read besides its body: headers, the sizes of chunks,
+#: trailers, interim answers.
+MAX_BESIDES_BODY = 64 * 1024
+
+#: Bytes of a request that the system takes at once, whatever the other side does.
+TAKEN_AT_ONCE = 8 * 1024
+
+#: What connections are alike for: whether over TLS, host and port.
+Origin: TypeAlias = tuple[bool, str, int]
+
+
+class Answer(NamedTuple):
+    """:ivar headers: names in lower case, the last of several."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class NotConnected(OutboundError):
+    """There is no connection, so nothing has been asked."""
+
+
+class _Transport(TypingProtocol):
+    """A connection of TCP or TLS; under one of TLS lies that of TCP."""
+
+    transport: _Transport
+
+    def write(self, data: bytes) -> None: ...
+    def loseConnection(self) -> None: ...
+    def abortConnection(self) -> None: ...
+    def getHandle(self) -> Any: ...
+
+
+class Http1(Protocol):
+    """A connection, from before it is made.
+
+    :param tls: its TLS, if it has any.
+    :param body_limit: bytes of a body that are read; what is longer is cut off.
+    :ivar connector: what makes the connection.
+    :ivar when_lost: called with this connection when it is gone, if anybody wants to know.
+    :ivar reusable: whether it may carry another request.
+    :ivar gone: whether it has been lost.
+    :ivar heard: whether anything of the answer has arrived.
+    """
+
+    transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
+    connector: IConnector
+    when_lost: Callable[[Http1], object] | None = None
+
+    def __init__(
+        self,
+        origin: Origin,
+        tls: HostTLS | None,
+        body_limit: int,
+    ) -> None:
+        self.origin = origin
+        self.tls = tls
+        self.reusable = self.gone = False
+        self._body_limit = body_limit
+        self._answered: Deferred[Answer] | None = None
+        self._whole = False
+
+    def ask(self, request: bytes, *, answer_has_body: bool = True) -> Deferred[Answer]:
+        """Write a request, as soon as there is a connection, and read its answer.
+
+        If the Deferred is cancelled the connection is aborted, or not made.
+
+        :param request: the whole of it.
+        :param answer_has_body: False for HEAD, whatever the answer's headers say.
+        """
+        self.reusable = self.heard = False
+        self._answer_has_body = answer_has_body
+        self._large = len(request) > TAKEN_AT_ONCE
+        self._received = 0
+        self._parser = parser = HttpResponseParser(self)
+        # There are servers that end lines, or go on with them, as mail does.
+        parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
+        self._begin()
+        answered: Deferred[Answer] = Deferred(self._give_up)
+        self._answered = answered
+        if self.connected:
+            self.transport.write(request)
+        else:
+            self._request = request
+        return answered
+
+    def close(self) -> None:
+        """Close, without waiting for the other side: neither until it has read the rest
+        of a request that it has answered already, nor until it says goodbye too.
+        """
+        self.reusable = False
+        if self._large:
+            self.transport.abortConnection()
+            return
+        self.transport.loseConnection()
+        if self.tls is not None:
+            self.transport.transport.loseConnection()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self.reusable = False
+        self.transport.abortConnection()
+
+    def fail(self, reason: OutboundError) -> None:
+        """End what was asked, if anything was; without a connection nothing will be asked."""
+        if self._answered is not None:
+            self._end().errback(reason)
+
+    # --- Twisted calls
+
+    def connectionMade(self) -> None:
+        request = self._request
+        del self._request, self.connector  # they would live as long as the connection
+        if self._answered is None:
+            self.abort()
+            return
+        if self.tls is None:
+            # What the system takes at once needs no round through the reactor, which
+            # would cost a tenth of the whole notification.
+            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
+                request = request[self.transport.getHandle().send(request) :]
+            except OSError:
+                pass  # not now; or never, and then the reactor finds out why
+        if request:
+            self.transport.write(request)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._answered is None:
+            self.abort()  # nobody asked
+            return
+        self.heard = True
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            self.reusable = False
+            if not self._whole:
+                self._fail(f"the answer is not HTTP: {error}")
+                return
+        if self._whole:
+            self._succeed()
+        elif self._received - self._size > MAX_BESIDES_BODY:
+            self._fail(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.reusable = False
+        self.gone = True
+        if self.when_lost is not None:
+            self.when_lost(self)
+        if self._answered is None:
+            return
+        if self._status and self._ends_with_connection:
+            self._succeed()
+        else:
+            self._fail(self._why_lost(reason))
+
+    # --- the parser calls
+
+    def on_message_begin(self) -> None:
+        if self._whole:
+            self.reusable = False  # it says more than it was asked
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._status:  # otherwise a trailer, or what nobody asked for
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+
+    def on_headers_complete(self) -> None:
+        if self._whole:
+            return
+        self._status = self._parser.get_status_code()
+        if not self._answer_has_body and self._status >= 200:
+            self._whole = True
+
+    def on_body(self, data: bytes) -> None:
+        if self._whole:
+            return
+        self._size += len(data)
+        self._body.append(data)
+        if self._size > self._body_limit:
+            self._whole = True
+
+    def on_message_complete(self) -> None:
+        if self._whole:
+            return
+        if self._status < 200:
+            self._begin()  # an interim answer: the real one follows
+            return
+        self._whole = True
+        # An answer that is no success may have been given before the request was
+        # read, and then nobody knows where the next one would begin.
+        self.reusable = self._status < 300 and self._parser.should_keep_alive()
+
+    # --- our own
+
+    def _begin(self) -> None:
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._whole = False
+
+    @property
+    def _ends_with_connection(self) -> bool:
+        """Whether it is the end of the connection that ends the body (RFC 9112, section 6.3)."""
+        return not {"content-length", "transfer-encoding"} & self._headers.keys()
+
+    def _give_up(self, answered: Deferred[Answer]) -> None:
+        self._end()
+        if self.connected:
+            self.abort()
+        else:
+            self.connector.stopConnecting()
+
+    def _succeed(self) -> None:
+        # Only now, when the parser has come back: this may ask for more at once.
+        body = b"".join(self._body)[: self._body_limit]
+        self._end().callback(Answer(self._status, self._headers, body))
+
+    def _fail(self, reason: str) -> None:
+        self.abort()
+        self._end().errback(OutboundError(reason))
+
+    def _end(self) -> Deferred[Answer]:
+        answered, self._answered = self._answered, None
+        assert answered is not None  # callers look
+        del self._parser  # it refers to this, so they would wait for the garbage collector
+        return answered
+
+    def _why_lost(self, reason: Failure) -> str:
+        error: Any = reason.value
+        text = self.tls.reason(error) if self.tls is not None else str(error)
+        if self.tls is not None and self.tls.problem:
+            return text
+        if isinstance(error, ConnectionDone):
+            text = "it was closed"
+        return f"the connection was lost before the answer was whole: {' '.join(text.split())}"

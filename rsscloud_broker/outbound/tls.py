@@ -1,0 +1,162 @@
+"""TLS for outgoing connections: one context for all, and a check for each.
+
+Making a context reads every certificate that the system trusts, which costs more
+than a whole notification.  So there is one context, and what differs, the name
+that the certificate must show, belongs to the connection.  Sessions are kept by
+host and port, so that the next connection there need not shake hands in full.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from OpenSSL import SSL
+from OpenSSL.crypto import X509
+from service_identity import VerificationError
+from service_identity.hazmat import DNS_ID, IPAddress_ID, ServiceID, verify_service_identity
+from service_identity.pyopenssl import extract_patterns
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
+from twisted.internet.ssl import (
+    Certificate,
+    CertificateOptions,
+    TLSVersion,
+    platformTrust,
+    trustRootFromCertificates,
+)
+from twisted.protocols.tls import TLSMemoryBIOProtocol
+from zope.interface import implementer
+
+#: Hosts whose last session is kept; each takes some kilobytes.
+SESSIONS = 1000
+
+_CODES = SSL.X509VerificationCodes
+
+#: What is wrong with a certificate, in words, by OpenSSL's number.
+_PROBLEMS = {
+    _CODES.ERR_CERT_HAS_EXPIRED: "has expired",
+    _CODES.ERR_CERT_NOT_YET_VALID: "is not valid yet",
+    _CODES.ERR_CERT_REVOKED: "has been revoked",
+    _CODES.ERR_DEPTH_ZERO_SELF_SIGNED_CERT: "is signed by itself",
+    _CODES.ERR_SELF_SIGNED_CERT_IN_CHAIN: "is of an authority that is not trusted",
+    _CODES.ERR_UNABLE_TO_GET_ISSUER_CERT: "is of an authority that is not trusted",
+    _CODES.ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "is of an authority that is not trusted",
+    _CODES.ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE: "is of an authority that is not trusted",
+}
+
+
+class TLSContext:
+    """The context of every outgoing connection.
+
+    :param trusted: authorities whose certificates are believed; by default those
+        that the system trusts.
+    """
+
+    def __init__(self, trusted: Sequence[Certificate] = ()) -> None:
+        trust_root = trustRootFromCertificates(trusted) if trusted else platformTrust()
+        options = CertificateOptions(
+            trustRoot=trust_root, raiseMinimumTo=TLSVersion.TLSv1_2, enableSessionTickets=True
+        )
+        self._context: SSL.Context = options.getContext()
+        self._context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # OpenSSL's, which is by server
+        self._context.set_verify(SSL.VERIFY_PEER, _verify)
+        self._sessions: OrderedDict[tuple[str, int], SSL.Session] = OrderedDict()
+
+    def to(self, host: str, port: int) -> HostTLS:
+        """What one connection needs.
+
+        :param host: a name in its ASCII form, or an address without brackets.
+        """
+        return HostTLS(self, host, port)
+
+    def connection(self, host: HostTLS) -> SSL.Connection:
+        """A connection that resumes the last session with a host, if there is one."""
+        connection = _Connection(self._context, None)
+        connection.host = host
+        session = self._sessions.pop(host.key, None)  # a ticket of TLS 1.3 is for one use
+        if session is not None:
+            connection.set_session(session)
+        return connection
+
+    def keep(self, host: HostTLS, session: SSL.Session) -> None:
+        """Keep a session for the next connection to a host."""
+        self._sessions[host.key] = session
+        self._sessions.move_to_end(host.key)
+        if len(self._sessions) > SESSIONS:
+            self._sessions.popitem(last=False)
+
+
+class _Connection(SSL.Connection):
+    """A connection that knows whose certificate it must see."""
+
+    host: HostTLS
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+class HostTLS:
+    """One connection to a host, whose certificate must show its name.
+
+    :ivar key: what sessions are kept by.
+    :ivar problem: why the certificate was refused, empty if it was not.
+    """
+
+    def __init__(self, context: TLSContext, host: str, port: int) -> None:
+        self.problem = ""
+        self._context = context
+        self._name = name = host.removesuffix(".")
+        self.key = (name, port)
+        self._is_address = name[-1:].isdigit() or ":" in name
+
+    def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        connection = self._context.connection(self)
+        if not self._is_address:
+            connection.set_tlsext_host_name(self._name.encode("ascii"))
+        return connection
+
+    def is_named_by(self, certificate: X509) -> bool:
+        """Whether a certificate is for this host."""
+        expected: ServiceID
+        try:
+            expected = IPAddress_ID(self._name) if self._is_address else DNS_ID(self._name)
+            verify_service_identity(extract_patterns(certificate), [expected], [])
+        except (VerificationError, ValueError):  # the latter: it cannot be read, or never fits
+            return False
+        return True
+
+    def refuse(self, problem: str) -> None:
+        """Take note of what is wrong with the certificate."""
+        self.problem = f"the certificate of {self._name} {problem}"
+
+    def keep_session(self, connection: SSL.Connection) -> None:
+        """Keep the session of this connection, once the other side has answered.
+
+        Not before: in TLS 1.3 what resumes a session comes after the handshake.
+        """
+        session = connection.get_session()
+        if session is not None:
+            self._context.keep(self, session)
+
+    def reason(self, error: BaseException) -> str:
+        """Say why the connection was lost."""
+        if self.problem:
+            return self.problem
+        if isinstance(error, SSL.Error) and error.args and isinstance(error.args[0], list):
+            return f"TLS failed: {'; '.join(entry[-1] for entry in error.args[0])}"
+        return str(error)
+
+
+def _verify(connection: Any, certificate: X509, error: int, depth: int, trusted: int) -> bool:
+    """Judge a certificate of a chain; OpenSSL calls this, first for the authority's.
+
+    Not called when a session is resumed: its certificate was judged for the same
+    host when it began.
+    """
+    host: HostTLS = connection.host
+    if not trusted:
+        host.refuse(_PROBLEMS.get(error, f"cannot be verified (OpenSSL says: error {error})"))
+        return False
+    if depth or host.is_named_by(certificate):
+        return True
+    host.refuse("is for another name")
+    return False

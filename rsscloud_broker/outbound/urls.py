@@ -1,0 +1,174 @@
+"""Which URLs are called, and where they lead."""
+
+from __future__ import annotations
+
+import re
+from socket import AF_INET, AF_INET6, inet_pton
+from string import printable
+from typing import NamedTuple
+from urllib.parse import quote, urldefrag, urljoin, urlsplit
+
+from hyperlink import EncodedURL
+
+from rsscloud_broker.model import AddressRefused, OutboundError
+
+#: Ports of services that are not HTTP.  Some of them take a line of text from
+#: anybody and act on it, and a request has lines that a stranger chose.  Browsers
+#: keep such a list too ("bad ports" in the Fetch standard); added here are stores
+#: and desktops, which listen inside a network without a password.  Every other
+#: port is called, for feed readers listen anywhere.
+REFUSED_PORTS = {
+    port: service
+    for service, ports in (
+        ("echo, discard, chargen and the like", (1, 7, 9, 11, 13, 15, 17, 19)),
+        ("FTP", (20, 21, 69, 115, 989, 990)),
+        ("SSH", (22,)),
+        ("Telnet", (23, 107, 992)),
+        ("mail", (24, 25, 109, 110, 143, 220, 465, 587, 993, 995, 2525, 4190)),
+        ("time", (37, 123)),
+        ("names", (42, 43, 53, 137, 853)),
+        ("finger", (79,)),
+        ("logins", (49, 87, 88, 113, 464, 512, 513, 749)),
+        ("remote procedures", (111, 135, 530)),
+        ("news", (119, 433, 532, 563)),
+        ("files", (139, 427, 445, 548, 873, 2049, 3260, 4045)),
+        ("management", (161, 162, 179, 199, 514, 623, 10050, 10051)),
+        ("chat", (194, 531, 5222, 5269, 6665, 6666, 6667, 6668, 6669, 6679, 6697)),
+        ("directories", (389, 636, 3268, 3269)),
+        ("printing", (515, 631, 9100)),
+        ("telephony", (1719, 1720, 1723, 5060, 5061)),
+        ("desktops", (3389, 5900, 5901, 6000, 6001)),
+        ("databases", (1433, 1521, 3306, 5432, 6379, 6380, 9042, 11211, 27017, 27018)),
+        ("queues", (1883, 4222, 5671, 5672, 9092)),
+    )
+    for port in ports
+}
+
+#: URLs that mean the same to everybody: what is not among them is looked at with care.
+_PLAIN = re.compile(
+    r"(https?)://"
+    r"((?:([a-z0-9_.-]+)|\[([0-9a-f:.]+)\])(?::([0-9]{0,5}))?)"
+    r"((?:[/?][a-z0-9_.~!$&'()*+,;=:@/?%\[\]-]*)?)",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+class Target(NamedTuple):
+    """Where a URL leads.
+
+    :ivar host: a name in its ASCII form or an address, in lower case, no brackets.
+    :ivar authority: host and port as they stand in the URL, for the Host header.
+    :ivar path: path and query as they stand in the URL.
+    """
+
+    secure: bool
+    host: str
+    port: int
+    authority: str
+    path: str
+
+    @property
+    def origin(self) -> tuple[bool, str, int]:
+        """What connections are alike for."""
+        return self[:3]
+
+
+def target_of(url: str) -> Target:
+    """Take a URL apart.
+
+    :raises AddressRefused: it is not one that the broker calls.
+    """
+    match = _PLAIN.fullmatch(url)
+    if match is None or match[4]:
+        check_url(url)
+        match = match or _PLAIN.fullmatch(_encoded(url))
+        if match is None:
+            raise AddressRefused("the URL cannot be put into a request")
+    scheme, authority, name, address, digits, path = match.groups()
+    secure = len(scheme) == len("https")
+    port = int(digits) if digits else 443 if secure else 80
+    check_port(port)
+    if not path.startswith("/"):
+        path = f"/{path}"
+    return Target(secure, (name or address).lower(), port, authority, path)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address in its usual form; in another one it is looked up."""
+    if not host[-1:].isdigit():
+        return ":" in host
+    try:
+        inet_pton(AF_INET6 if ":" in host else AF_INET, host)
+    except OSError:
+        return False
+    return True
+
+
+def check_url(url: str) -> None:
+    """Accept a URL by returning, if its form is one that the broker calls.
+
+    :raises AddressRefused: it is not; the text says which rule it breaks.
+    """
+    if any(character <= " " or character == "\x7f" for character in url):
+        raise AddressRefused("the URL must not contain white space or control characters")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise AddressRefused(f"it is not a URL: {error}") from error
+    if parts.scheme.lower() not in {"http", "https"}:
+        raise AddressRefused("the URL must begin with http:// or https://")
+    if not parts.hostname:
+        raise AddressRefused("the URL names no host")
+    if parts.username is not None or parts.password is not None:
+        raise AddressRefused("the URL must not carry a user name or password")
+    if "#" in url:
+        raise AddressRefused("the URL must not have a fragment")
+    if port is not None:
+        check_port(port)
+
+
+def check_port(port: int) -> None:
+    """Accept a port by returning.
+
+    :raises AddressRefused: it is none, or one of ``REFUSED_PORTS``.
+    """
+    if not 0 < port < 65536:
+        raise AddressRefused("the URL's port must be from 1 to 65535")
+    if port in REFUSED_PORTS:
+        raise AddressRefused(
+            f"port {port} is for other services ({REFUSED_PORTS[port]}), so it is not called"
+        )
+
+
+def redirected(url: str, location: str) -> str:
+    """The URL to which a Location header leads.
+
+    :param location: the header's bytes, as text in Latin-1.
+    :raises OutboundError: it cannot be made one.
+    """
+    # Some servers send bare UTF-8; what follows a # is for browsers.
+    location = quote(location.encode("latin-1"), safe=printable)
+    try:
+        return urldefrag(urljoin(url, location)).url
+    except ValueError as error:
+        raise OutboundError(f"it redirects to what is not a URL: {error}") from error
+
+
+class LiteralURL(EncodedURL):
+    """A URL whose host may be an IPv6 address, which hyperlink would take for a name."""
+
+    def to_uri(self) -> EncodedURL:
+        if ":" in self.host:
+            return self.replace(host="h").to_uri().replace(host=self.host)
+        return super().to_uri()
+
+
+def _encoded(url: str) -> str:
+    """A URL with everything encoded that is not for a request."""
+    try:
+        uri = LiteralURL.from_text(url).to_uri().to_text()
+    except ValueError as error:
+        raise AddressRefused(f"it is not a URL: {error}") from error
+    # What hyperlink leaves as it is, though no request should have it.
+    return quote(uri, safe=printable.translate(dict.fromkeys(map(ord, '"<>\\^`{|} '))))

@@ -1,0 +1,63 @@
+"""One timer for many things."""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.outbound.expiry import Expiry
+
+
+class ExpiryTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.expired: list[str] = []
+        self.expiry: Expiry[str] = Expiry(self.clock, 10, self.expired.append)
+
+    def test_each_after_its_time(self) -> None:
+        self.expiry.add("a")
+        self.clock.advance(4)
+        self.expiry.add("b")
+        self.expiry.add("c")
+        self.assertEqual((len(self.expiry), self.expiry.oldest()), (3, "a"))
+        self.clock.advance(5.9)
+        self.assertEqual(self.expired, [])
+        self.clock.advance(0.1)
+        self.assertEqual(self.expired, ["a"])
+        self.clock.advance(4)
+        self.assertEqual(self.expired, ["a", "b", "c"])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_discarded(self) -> None:
+        self.expiry.add("a")
+        self.expiry.discard("a")
+        self.expiry.discard("never here")
+        self.clock.advance(10)
+        self.assertEqual((self.expired, self.clock.getDelayedCalls()), ([], []))
+
+    def test_one_timer(self) -> None:
+        for number in range(100):
+            self.expiry.add(str(number))
+            self.clock.advance(0.01)
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+
+    def test_added_when_another_expires(self) -> None:
+        again: list[str] = []
+
+        def expire(thing: str) -> None:
+            again.append(thing)
+            if len(again) < 3:
+                expiry.add(f"{thing}+")
+
+        expiry: Expiry[str] = Expiry(self.clock, 10, expire)
+        expiry.add("a")
+        self.clock.pump([10, 10, 10, 10])
+        self.assertEqual(again, ["a", "a+", "a++"])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_clear(self) -> None:
+        self.expiry.add("a")
+        self.expiry.add("b")
+        self.assertEqual(self.expiry.clear(), ["a", "b"])
+        self.assertEqual((len(self.expiry), self.clock.getDelayedCalls()), (0, []))
+        self.assertEqual((self.expiry.clear(), self.expired), ([], []))

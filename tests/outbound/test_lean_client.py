@@ -1,0 +1,449 @@
+"""What only the lean client does: parsing, keeping connections, resuming TLS sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from OpenSSL._util import lib as openssl  # for what a server knows and pyOpenSSL does not tell
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.ssl import TLSVersion
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import OutboundError
+from rsscloud_broker.outbound import tls
+from tests.outbound.authority import authority
+from tests.outbound.servers import (
+    Client,
+    Names,
+    Pages,
+    RawFactory,
+    listen,
+    make_lean_client,
+    page,
+    serve,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+class Scripted(Protocol):
+    """Answers each request that it gets on a connection with the next of its answers."""
+
+    factory: ScriptedFactory
+    transport: Any
+
+    def connectionMade(self) -> None:
+        self.requests = 0
+        self.lost: Deferred[None] = Deferred()
+        self.factory.connections.append(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.requests += 1
+        self.factory.requests.append(data)
+        self.factory.answer(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.lost.callback(None)
+
+
+class ScriptedFactory(Factory[Scripted]):
+    protocol = Scripted
+    noisy = False
+
+    def __init__(self, *answers: bytes | Callable[[Scripted], None]) -> None:
+        self.answers = list(answers)
+        self.connections: list[Scripted] = []
+        self.requests: list[bytes] = []
+
+    def answer(self, connection: Scripted) -> None:
+        answer = self.answers.pop(0) if self.answers else OK
+        if isinstance(answer, bytes):
+            connection.transport.write(answer)
+        else:
+            answer(connection)
+
+
+class LeanTestCase(TestCase):
+    timeout = 30
+
+    def serve(self, *answers: bytes | Callable[[Scripted], None], tls: Any = None) -> None:
+        self.server = ScriptedFactory(*answers)
+        self.port = listen(self, self.server, tls)
+        self.url = f"http://127.0.0.1:{self.port}/"
+
+    def begin(self, client: Client, url: str = "", **request: Any) -> Deferred[OutboundReply]:
+        call: Any = client.outbound.request(
+            request.pop("method", "GET"), url or self.url, **request
+        )
+        return Deferred.fromCoroutine(call)
+
+    async def answer(self, *answers: bytes | Callable[[Scripted], None], **request: Any) -> Any:
+        """The reply to a request that a server answers like that."""
+        self.serve(*answers)
+        return await self.begin(make_lean_client(), **request)
+
+    async def refusal(self, asking: Deferred[Any]) -> str:
+        return str(await self.assertFailure(asking, OutboundError))
+
+
+class RequestTests(LeanTestCase):
+    async def test_bytes(self) -> None:
+        headers = {"content-type": "text/xml", "x-a": "é"}
+        await self.answer(OK, method="POST", headers=headers, body=b"<a/>")
+        self.assertEqual(
+            self.server.requests,
+            [
+                f"POST / HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\nuser-agent: tests/1.0\r\n"
+                "content-type: text/xml\r\nx-a: é\r\ncontent-length: 4\r\n\r\n<a/>".encode()
+            ],
+        )
+
+    async def test_length_of_an_empty_body(self) -> None:
+        for method, expected in (("GET", False), ("HEAD", False), ("POST", True), ("PUT", True)):
+            await self.answer(OK, method=method)
+            self.assertEqual(b"content-length: 0\r\n" in self.server.requests[0], expected)
+
+    async def test_user_agent_of_the_caller(self) -> None:
+        await self.answer(OK, headers={"user-agent": "other"})
+        self.assertEqual(self.server.requests[0].count(b"user-agent"), 1)
+        self.assertIn(b"user-agent: other\r\n", self.server.requests[0])
+
+    async def test_headers_of_more_than_a_line(self) -> None:
+        self.serve()
+        for value in ("a\r\nx-evil: 1", "a\nb", "a\rb", "a\0", "\ud800"):
+            for headers in ({"x-a": value}, {value: "a"}):
+                reason = await self.refusal(self.begin(make_lean_client(), headers=headers))
+                self.assertIn("must be one line of text", reason)
+        self.assertEqual(self.server.connections, [])
+
+    async def test_large_body(self) -> None:
+        body = b"x" * 3_000_000
+        pages = Pages({})
+        url = f"http://127.0.0.1:{serve(self, pages)}/"
+        await self.begin(make_lean_client(), url, method="POST", body=body)
+        self.assertEqual(pages.seen[0].body, body)
+
+
+class AnswerTests(LeanTestCase):
+    async def test_forms(self) -> None:
+        for answer, expected in (
+            (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
+            (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n", (304, b"")),
+            (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, (200, b"hello")),
+            (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 9 + OK, (200, b"hello")),
+            (b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", (200, b"ok")),
+            (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", (200, b"ok")),
+            (b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok", (200, b"ok")),
+            (b"HTTP/1.1 200 OK\r\nX: \xe9\r\nContent-Length: 2\r\n\r\nok", (200, b"ok")),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                b"2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nX-Trailer: 1\r\n\r\n",
+                (200, b"hello"),
+            ),
+            (OK + b"HTTP/1.1 500 What\r\nX: y\r\nContent-Length: 2\r\n\r\nno", (200, b"hello")),
+            (OK + b"garbage \x00\xff", (200, b"hello")),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 1500, (200, b"x" * 1000)),
+        ):
+            with self.subTest(answer[:40]):
+                reply = await self.answer(answer)
+                self.assertEqual((reply.status, reply.body), expected)
+                self.assertNotIn("x-trailer", reply.headers)
+
+    async def test_headers_are_those_of_the_answer(self) -> None:
+        """The last of several, in lower case, without the spaces around."""
+        pages = Pages({"/": page(200, b"", x_one=" 1 ")})
+        reply = await self.begin(make_lean_client(), f"http://127.0.0.1:{serve(self, pages)}/")
+        self.assertEqual(reply.headers["x-one"], "1")
+
+    async def test_in_pieces(self) -> None:
+        def drip(connection: Scripted) -> None:
+            for number in range(len(OK)):
+                connection.transport.write(OK[number : number + 1])
+
+        self.assertEqual((await self.answer(drip)).body, b"hello")
+
+    async def test_head_has_no_body(self) -> None:
+        reply = await self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", method="HEAD")
+        self.assertEqual((reply.status, reply.body), (200, b""))
+
+    async def test_body_that_ends_with_the_connection(self) -> None:
+        def close(connection: Scripted) -> None:
+            connection.transport.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello")
+            connection.transport.loseConnection()
+
+        self.assertEqual((await self.answer(close)).body, b"hello")
+
+    async def test_what_is_no_answer(self) -> None:
+        for answer, why in (
+            (b"220 mail.example ESMTP\r\n", "the answer is not HTTP"),
+            (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "not HTTP"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n", "not HTTP"),
+            (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "headers are larger than 65536"),
+            (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 80_000, "headers are larger than 65536"),
+            (b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000, "headers are larger than 65536"),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 80_000,
+                "headers are larger than 65536",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+                + b"X: y\r\n" * 20_000,
+                "headers are larger than 65536",
+            ),
+        ):
+            with self.subTest(answer[:40]):
+                self.serve(answer)
+                self.assertIn(why, await self.refusal(self.begin(make_lean_client())))
+                await self.server.connections[0].lost
+
+    async def test_closed_too_early(self) -> None:
+        for answer in (b"", b"HTTP/1.1 200 OK\r\nContent-Le", OK[:-1]):
+
+            def close(connection: Scripted, answer: bytes = answer) -> None:
+                connection.transport.write(answer)
+                connection.transport.loseConnection()
+
+            self.serve(close)
+            reason = await self.refusal(self.begin(make_lean_client()))
+            self.assertIn("lost before the answer was whole: it was closed", reason)
+
+    async def test_answer_before_the_request_was_read(self) -> None:
+        """The other side answers at once, and never reads the rest of the request."""
+
+        def answer(connection: Scripted) -> None:
+            connection.transport.pauseProducing()
+            connection.transport.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+
+        reply = await self.answer(answer, method="POST", body=b"x" * 20_000_000)
+        self.assertEqual(reply.status, 413)
+        (connection,) = self.server.connections
+        connection.transport.resumeProducing()  # or it does not see that we are gone
+        await connection.lost
+        self.assertLess(sum(map(len, self.server.requests)), 20_000_000)
+
+
+class KeptConnectionTests(LeanTestCase):
+    def setUp(self) -> None:
+        self.client = make_lean_client(idle_limit=2, idle_seconds=2.0)
+
+    async def ask(self, **request: Any) -> OutboundReply:
+        return await self.begin(self.client, **request)
+
+    async def test_used_again(self) -> None:
+        self.serve()
+        for _ in range(3):
+            self.assertEqual((await self.ask()).body, b"hello")
+        self.assertEqual([one.requests for one in self.server.connections], [3])
+
+    async def test_not_used_again(self) -> None:
+        for answer in (
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+            OK + b"more",
+            OK + OK,
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000,
+        ):
+            with self.subTest(answer[:60]):
+                self.serve(answer, OK)
+                await self.ask()
+                await self.ask()
+                self.assertEqual([one.requests for one in self.server.connections], [1, 1])
+                await self.server.connections[0].lost
+
+    async def test_not_used_again_after_head(self) -> None:
+        self.serve(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", OK)
+        await self.ask(method="HEAD")
+        await self.ask()
+        self.assertEqual([one.requests for one in self.server.connections], [1, 1])
+
+    async def test_closed_after_a_while(self) -> None:
+        self.serve()
+        await self.ask()
+        self.client.clock.advance(2)
+        await self.server.connections[0].lost
+        await self.ask()
+        self.assertEqual(len(self.server.connections), 2)
+
+    async def test_limit_of_them(self) -> None:
+        self.serve()
+        hosts = [f"http://127.0.0.{last}:{listen(self, self.server, interface=f'127.0.0.{last}')}/"
+                 for last in (2, 3, 4)]  # fmt: skip
+        for url in hosts:
+            await self.ask(url=url)
+        await self.server.connections[0].lost
+        for url in reversed(hosts):
+            await self.ask(url=url)
+        self.assertEqual([one.requests for one in self.server.connections], [1, 2, 2, 1])
+
+    async def test_service_that_stops_closes_them(self) -> None:
+        self.serve()
+        await self.ask()
+        outbound: Any = self.client.outbound
+        outbound.stopService()
+        await self.server.connections[0].lost
+        self.assertEqual(self.client.clock.getDelayedCalls(), [])
+
+    async def test_service_that_stops_cancels_requests(self) -> None:
+        spoken_to: Deferred[Scripted] = Deferred()
+        self.serve(spoken_to.callback)
+        asking = self.begin(self.client)
+        await spoken_to
+        outbound: Any = self.client.outbound
+        outbound.stopService()
+        self.failureResultOf(asking, CancelledError)
+
+    async def test_closed_by_the_other_side_while_it_waits(self) -> None:
+        self.serve()
+        await self.ask()
+        self.server.connections[0].transport.loseConnection()
+        await self.server.connections[0].lost
+        self.assertEqual((await self.ask()).body, b"hello")
+
+    async def test_says_something_while_it_waits(self) -> None:
+        self.serve()
+        await self.ask()
+        self.server.connections[0].transport.write(OK)
+        await self.server.connections[0].lost
+        self.assertEqual((await self.ask()).body, b"hello")
+
+    async def test_closed_just_when_we_ask(self) -> None:
+        """Nothing was heard, so it is asked again: once."""
+        self.serve(OK, lambda connection: connection.transport.loseConnection(), OK)
+        await self.ask()
+        self.assertEqual((await self.ask()).body, b"hello")
+        self.assertEqual([one.requests for one in self.server.connections], [2, 1])
+
+    async def test_closed_again_and_again(self) -> None:
+        def close(connection: Scripted) -> None:
+            connection.transport.loseConnection()
+
+        self.serve(OK, close, close, OK)
+        await self.ask()
+        self.assertIn("it was closed", await self.refusal(self.begin(self.client)))
+        self.assertEqual(len(self.server.requests), 3)
+
+    async def test_fails_after_something_was_heard(self) -> None:
+        def half(connection: Scripted) -> None:
+            connection.transport.write(OK[:20])
+            connection.transport.loseConnection()
+
+        self.serve(OK, half, OK)
+        await self.ask()
+        self.assertIn("it was closed", await self.refusal(self.begin(self.client)))
+        self.assertEqual(len(self.server.requests), 2)
+
+    async def test_deadline_of_a_second_request(self) -> None:
+        spoken_to: Deferred[Scripted] = Deferred()
+        self.serve(OK, spoken_to.callback)
+        await self.ask()
+        asking = self.begin(self.client)
+        connection = await spoken_to
+        self.client.clock.advance(15)
+        reason = str(self.failureResultOf(asking, OutboundError).value)
+        self.assertEqual(reason, "no whole answer within 15 seconds")
+        await connection.lost
+
+    async def test_not_for_another_host_at_the_same_address(self) -> None:
+        self.client.names.table |= {"a.example": ["127.0.0.1"], "b.example": ["127.0.0.1"]}
+        self.serve()
+        for host in ("a.example", "b.example", "A.Example"):
+            await self.ask(url=f"http://{host}:{self.port}/")
+        self.assertEqual([one.requests for one in self.server.connections], [2, 1])
+
+
+class DialTests(LeanTestCase):
+    def test_cancelled_while_it_connects(self) -> None:
+        network = MemoryReactorClock()
+        names = Names({"two.example": ["127.0.0.1", "127.0.0.2"]})
+        asking = self.begin(make_lean_client(names, network=network), "http://two.example/")
+        asking.cancel()
+        self.failureResultOf(asking, CancelledError)
+        self.assertEqual([one[0] for one in network.tcpClients], ["127.0.0.1"])
+        self.assertTrue(network.connectors[0].stoppedConnecting)
+
+    def test_time_is_shared_among_addresses(self) -> None:
+        """One that swallows what is sent to it leaves time for the next."""
+        network = MemoryReactorClock()
+        names = Names({"three.example": ["127.0.0.1", "127.0.0.2", "127.0.0.3"]})
+        asking = self.begin(make_lean_client(names, network=network), "http://three.example/")
+        for number in range(3):
+            *_, factory, timeout, _ = network.tcpClients[number]
+            self.assertEqual(timeout, 5.0 if number < 2 else None)
+            factory.clientConnectionFailed(network.connectors[number], Failure(OSError("lost")))
+        reason = str(self.failureResultOf(asking, OutboundError).value)
+        self.assertEqual(reason, "no connection to 127.0.0.3 port 80: lost")
+
+    async def test_abandoned_connections_end(self) -> None:
+        raw = RawFactory()
+        client = make_lean_client()
+        asking = self.begin(client, f"http://127.0.0.1:{listen(self, raw)}/")
+        await raw.spoken_to
+        asking.cancel()
+        self.failureResultOf(asking, CancelledError)
+        await raw.connections[0].lost
+
+
+class Resumable(Scripted):
+    """Says whether its TLS session was resumed."""
+
+    def dataReceived(self, data: bytes) -> None:
+        connection = self.transport.getHandle()
+        self.resumed = bool(openssl.SSL_session_reused(connection._ssl))
+        super().dataReceived(data)
+
+
+class SessionTests(LeanTestCase):
+    CLOSE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+    def setUp(self) -> None:
+        hosts = {"a.example": ["127.0.0.1"], "b.example": ["127.0.0.1"]}
+        self.client = make_lean_client(Names(hosts), trusted=[authority().trusted])
+
+    def serve_resumable(self, **options: Any) -> None:
+        server = authority().server("a.example", "b.example", enableSessionTickets=True, **options)
+        self.serve(*[self.CLOSE] * 9, tls=server)
+        self.server.protocol = Resumable
+
+    async def resumed(self, *hosts: str) -> list[bool]:
+        """Whether the connection to each of these hosts resumes a session."""
+        for host in hosts:
+            await self.begin(self.client, f"https://{host}:{self.port}/")
+        connections: Any = self.server.connections
+        return [connection.resumed for connection in connections]
+
+    async def test_next_connection(self) -> None:
+        self.serve_resumable()
+        self.assertEqual(await self.resumed(*["a.example"] * 3), [False, True, True])
+
+    async def test_tls_1_2(self) -> None:
+        self.serve_resumable(lowerMaximumSecurityTo=TLSVersion.TLSv1_2)
+        self.assertEqual(await self.resumed(*["a.example"] * 3), [False, True, True])
+
+    async def test_of_another_host(self) -> None:
+        self.serve_resumable()
+        found = await self.resumed("a.example", "b.example", "a.example", "b.example")
+        self.assertEqual(found, [False, False, True, True])
+
+    async def test_as_many_as_allowed(self) -> None:
+        self.patch(tls, "SESSIONS", 1)
+        self.serve_resumable()
+        found = await self.resumed("a.example", "b.example", "b.example", "a.example")
+        self.assertEqual(found, [False, False, True, False])
+
+    async def test_session_that_the_server_has_forgotten(self) -> None:
+        self.serve_resumable()
+        await self.resumed("a.example")
+        before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
+        self.serve(self.CLOSE, tls=forgetful)
+        self.server.protocol = Resumable
+        context: Any = self.client.outbound._tls  # type: ignore[attr-defined] # it has one
+        (session,) = context._sessions.values()
+        context._sessions["a.example", self.port] = session
+        self.assertNotEqual(before, self.port)
+        self.assertEqual(await self.resumed("a.example"), [False])
