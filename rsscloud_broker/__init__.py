@@ -16,6 +16,7 @@ Where to look:
 ``tap``          composes the parts into one service: the only file that knows all
 ``cli``          the ``rsscloud-broker`` command
 ``config``       the TOML configuration
+``tables``       from a TOML table to an attrs class, checked
 ``wire``         codecs of every protocol, without input or output
 ``front_doors``  what listens: one module for each inbound protocol
 ``core``         the verbs (ping, subscribe), change detection, leases

@@ -11,9 +11,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ from sqlalchemy import make_url
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory
 from twisted.internet.task import react
 from twisted.python.filepath import FilePath
 from twisted.web.client import Agent
@@ -33,6 +35,7 @@ from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.listening import SYSTEMD, listener
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.wire import cloud, text
 
@@ -207,8 +210,9 @@ def _tell(sentence: str) -> None:
 @_plain_errors()
 def check_config(config_file: str | None) -> None:
     """Check a configuration, and say what runs with it."""
-    settings = config.load(config_file)
     makers = discovery.discover()
+    settings = config.load(config_file, partial(discovery.faults, makers))
+    _check_endpoints(settings.listen, config_file or "")
     url = make_url(settings.database_url).render_as_string(hide_password=True)
     lines = {
         "data": settings.data,
@@ -223,6 +227,25 @@ def check_config(config_file: str | None) -> None:
         lines[kind] = ", ".join(maker.name for maker, _ in chosen) or "(none)"
     for key, value in lines.items():
         click.echo(f"{key:<12} {value}")
+
+
+def _check_endpoints(endpoints: Iterable[str], where: str) -> None:
+    """Find endpoints that are none.
+
+    :raises ConfigError: with a line for each.
+    """
+    from twisted.internet import reactor  # noqa: PLC0415 # most commands need none
+
+    problems = []
+    for endpoint in endpoints:
+        if endpoint.startswith(SYSTEMD):
+            continue  # its sockets are there for who is started by systemd
+        try:
+            listener(endpoint, Factory(), reactor)
+        except config.ConfigError as error:
+            problems.append(f"{where}: {error}")
+    if problems:
+        raise config.ConfigError("\n".join(problems))
 
 
 @main.command()
@@ -249,7 +272,8 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
 def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
     """Take in what export wrote, or a data file of rsscloud-server.
 
-    Subscriptions that are here already are replaced; nothing is removed.
+    Subscriptions that are here already are replaced; nothing is removed.  If it
+    is interrupted, import the same file again.
     """
     try:
         document = json.loads(file.read())
@@ -257,8 +281,7 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
     url = _settings(config_file, data).database_url
     storage.migrate(url)
-    with storage.open_database(url) as connection:
-        taken = storage.import_document(connection, document, time.time())
+    taken = storage.import_in_parts(partial(storage.open_database, url), document, time.time())
     click.echo(
         f"topics: {taken.topics}, subscriptions: {taken.subscriptions}, "
         f"left out because they had expired: {taken.expired}"

@@ -8,7 +8,7 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
@@ -19,12 +19,14 @@ from twisted.web.resource import IResource
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event
 from rsscloud_broker.model import (
     Callback,
     Content,
     Delivery,
     Fanout,
+    HostState,
     Intent,
     Notification,
     Outcome,
@@ -45,7 +47,7 @@ class IBroker(Interface):
 
     protocols = Attribute("A frozenset of the protocols that subscribers may ask for.")
 
-    def ping(ping: Ping, repeat_window: float) -> Awaitable[None]:
+    def ping(ping: Ping, repeat_window: float, source: str) -> Awaitable[None]:
         """Take in that a site changed.  Nothing is fetched before this returns.
 
         Subscribers of any topic that the ping names are told once the topic
@@ -53,12 +55,19 @@ class IBroker(Interface):
 
         :param repeat_window: seconds within which the same ping again makes no
             second record.
+        :param source: the address of the caller, which may ping only so often;
+            empty if nobody called.
+        :raises TooMany: it did so more often.
         """
 
-    def ping_topic(url: str) -> Awaitable[bool]:
+    def ping_topic(url: str, source: str, again: bool = ...) -> Awaitable[bool]:
         """Read a topic because somebody says that it changed.
 
+        :param source: as for ``ping``.
+        :param again: if it cannot be read, and somebody subscribed to it, it is
+            read again later.
         :returns: whether it had; if so, its subscribers are being told.
+        :raises TooMany: the caller pinged too often.
         :raises TopicUnreadable: it could not be read; nothing was stored.
         """
 
@@ -67,7 +76,9 @@ class IBroker(Interface):
 
         :raises UnsupportedProtocol: no notifier carries its protocol.
         :raises TopicUnreadable: the topic could not be read.
-        :raises CallbackFailed: the callback did not confirm.
+        :raises CallbackFailed: the callback did not confirm, now or a moment ago.
+        :raises TooMany: the caller asks too often, or too much is asked of the
+            hosts of the topic or the callback; neither was called.
         """
 
     def unsubscribe(topic: str, callback: Callback) -> Awaitable[bool]:
@@ -111,6 +122,11 @@ class INotifier(Interface):
     marks_after = Attribute(
         "The number of consecutive failed notifications that marks a subscription to be "
         "dropped; None to keep it until its lease ends."
+    )
+
+    retries = Attribute(
+        "A tuple of seconds: how long to wait before each further attempt of a notification "
+        "that failed.  When it is used up, the notification is given up."
     )
 
     def verify(intent: Intent) -> Awaitable[Outcome]:
@@ -219,18 +235,29 @@ class IStore(Interface):
     def checks_due(limit: int) -> Awaitable[list[str]]:
         """The URLs of topics that wait to be read, longest first."""
 
+    def request_check(url: str, at: float) -> Awaitable[bool]:
+        """Ask for a check of a topic, if it has a subscription.  True if it has."""
+
     def drop_check(url: str, asked_until: float) -> Awaitable[None]:
         """Give up reading a topic that was asked for until a time."""
 
     # subscriptions
 
-    def put_subscription(subscription: Subscription) -> Awaitable[Subscription]:
+    def put_subscription(
+        subscription: Subscription, known: bytes | None = ...
+    ) -> Awaitable[Subscription]:
         """Store a subscription, replacing the one of that topic and callback;
         its errors are forgotten.
+
+        :param known: the digest of the content that was there when it was asked
+            for.  If the topic has changed since, a notification waits for it.
         """
 
     def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
         """Remove a subscription.  True if there was one."""
+
+    def has_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
+        """Whether there is a subscription of that topic and callback."""
 
     def subscriptions(topic: str, after: int, limit: int) -> Awaitable[list[Subscription]]:
         """The subscriptions of a topic with an id above ``after``, by id."""
@@ -253,11 +280,41 @@ class IStore(Interface):
         """Move a walk to a new cursor, together with what came of the
         deliveries up to there.  Once done, the walk and those of the same topic
         that are older are removed.
-
-        A delivery that succeeded writes nothing unless it clears earlier
-        errors; one that failed counts as an error, and marks the subscription
-        when there are as many in a row as ``marks``.
         """
+
+    def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[None]:
+        """Take in what came of deliveries.
+
+        For each subscription at most one notification waits.  One that was
+        delivered writes nothing unless it clears earlier errors or one that
+        waits; one that was given up counts as an error, and marks the
+        subscription when there are as many in a row as ``marks``; one that is
+        gone removes the subscription.  Those of subscriptions that are not
+        there any more are ignored.
+        """
+
+    def claim_due(
+        now: float, until: float, limit: int, busy: Collection[str]
+    ) -> Awaitable[list[Subscription]]:
+        """Subscriptions whose notification is to be tried again by now, longest
+        due first.  They are not given out again before ``until``.
+
+        :param busy: hosts whose callbacks are left out.
+        """
+
+    def next_due() -> Awaitable[float | None]:
+        """When the first of the waiting notifications is to be tried."""
+
+    # hosts
+
+    def hosts() -> Awaitable[list[HostState]]:
+        """The hosts that do not answer."""
+
+    def record_hosts(states: Sequence[HostState]) -> Awaitable[None]:
+        """Keep the states of hosts; one without failures is forgotten."""
+
+    def count_of_host(host: str, limit: int) -> Awaitable[int]:
+        """How many subscriptions have a callback at a host, counted up to a limit."""
 
 
 # --- what front doors offer -------------------------------------------------
@@ -376,6 +433,7 @@ class SinkParts:
     :ivar bus: an ``IEventBus``.
     :ivar notifiers: the notifiers that run, by protocol.
     :ivar clock: the time.
+    :ivar counters: where a sink counts what it does.
     :ivar public_directory: where files for crawlers go.
     :ivar in_thread: calls a function in a thread kept for the work of sinks;
         what takes longer than a few milliseconds belongs there.
@@ -387,6 +445,7 @@ class SinkParts:
     clock: IReactorTime
     public_directory: FilePath[str]
     in_thread: Callable[..., Awaitable[Any]]
+    counters: Counters
 
 
 class IPluginMaker(IPlugin):

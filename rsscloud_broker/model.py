@@ -6,6 +6,7 @@ epoch (UTC) as floats; durations are seconds.
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 from attrs import field, frozen
@@ -23,6 +24,23 @@ class Callback:
     url: str
     protocol: str
     procedure: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host that is called, in lower case."""
+        return host_of(self.url)
+
+
+_HOST = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[([^\]/?#]*)\]|([^/?#:]*))", re.IGNORECASE)
+
+
+def host_of(url: str) -> str:
+    """The host of a URL, in lower case; empty if there is none.
+
+    This is asked for each notification, so it does not take the whole URL apart.
+    """
+    found = _HOST.match(url)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 @frozen
@@ -45,12 +63,15 @@ class Intent:
     :ivar lease_seconds: how long the subscription is to last.
     :ivar challenge: whether the callback was named by somebody who may not be
         its owner, so that it must repeat a challenge and not merely answer.
+    :ivar source: the address of the caller, for the limits of what one may ask;
+        empty if nobody called.
     """
 
     topic: str
     callback: Callback
     lease_seconds: int
     challenge: bool = False
+    source: str = ""
 
 
 @frozen
@@ -61,6 +82,8 @@ class Subscription:
     :ivar consecutive_errors: notifications that failed since the last success.
     :ivar last_error: why the last of them failed, for people.
     :ivar marked: too many failed in a row; dropped at the top of the hour.
+    :ivar attempts: how often the notification that waits for this subscription
+        was tried already; None if none waits.
     """
 
     topic: str
@@ -71,6 +94,7 @@ class Subscription:
     last_error: str = ""
     last_error_at: float | None = None
     marked: bool = False
+    attempts: int | None = None
 
 
 @frozen
@@ -152,24 +176,54 @@ class Outcome:
 
     :ivar success: the subscriber took it, in the sense of its protocol.
     :ivar reason: for people: why not, where it did not.
+    :ivar answered: whether its host gave any answer at all.
+    :ivar retry_after: seconds that the answer asked to wait before the next try.
+    :ivar gone: the subscriber wants no more of this, ever.
+    :ivar refused: the broker would not call a URL like that, and did not.
     """
 
     success: bool
     reason: str = ""
+    answered: bool = True
+    retry_after: float | None = None
+    gone: bool = False
+    refused: bool = False
 
 
 @frozen
 class Delivery:
-    """One attempt to notify one subscription, and what came of it.
+    """What is to be stored about the notification of one subscription.
 
+    - tried, and delivered or gone: nothing waits any more
+    - tried, failed, with ``retry_at``: it waits until then
+    - tried, failed, without: it is given up, which counts as one error
+    - not tried to the end (``outcome`` is None): it waits until ``retry_at``
+
+    :ivar attempts: how often it was tried, this time included.
     :ivar marks: consecutive errors after which the subscription is marked;
         None where its protocol never gives up.
     """
 
     subscription: Subscription
-    outcome: Outcome
+    outcome: Outcome | None
     at: float
     marks: int | None = None
+    attempts: int = 1
+    retry_at: float | None = None
+
+
+@frozen
+class HostState:
+    """A host that does not answer.
+
+    :ivar failures: calls without an answer since the last one that had one; 0
+        when it answers again.
+    :ivar retry_at: when it may be called again.
+    """
+
+    host: str
+    failures: int
+    retry_at: float
 
 
 @frozen
@@ -177,11 +231,13 @@ class Fanout:
     """A walk over the subscriptions of a changed topic, not yet at its end.
 
     :ivar cursor: the id of the last subscription that was dealt with.
+    :ivar begun_at: when the topic was found changed.
     """
 
     id: int
     topic: str
     cursor: int = 0
+    begun_at: float = 0.0
 
 
 @frozen
@@ -234,16 +290,28 @@ class UnsupportedProtocol(Refused):
 
 
 class TopicUnreadable(Refused):
-    """The topic could not be read, or its URL is one that never will be."""
+    """The topic could not be read, or its URL is one that never will be.
 
-    def __init__(self, url: str, reason: str) -> None:
+    :ivar refused: the broker would not call a URL like that, and did not.
+    """
+
+    def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
         super().__init__(f"{url}: {reason}")
         self.url = url
         self.reason = reason
+        self.refused = refused
 
 
 class CallbackFailed(Refused):
-    """The callback did not confirm that it wants the notifications."""
+    """The callback did not confirm that it wants the notifications.
+
+    :ivar refused: the broker would not call a URL like that, and did not.
+    """
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.refused = refused
 
 
 class PingTooSoon(Refused):
@@ -252,6 +320,19 @@ class PingTooSoon(Refused):
     def __init__(self, seconds: int) -> None:
         super().__init__(f"a ping was received less than {seconds} seconds ago")
         self.seconds = seconds
+
+
+class TooMany(Refused):
+    """More was asked than one may ask.  Nothing was done.
+
+    :ivar reason: which limit was reached, as a clause.
+    :ivar retry_after: seconds after which it makes sense to ask again.
+    """
+
+    def __init__(self, reason: str, retry_after: int) -> None:
+        super().__init__(f"{reason}; try again in {retry_after} seconds")
+        self.reason = reason
+        self.retry_after = retry_after
 
 
 class Unavailable(Exception):
@@ -263,3 +344,7 @@ class OutboundError(Exception):
 
     Its text says why, to people.
     """
+
+
+class AddressRefused(OutboundError):
+    """The broker does not call a URL like that: its form, or where it leads."""

@@ -9,6 +9,7 @@ in between.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Sequence
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
@@ -17,7 +18,6 @@ from typing import IO, Any, ClassVar
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
-from twisted.application import strports
 from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import CannotListenError
@@ -30,14 +30,24 @@ from rsscloud_broker import __version__
 from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
-from rsscloud_broker.core import Broker, ChangeDetector, Sweeper
-from rsscloud_broker.discovery import Makers, PluginError, discover, select
+from rsscloud_broker.core import Admission, Broker, ChangeDetector, Sweeper
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.discovery import Makers, PluginError, discover, faults, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
 from rsscloud_broker.interfaces import FrontDoorParts, INotifier, SinkParts
 from rsscloud_broker.model import Unavailable
-from rsscloud_broker.outbound import AddressGuard, Outbound, Resolver, TopicFetcher
+from rsscloud_broker.outbound import (
+    AddressGuard,
+    LeanClient,
+    Outbound,
+    Resolver,
+    TLSContext,
+    TopicFetcher,
+)
 from rsscloud_broker.outbound.endpoints import GuardedEndpoints
+from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.workers import Workers
@@ -75,12 +85,14 @@ class Options(usage.Options):
 
     opt_l = opt_listen
 
-    def configuration(self) -> Config:
+    def configuration(self, makers: Makers | None = None) -> Config:
         """The configuration file, with what the command line says instead.
 
+        :param makers: the plugins that its tables are checked against.
         :raises ConfigError: one of them cannot be used.
         """
-        config = configuration.load(self["config"])
+        check = partial(faults, makers) if makers else None
+        config = configuration.load(self["config"], check)
         values: dict[str, Any] = {
             "data": self["data"],
             "public_url": self["public-url"],
@@ -92,15 +104,18 @@ class Options(usage.Options):
 
 
 def _local(config: Config) -> Config:
-    """Allow loopback; and listen only there, unless it was said where."""
+    """Allow loopback, without limits; and listen only there, unless it was said where."""
     egress = configuration.override(
         config.egress,
         "--local",
         allow_topics=(*config.egress.allow_topics, *LOOPBACK),
         allow_callbacks=(*config.egress.allow_callbacks, *LOOPBACK),
     )
+    limits = configuration.override(
+        config.limits, "--local", exempt=(*config.limits.exempt, *LOOPBACK)
+    )
     listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
-    return configuration.override(config, "--local", egress=egress, listen=listen)
+    return configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
 
 
 class CannotStart(SystemExit, Exception):
@@ -125,7 +140,8 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor  # noqa: PLC0415 # twistd may install another one first
 
     try:
-        return make_broker(options.configuration(), reactor)
+        makers = discover()
+        return make_broker(options.configuration(makers), reactor, makers)
     except (ConfigError, PluginError, FrontDoorsError) as error:
         # Not a UsageError: that is shown without a traceback only while twistd
         # parses the command line.
@@ -148,6 +164,11 @@ class BrokerService(MultiService):
         except CannotListenError as error:
             raise CannotStart(
                 f"{error} Is a broker running already? --listen names another address."
+            ) from error
+        except OSError as error:  # where a UNIX socket was to be, with a lock beside it
+            place = os.fsdecode(error.filename2 or error.filename or "")
+            raise CannotStart(
+                f"cannot listen: {place}: {error.strerror}; --listen names another address"
             ) from error
 
     def startService(self) -> None:
@@ -202,29 +223,50 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     user_agent = f"rsscloud-broker/{__version__} (+{public_url})"
 
     store = Store(reactor, config.database_url)
-    bus = EventBus()
+    bus = EventBus(clock=reactor)
+    counters = Counters()
     resolving = Workers(reactor, "resolver", 16)
     filing = Workers(reactor, "files", 2)
 
     resolver = Resolver(resolving)
-    outbound = partial(_outbound, reactor, resolver, user_agent)
-    callbacks = outbound(
-        AddressGuard(config.egress.callback_networks),
+    tls = TLSContext()
+    own = tuple(own_listeners(config.listen))
+    callbacks = LeanClient(
+        reactor,
+        resolver,
+        AddressGuard(config.egress.callback_networks, own),
+        tls,
+        user_agent=user_agent,
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
-        truncate=True,
     )
-    topics = outbound(
-        AddressGuard(config.egress.topic_networks),
+    endpoints = GuardedEndpoints(
+        reactor, resolver, AddressGuard(config.egress.topic_networks, own), tls
+    )
+    topics = Outbound(
+        Agent.usingEndpointFactory(
+            reactor, endpoints, HTTPConnectionPool(reactor, persistent=False)
+        ),
+        reactor,
+        user_agent=user_agent,
         deadline=TOPIC_DEADLINE,
         body_limit=TOPIC_BODY,
     )
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
     )
-    detector = ChangeDetector(store, TopicFetcher(topics), bus, reactor)
-    broker = Broker(store, bus, detector, notifiers, reactor)
-    sink_parts = SinkParts(store, bus, notifiers, reactor, public_directory, filing)
+    detector = ChangeDetector(store, TopicFetcher(topics), bus, reactor, counters)
+    admission = Admission(config.limits, store, reactor, counters)
+    broker = Broker(store, bus, detector, notifiers, reactor, admission, counters)
+    sink_parts = SinkParts(
+        store=store,
+        bus=bus,
+        notifiers=notifiers,
+        clock=reactor,
+        public_directory=public_directory,
+        in_thread=filing,
+        counters=counters,
+    )
     sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
     for sink in sinks:
         bus.attach(sink)
@@ -238,22 +280,14 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
     site = bounded_site(Root(doors, public_url), Limits(config.http, reactor))
-    listeners = [_listener(description, site, reactor) for description in config.listen]
+    listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
     sweeper = Sweeper(store, bus, reactor)
-    for part in (store, resolving, filing, bus, detector, *sink_services, sweeper, *listeners):
+    workers = (resolving, filing, callbacks)
+    for part in (store, *workers, bus, detector, *sink_services, sweeper, *listeners):
         part.setServiceParent(service)
     return service
-
-
-def _outbound(
-    reactor: Any, resolver: Resolver, user_agent: str, guard: AddressGuard, **limits: Any
-) -> Outbound:
-    endpoints = GuardedEndpoints(reactor, resolver, guard)
-    pool = HTTPConnectionPool(reactor, persistent=False)
-    agent = Agent.usingEndpointFactory(reactor, endpoints, pool)
-    return Outbound(agent, reactor, user_agent=user_agent, **limits)
 
 
 def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
@@ -273,14 +307,6 @@ def _locked(path: Path) -> IO[bytes]:
     file = path.open("ab")
     flock(file, LOCK_EX | LOCK_NB)
     return file
-
-
-def _listener(description: str, site: Any, reactor: Any) -> IService:
-    try:
-        listener: IService = strports.service(description, site, reactor=reactor)
-    except Exception as error:  # the parsers of endpoints raise whatever they like
-        raise ConfigError(f"listen: {description!r} is no endpoint: {error}") from error
-    return listener
 
 
 def _public_url(listen: Sequence[str]) -> str:

@@ -190,15 +190,15 @@ class FakesTests(SynchronousTestCase):
         ping = Ping("A site", "http://site.example/", 5.0)
         intent = Intent(FEED, CALLBACK, 90)
         run = Deferred.fromCoroutine
-        self.assertIsNone(self.successResultOf(run(broker.ping(ping, 60))))
-        self.assertTrue(self.successResultOf(run(broker.ping_topic(FEED))))
+        self.assertIsNone(self.successResultOf(run(broker.ping(ping, 60, "192.0.2.7"))))
+        self.assertTrue(self.successResultOf(run(broker.ping_topic(FEED, "192.0.2.7"))))
         subscription = self.successResultOf(run(broker.subscribe(intent)))
         self.assertEqual(subscription, Subscription(FEED, CALLBACK, Lease(0, 90), id=1))
         self.assertTrue(self.successResultOf(run(broker.unsubscribe(FEED, CALLBACK))))
         self.assertEqual((broker.pings, broker.pinged), ([(ping, 60)], [FEED]))
         self.assertEqual((broker.intents, broker.unsubscribed), ([intent], [(FEED, CALLBACK)]))
         broker.failures["ping"] = Unavailable("the disk is full")
-        self.failureResultOf(run(broker.ping(ping, 60)), Unavailable)
+        self.failureResultOf(run(broker.ping(ping, 60, "192.0.2.7")), Unavailable)
         self.assertEqual(broker.protocols, {"soap"})
 
     def test_fetcher(self) -> None:

@@ -3,5 +3,6 @@
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.leases import Sweeper
+from rsscloud_broker.core.rate_limits import Admission
 
-__all__ = ["Broker", "ChangeDetector", "Sweeper"]
+__all__ = ["Admission", "Broker", "ChangeDetector", "Sweeper"]

@@ -23,6 +23,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.core.sharing import SharedCalls
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicUnreadable, Unavailable
@@ -48,6 +49,7 @@ class ChangeDetector(Service):
         fetcher: ITopicFetcher,
         bus: IEventBus,
         clock: IReactorTime,
+        counters: Counters,
         retries: Sequence[float] = (5.0, 30.0, 120.0),
         max_fetches: int = 100,
     ) -> None:
@@ -55,6 +57,8 @@ class ChangeDetector(Service):
         self._fetcher = fetcher
         self._bus = bus
         self._clock = clock
+        self._readings = counters.readings
+        self._pings = counters.pings
         self._retries = retries
         self._fetches = DeferredSemaphore(max_fetches)
         self._check = SharedCalls(self._read_and_record)
@@ -176,6 +180,9 @@ class ChangeDetector(Service):
         try:
             started_at = self._clock.seconds()
             content = await self._fetcher.fetch(url)
+        except TopicUnreadable:
+            self._readings.labels("failed").inc()
+            raise
         finally:
             self._fetches.release()
         return Reading(
@@ -185,11 +192,13 @@ class ChangeDetector(Service):
     async def _read_and_record(self, url: str) -> ReadingRecord:
         pinged = url in self._pinged
         self._pinged.discard(url)
-        reading = await self._fetch(url)
+        reading = await self._read(url)
         now = self._clock.seconds()
         ping = Ping(name=url, url=url, rss_url=url, received_at=now) if pinged else None
         record = await self._store.record_reading(reading, ping)
+        self._readings.labels("changed" if record.changed else "unchanged").inc()
         if record.ping is not None:
+            self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
         if record.changed:
             self._bus.publish(TopicChanged(url, now))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from rsscloud_broker.model import OutboundError, Outcome
+from rsscloud_broker.model import AddressRefused, OutboundError, Outcome
 from rsscloud_broker.wire.text import clean
 
 #: How many redirects of a notification are followed, as POST.
 REDIRECTS = 5
+
+#: Seconds for which a callback may ask to be left alone.
+MAX_RETRY_AFTER = 86_400.0
 
 #: Characters of a reason that are kept: parts of it are a stranger's words.
 MAX_REASON = 300
@@ -31,13 +35,34 @@ async def call(
     try:
         reply = await outbound.request(method, url, headers, body, REDIRECTS)
     except OutboundError as error:
-        return failed(str(error))
+        refused = isinstance(error, AddressRefused)
+        return failed(str(error), answered=False, refused=refused)
     if not reply.success:
-        return failed(f"the callback answered with status {reply.status}")
+        return failed(
+            f"the callback answered with status {reply.status}",
+            retry_after=retry_after(reply.headers.get("retry-after")),
+            gone=reply.status == 410,
+        )
     reason = accept(reply)
-    return failed(reason) if reason else Outcome(True)
+    return failed(reason) if reason else _DELIVERED
 
 
-def failed(reason: str) -> Outcome:
-    """A failure, and why: one line of bounded length, fit to be stored and logged."""
-    return Outcome(False, clean(reason)[:MAX_REASON])
+_DELIVERED = Outcome(True)
+
+
+def failed(reason: str, **facts: Any) -> Outcome:
+    """A failure, and why: one line of bounded length, fit to be stored and logged.
+
+    :param facts: further fields of the outcome.
+    """
+    return Outcome(False, clean(reason)[:MAX_REASON], **facts)
+
+
+def retry_after(value: str | None) -> float | None:
+    """The seconds of a Retry-After header (RFC 9110, section 10.2.3).
+
+    Its other form, a date, would need the two clocks to agree, and is not asked
+    for by anybody who is called back: None, as where there is no such header.
+    """
+    text = (value or "").strip()
+    return min(float(text), MAX_RETRY_AFTER) if text.isascii() and text.isdigit() else None

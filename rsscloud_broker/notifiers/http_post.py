@@ -26,6 +26,7 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Intent, Notification, Outcome
 from rsscloud_broker.notifiers.calling import call
+from rsscloud_broker.notifiers.options import RssCloudOptions
 
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -34,9 +35,10 @@ _FORM = {"content-type": "application/x-www-form-urlencoded"}
 class HttpPostNotifier:
     """Notifies by ``http-post``, or by ``https-post``, which differs in the URL only."""
 
-    def __init__(self, protocol: str, outbound: IOutbound, marks_after: int) -> None:
+    def __init__(self, protocol: str, outbound: IOutbound, options: RssCloudOptions) -> None:
         self.protocol = protocol
-        self.marks_after = marks_after
+        self.marks_after = options.marks_after
+        self.retries = options.retries
         self._outbound = outbound
 
     async def verify(self, intent: Intent) -> Outcome:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from attrs import field, frozen
-from attrs.validators import ge
+from attrs.validators import deep_iterable, ge, gt
+
+RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
 
 @frozen
@@ -12,6 +14,9 @@ class RssCloudOptions:
 
     :ivar marks_after: consecutive failed notifications after which a subscription
         is dropped at the top of the hour.
+    :ivar retries: seconds to wait before each further attempt of a notification
+        that failed.  When they are used up it has failed.
     """
 
     marks_after: int = field(default=3, validator=ge(1))
+    retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))

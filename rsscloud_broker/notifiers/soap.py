@@ -11,7 +11,7 @@ registration, the SOAPAction is the callback's path, and the one parameter is
       <notify><url xsi:type="xsd:string">http://example.org/rss.xml</url></notify>
     </SOAP-ENV:Body></SOAP-ENV:Envelope>
 
-What it returns is ignored; an HTTP failure or a fault is an error.  Before a
+What it returns is ignored, be it SOAP or not; an HTTP failure or a fault is an error.  Before a
 subscription is stored this call is made once.  Source: "SOAP meets RSS".
 """
 
@@ -25,8 +25,9 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Intent, Notification, Outcome
 from rsscloud_broker.notifiers.calling import call, failed
+from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.wire import soap
-from rsscloud_broker.wire.xml import MalformedXML
+from rsscloud_broker.wire.xml import MalformedXML, parse
 
 
 @implementer(INotifier)
@@ -35,8 +36,9 @@ class SoapNotifier:
 
     protocol = "soap"
 
-    def __init__(self, outbound: IOutbound, marks_after: int) -> None:
-        self.marks_after = marks_after
+    def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
+        self.marks_after = options.marks_after
+        self.retries = options.retries
         self._outbound = outbound
 
     async def verify(self, intent: Intent) -> Outcome:
@@ -57,12 +59,12 @@ class SoapNotifier:
 
 
 def _fault(reply: OutboundReply) -> str:
-    if not reply.body.strip():
-        return ""  # an empty 2xx answer is what one-way receivers give
+    """Why a 2xx answer is a failure: only a fault is one; what else it says is ignored."""
     try:
-        soap.decode_response(reply.body)
+        if soap.is_envelope(parse(reply.body)):
+            soap.decode_response(reply.body)
     except soap.SoapFault as fault:
         return f"the callback answered with a fault: {fault}"
-    except MalformedXML as error:
-        return f"the callback's answer is no SOAP response: {error}"
+    except MalformedXML:
+        pass  # many one-way receivers answer with nothing, or with "OK"
     return ""

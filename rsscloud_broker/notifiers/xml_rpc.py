@@ -7,8 +7,8 @@ one string, the topic that changed::
       <param><value><string>http://example.org/rss.xml</string></value></param>
     </params></methodCall>
 
-The value that it returns is ignored; an HTTP failure, a fault, or an answer
-that is no XML-RPC is an error.  Before a subscription is stored this call is
+What it returns is ignored, be it XML-RPC or not; an HTTP failure or a fault is
+an error.  Before a subscription is stored this call is
 made once.  Sources: "SOAP meets RSS", the implementor's guide to rssCloud.
 """
 
@@ -19,6 +19,7 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Intent, Notification, Outcome
 from rsscloud_broker.notifiers.calling import call
+from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.wire import xmlrpc
 from rsscloud_broker.wire.xml import MalformedXML
 
@@ -29,8 +30,9 @@ class XMLRPCNotifier:
 
     protocol = "xml-rpc"
 
-    def __init__(self, outbound: IOutbound, marks_after: int) -> None:
-        self.marks_after = marks_after
+    def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
+        self.marks_after = options.marks_after
+        self.retries = options.retries
         self._outbound = outbound
 
     async def verify(self, intent: Intent) -> Outcome:
@@ -44,10 +46,11 @@ class XMLRPCNotifier:
 
 
 def _fault(reply: OutboundReply) -> str:
+    """Why a 2xx answer is a failure: only a fault is one; what else it says is ignored."""
     try:
         xmlrpc.decode_response(reply.body)
     except xmlrpc.XMLRPCFault as fault:
         return f"the callback answered with a fault: {fault}"
-    except MalformedXML as error:
-        return f"the callback's answer is no XML-RPC response: {error}"
+    except MalformedXML:
+        pass  # some receivers answer with nothing, or with "OK"
     return ""

@@ -53,12 +53,9 @@ class SinkMaker(_Maker):
     """Makes a sink of its options and parts."""
 
 
-def _rsscloud_notifier(
-    make: Callable[[IOutbound, int], INotifier],
-    options: RssCloudNotifierOptions,
-    outbound: IOutbound,
-) -> INotifier:
-    return make(outbound, options.marks_after)
+def _swapped(make: Callable[[IOutbound, Any], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
+    """A notifier's class as a maker's method, which takes the options first."""
+    return lambda options, outbound: make(outbound, options)
 
 
 rsscloud = FrontDoorMaker(
@@ -87,25 +84,25 @@ http_post = NotifierMaker(
     "http_post",
     "rssCloud notifications by HTTP POST",
     RssCloudNotifierOptions,
-    partial(_rsscloud_notifier, partial(HttpPostNotifier, "http-post")),
+    _swapped(partial(HttpPostNotifier, "http-post")),
 )
 https_post = NotifierMaker(
     "https_post",
     "rssCloud notifications by HTTP POST over TLS",
     RssCloudNotifierOptions,
-    partial(_rsscloud_notifier, partial(HttpPostNotifier, "https-post")),
+    _swapped(partial(HttpPostNotifier, "https-post")),
 )
 xml_rpc = NotifierMaker(
     "xml_rpc",
     "rssCloud notifications by XML-RPC",
     RssCloudNotifierOptions,
-    partial(_rsscloud_notifier, XMLRPCNotifier),
+    _swapped(XMLRPCNotifier),
 )
 soap = NotifierMaker(
     "soap",
     "rssCloud notifications by SOAP 1.1",
     RssCloudNotifierOptions,
-    partial(_rsscloud_notifier, SoapNotifier),
+    _swapped(SoapNotifier),
 )
 
 distribution = SinkMaker(

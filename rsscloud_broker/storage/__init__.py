@@ -11,6 +11,7 @@ from rsscloud_broker.storage.exchange import (
     InvalidDocument,
     export_document,
     import_document,
+    import_in_parts,
 )
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
@@ -23,6 +24,7 @@ __all__ = [
     "UnfitDatabase",
     "export_document",
     "import_document",
+    "import_in_parts",
     "migrate",
     "open_database",
     "sweep",

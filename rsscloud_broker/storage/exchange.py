@@ -5,11 +5,12 @@ The documents are described in ``documents``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from attrs import frozen
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from attrs import evolve, frozen
+from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
 from rsscloud_broker.model import Subscription, Topic
 from rsscloud_broker.storage.documents import (
@@ -21,10 +22,17 @@ from rsscloud_broker.storage.documents import (
 from rsscloud_broker.storage.schema import subscription, to_micros, topic
 from rsscloud_broker.storage.subscriptions import lease_values
 
-__all__ = ["Imported", "InvalidDocument", "export_document", "import_document"]
+__all__ = [
+    "Imported",
+    "InvalidDocument",
+    "export_document",
+    "import_document",
+    "import_in_parts",
+]
 
-#: How many topics are looked up in one statement.
-_CHUNK = 500
+#: How many topics and subscriptions are stored together: a fraction of a second's
+#: work, for which others may have to wait.
+_PART = 2000
 
 
 @frozen
@@ -95,7 +103,7 @@ def _time_or_none(micros: int | None) -> str | None:
 
 
 def import_document(conn: Connection, document: object, now: float) -> Imported:
-    """Take in the topics and subscriptions of a document.
+    """Take in the topics and subscriptions of a document, in one transaction.
 
     A subscription of the same topic and callback is replaced, others are kept.
     Of two readings of a topic the later is kept.  Nobody is notified.
@@ -104,20 +112,54 @@ def import_document(conn: Connection, document: object, now: float) -> Imported:
     :param now: seconds since the epoch; leases that ended before are left out.
     :raises InvalidDocument: before anything is written.
     """
+    return import_in_parts(lambda: nullcontext(conn), document, now)
+
+
+def import_in_parts(
+    begin: Callable[[], AbstractContextManager[Connection]], document: object, now: float
+) -> Imported:
+    """Like `import_document`, but in many short transactions.
+
+    A broker beside it is never kept waiting for long.  If it ends halfway, what
+    was stored so far stays; to import the same document again does no harm.
+
+    :param begin: begins a transaction, which ends with the context.
+    """
     entries = read_document(document)
     stored = expired = 0
-    for chunk in _chunks(entries):
-        keys = _store_topics(conn, [entry.topic for entry in chunk])
-        every = [one for entry in chunk for one in entry.subscriptions]
+    for part in _parts(entries):
+        every = [one for entry in part for one in entry.subscriptions]
         alive = [one for one in every if one.lease.expires_at > now]
-        _store_subscriptions(conn, keys, alive)
+        with begin() as conn:
+            keys = _store_topics(conn, [entry.topic for entry in part])
+            _store_subscriptions(conn, keys, alive)
         stored += len(alive)
         expired += len(every) - len(alive)
     return Imported(topics=len(entries), subscriptions=stored, expired=expired)
 
 
-def _chunks(entries: Sequence[TopicEntry]) -> Iterator[Sequence[TopicEntry]]:
-    return (entries[start : start + _CHUNK] for start in range(0, len(entries), _CHUNK))
+def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
+    part: list[TopicEntry] = []
+    size = 0
+    for piece in _pieces(entries):
+        weight = 1 + len(piece.subscriptions)
+        if part and size + weight > _PART:
+            yield part
+            part, size = [], 0
+        part.append(piece)
+        size += weight
+    if part:
+        yield part
+
+
+def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
+    """Topics with no more subscriptions than fit into a part, the same topic again
+    with the next of them.
+    """
+    for entry in entries:
+        of_topic = entry.subscriptions
+        for start in range(0, len(of_topic) or 1, _PART):
+            yield evolve(entry, subscriptions=of_topic[start : start + _PART])
 
 
 def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, int]:
@@ -158,12 +200,13 @@ def _store_subscriptions(
     conn: Connection, topic_keys: dict[str, int], wanted: Sequence[Subscription]
 ) -> None:
     table = subscription.c
+    among = {(topic_keys[one.topic], one.callback.url) for one in wanted}
     known = {
         tuple(identity): key
         for key, *identity in conn.execute(
             select(
                 table.id, table.topic_id, table.callback_url, table.protocol, table.procedure
-            ).where(table.topic_id.in_(topic_keys.values()))
+            ).where(tuple_(table.topic_id, table.callback_url).in_(among))
         )
     }
     new: list[dict[str, Any]] = []
@@ -177,7 +220,8 @@ def _store_subscriptions(
         }
         key = known.get(tuple(identity.values()))
         if key is None:
-            new.append(identity | _state_values(one))
+            host = {"host": one.callback.host}
+            new.append(identity | host | _state_values(one))
         else:
             renewed.append({"key": key} | _state_values(one))
     if new:

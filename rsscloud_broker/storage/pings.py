@@ -7,6 +7,7 @@ after a rollback, it does the same.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import attrs
@@ -14,14 +15,11 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     Row,
-    Text,
     bindparam,
-    case,
     delete,
     func,
     insert,
     literal,
-    or_,
     select,
     tuple_,
     update,
@@ -41,35 +39,25 @@ from rsscloud_broker.storage.schema import (
 _HOUR = 3600 * MICROSECONDS
 _PRUNED = "pruned pings"
 
-# The statements of the busiest path are made once.  Those that name their
-# parameters differently from columns do so because SQLAlchemy keeps the names
-# of columns for itself.
+# The statements of the busiest path are made once, and serve many pings at once.
 
-_INSERT = insert(ping)
+_INSERT = insert(ping).returning(ping.c.id, sort_by_parameter_order=True)
 
-_EARLIER = (
-    select(ping.c.id)
-    .where(
-        ping.c.fingerprint == bindparam("alike"),
-        ping.c.received_at > bindparam("after"),
-        ping.c.received_at < bindparam("until"),
-    )
-    .limit(1)
+_ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
+    ping.c.fingerprint.in_(bindparam("alike", expanding=True)),
+    ping.c.received_at > bindparam("after"),
+    ping.c.received_at < bindparam("until"),
 )
 
-_ASKED = bindparam("asked", type_=BigInteger)
-_MARK_WATCHED = (
+_WATCHED = select(topic.c.id, topic.c.url, topic.c.check_requested_at).where(
+    topic.c.url.in_(bindparam("urls", expanding=True)),
+    select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists(),
+)
+
+_ASK = (
     update(topic)
-    .where(
-        or_(*(topic.c.url == bindparam(name, type_=Text) for name in ("url_1", "url_2", "url_3"))),
-        select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists(),
-    )
-    .values(
-        check_requested_at=case(
-            (topic.c.check_requested_at > _ASKED, topic.c.check_requested_at), else_=_ASKED
-        )
-    )
-    .returning(topic.c.url)
+    .where(topic.c.id == bindparam("key"))
+    .values(check_requested_at=bindparam("asked"))
 )
 
 
@@ -83,56 +71,91 @@ def fingerprint(record: Ping) -> bytes:
     return blake2b(alike.encode(), digest_size=16).digest()
 
 
-def add_ping(conn: Connection, record: Ping, repeat_window: float) -> PingRecord:
-    """See ``IStore.add_ping``.  A repeat is given back with the id 0."""
-    received_at = to_micros(record.received_at)
-    window = to_micros(repeat_window)
-    # Ahead as well as back, lest a clock that was set back silence a site.
-    repeat = conn.execute(
-        _EARLIER,
-        {
-            "alike": fingerprint(record),
-            "after": received_at - window,
-            "until": received_at + window,
-        },
-    ).first()
-    stored = record if repeat else insert_ping(conn, record)
-    return PingRecord(
-        ping=stored, repeat=repeat is not None, watched=_mark_watched(conn, record, received_at)
+def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[PingRecord]:
+    """See ``IStore.add_ping``, here for several pings with their windows.
+
+    They are taken in their order: a ping may repeat one before it.  A repeat is
+    given back with the id 0.
+    """
+    watched = _ask_for_watched(conn, [record for record, _ in wanted])
+    repeats = _repeats(conn, wanted)
+    new = [record for (record, _), repeat in zip(wanted, repeats, strict=True) if not repeat]
+    stored = iter(insert_pings(conn, new))
+    return [
+        PingRecord(
+            ping=record if repeat else next(stored),
+            repeat=repeat,
+            watched=tuple(sorted(watched & record.named_urls)) if watched else (),
+        )
+        for (record, _), repeat in zip(wanted, repeats, strict=True)
+    ]
+
+
+def _repeats(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[bool]:
+    """Whether each ping is like one that was recorded a moment ago.
+
+    A moment ahead counts as well, lest a clock that was set back silence a site.
+    """
+    times = [to_micros(record.received_at) for record, _ in wanted]
+    windows = [to_micros(window) for _, window in wanted]
+    prints = [fingerprint(record) for record, _ in wanted]
+    widest = max(windows)
+    found = conn.execute(
+        _ALIKE,
+        {"alike": prints, "after": min(times) - widest, "until": max(times) + widest},
     )
+    recorded: dict[bytes, list[int]] = {}
+    for alike, received_at in found:
+        recorded.setdefault(alike, []).append(received_at)
+    repeats = []
+    for alike, received_at, window in zip(prints, times, windows, strict=True):
+        others = recorded.setdefault(alike, [])
+        repeat = any(abs(other - received_at) < window for other in others)
+        if not repeat:
+            others.append(received_at)
+        repeats.append(repeat)
+    return repeats
 
 
-def insert_ping(conn: Connection, record: Ping) -> Ping:
-    """Record a ping; the record with its id."""
-    received_at = to_micros(record.received_at)
-    key = conn.execute(
+def insert_pings(conn: Connection, records: Sequence[Ping]) -> list[Ping]:
+    """Record pings; the records with their ids."""
+    if not records:
+        return []
+    times = [to_micros(record.received_at) for record in records]
+    keys = conn.execute(
         _INSERT,
-        {
-            "received_at": received_at,
-            "name": record.name,
-            "url": record.url,
-            "changes_url": record.changes_url,
-            "rss_url": record.rss_url,
-            "tags": json.dumps(record.tags) if record.tags else "",
-            "fingerprint": fingerprint(record),
-        },
-    ).inserted_primary_key
-    assert key is not None  # a single insert always has one
-    return attrs.evolve(record, id=key[0], received_at=to_seconds(received_at))
+        [
+            {
+                "received_at": received_at,
+                "name": record.name,
+                "url": record.url,
+                "changes_url": record.changes_url,
+                "rss_url": record.rss_url,
+                "tags": json.dumps(record.tags) if record.tags else "",
+                "fingerprint": fingerprint(record),
+            }
+            for record, received_at in zip(records, times, strict=True)
+        ],
+    ).scalars()
+    return [
+        attrs.evolve(record, id=key, received_at=to_seconds(received_at))
+        for record, key, received_at in zip(records, keys, times, strict=True)
+    ]
 
 
-def _mark_watched(conn: Connection, record: Ping, asked: int) -> tuple[str, ...]:
-    rows = conn.execute(
-        _MARK_WATCHED,
-        {
-            "asked": asked,
-            "url_1": record.url,
-            # An empty one would ask for the topic "", which cannot be.
-            "url_2": record.changes_url or record.url,
-            "url_3": record.rss_url or record.url,
-        },
-    )
-    return tuple(sorted(rows.scalars()))
+def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> frozenset[str]:
+    """Ask for a check of each topic that is named and has a subscription."""
+    asked: dict[str, int] = {}
+    for record in records:
+        received_at = to_micros(record.received_at)
+        for url in record.named_urls:
+            asked[url] = max(received_at, asked.get(url, 0))
+    found = conn.execute(_WATCHED, {"urls": list(asked)}).all()
+    if found:
+        conn.execute(
+            _ASK, [{"key": key, "asked": max(asked[url], at or 0)} for key, url, at in found]
+        )
+    return frozenset(url for _, url, _ in found)
 
 
 def pings(

@@ -75,6 +75,7 @@ subscription = Table(
     Column("topic_id", Key, ForeignKey("topic.id"), nullable=False),
     Column("protocol", Text, nullable=False),
     Column("callback_url", Text, nullable=False),
+    Column("host", Text, nullable=False, server_default="", index=True),
     Column("procedure", Text, nullable=False, server_default=""),
     Column("granted_at", BigInteger, nullable=False),
     Column("lease_seconds", BigInteger, nullable=False),
@@ -113,6 +114,30 @@ fanout = Table(
     Column("cursor", BigInteger, nullable=False),
     Column("begun_at", BigInteger, nullable=False),
     sqlite_autoincrement=True,
+)
+
+#: Notifications that wait to be tried again: at most one for a subscription.
+waiting = Table(
+    "waiting",
+    metadata,
+    Column(
+        "subscription_id",
+        Key,
+        ForeignKey("subscription.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger, nullable=False, index=True),
+)
+
+#: Hosts that do not answer.
+host = Table(
+    "host",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("retry_at", BigInteger, nullable=False),
 )
 
 #: Numbers that must outlive the rows they count.

@@ -6,8 +6,8 @@ keys.  Python's driver is kept from opening transactions by itself: readers say
 ``BEGIN``, and writers ``BEGIN IMMEDIATE``, so that one that must wait for
 another process waits at the start, where nothing has to be undone.
 
-For how long it waits is the driver's default of five seconds, or what the URL
-says: ``sqlite:////var/lib/broker.db?timeout=30``.
+It waits for half a minute, or for as long as the URL says:
+``sqlite:////var/lib/broker.db?timeout=5``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, StaticPool, event
 
 DIALECT = "sqlite"
+#: Seconds to wait for another process that writes.
+TIMEOUT = 30.0
 
 
 def in_memory(url: URL) -> bool:
@@ -32,7 +34,7 @@ def engine_options(url: URL) -> dict[str, Any]:
     """
     if in_memory(url):
         return {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
-    return {}
+    return {} if "timeout" in url.query else {"connect_args": {"timeout": TIMEOUT}}
 
 
 def make_parent_directory(url: URL) -> None:

@@ -1,12 +1,12 @@
 """The store: every method one transaction, run outside the reactor's thread.
 
-What happens in a transaction is in ``pings``, ``topics`` and
-``subscriptions``; where it runs, in ``threads`` and ``writer``.
+What happens in a transaction is in ``pings``, ``topics``, ``subscriptions`` and
+``walks``; where it runs, in ``threads`` and ``writer``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
@@ -18,6 +18,7 @@ from rsscloud_broker.model import (
     Callback,
     Delivery,
     Fanout,
+    HostState,
     Ping,
     PingRecord,
     Reading,
@@ -26,9 +27,10 @@ from rsscloud_broker.model import (
     Swept,
     Topic,
 )
-from rsscloud_broker.storage import pings, subscriptions, topics
+from rsscloud_broker.storage import pings, subscriptions, topics, walks
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.threads import StoreThreads, Threads
+from rsscloud_broker.storage.writer import Batched
 
 
 @implementer(IStore)
@@ -65,7 +67,7 @@ class Store(Service):
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._threads.write(lambda conn: pings.add_ping(conn, ping, repeat_window))
+        return self._threads.write(Batched(pings.add_pings, (ping, repeat_window)))
 
     def pings(
         self, since: float, until: float, before: Ping | None, limit: int
@@ -92,17 +94,29 @@ class Store(Service):
     def checks_due(self, limit: int) -> Deferred[list[str]]:
         return self._threads.read(lambda conn: topics.checks_due(conn, limit))
 
+    def request_check(self, url: str, at: float) -> Deferred[bool]:
+        return self._threads.write(lambda conn: topics.request_check(conn, url, at))
+
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
         return self._threads.write(lambda conn: topics.drop_check(conn, url, asked_until))
 
     # subscriptions
 
-    def put_subscription(self, subscription: Subscription) -> Deferred[Subscription]:
-        return self._threads.write(lambda conn: subscriptions.put_subscription(conn, subscription))
+    def put_subscription(
+        self, subscription: Subscription, known: bytes | None = None
+    ) -> Deferred[Subscription]:
+        return self._threads.write(
+            lambda conn: subscriptions.put_subscription(conn, subscription, known)
+        )
 
     def remove_subscription(self, topic: str, callback: Callback) -> Deferred[bool]:
         return self._threads.write(
             lambda conn: subscriptions.remove_subscription(conn, topic, callback)
+        )
+
+    def has_subscription(self, topic: str, callback: Callback) -> Deferred[bool]:
+        return self._threads.read(
+            lambda conn: subscriptions.has_subscription(conn, topic, callback)
         )
 
     def subscriptions(self, topic: str, after: int, limit: int) -> Deferred[list[Subscription]]:
@@ -116,11 +130,33 @@ class Store(Service):
     # fan-out
 
     def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
-        return self._threads.read(lambda conn: subscriptions.fanouts(conn, limit))
+        return self._threads.read(lambda conn: walks.fanouts(conn, limit))
 
     def record_slice(
         self, fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
     ) -> Deferred[None]:
         return self._threads.write(
-            lambda conn: subscriptions.record_slice(conn, fanout, cursor, deliveries, done)
+            lambda conn: walks.record_slice(conn, fanout, cursor, deliveries, done)
         )
+
+    def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[None]:
+        return self._threads.write(lambda conn: walks.record_deliveries(conn, deliveries))
+
+    def claim_due(
+        self, now: float, until: float, limit: int, busy: Collection[str]
+    ) -> Deferred[list[Subscription]]:
+        return self._threads.write(lambda conn: walks.claim_due(conn, now, until, limit, busy))
+
+    def next_due(self) -> Deferred[float | None]:
+        return self._threads.read(walks.next_due)
+
+    # hosts
+
+    def hosts(self) -> Deferred[list[HostState]]:
+        return self._threads.read(walks.hosts)
+
+    def record_hosts(self, states: Sequence[HostState]) -> Deferred[None]:
+        return self._threads.write(lambda conn: walks.record_hosts(conn, states))
+
+    def count_of_host(self, host: str, limit: int) -> Deferred[int]:
+        return self._threads.read(lambda conn: subscriptions.count_of_host(conn, host, limit))

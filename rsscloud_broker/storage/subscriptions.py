@@ -1,4 +1,4 @@
-"""What the store does with subscriptions, and with the walks over them.
+"""What the store does with subscriptions.
 
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.
@@ -7,61 +7,31 @@ after a rollback, it does the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import attrs
 from sqlalchemy import (
-    BigInteger,
+    ColumnElement,
     Connection,
-    Row,
+    and_,
     bindparam,
-    case,
     delete,
-    false,
     func,
     insert,
     or_,
     select,
-    true,
     update,
 )
 
-from rsscloud_broker.model import Callback, Delivery, Fanout, Lease, Subscription, Swept
+from rsscloud_broker.model import Callback, Lease, Subscription, Swept
 from rsscloud_broker.storage.schema import (
-    fanout,
+    MICROSECONDS,
     subscription,
     to_micros,
-    to_seconds,
     to_seconds_or_none,
     topic,
+    waiting,
 )
 from rsscloud_broker.storage.topics import topic_key
-
-# Deliveries come in slices of hundreds: each of these is made once, and run
-# for many keys at a time.
-
-_CLEAR_ERRORS = (
-    update(subscription)
-    .where(subscription.c.id == bindparam("key"), subscription.c.consecutive_errors > 0)
-    .values(consecutive_errors=0, last_error="", last_error_at=None, marked=false())
-)
-
-_COUNT_ERROR = (
-    update(subscription)
-    .where(subscription.c.id == bindparam("key"))
-    .values(
-        consecutive_errors=subscription.c.consecutive_errors + 1,
-        last_error=bindparam("reason"),
-        last_error_at=bindparam("at"),
-        # A comparison with null, for protocols that never give up, is not true.
-        marked=case(
-            (
-                subscription.c.consecutive_errors + 1 >= bindparam("marks", type_=BigInteger),
-                true(),
-            ),
-            else_=subscription.c.marked,
-        ),
-    )
-)
 
 
 def lease_values(lease: Lease) -> dict[str, int]:
@@ -73,7 +43,9 @@ def lease_values(lease: Lease) -> dict[str, int]:
     }
 
 
-def put_subscription(conn: Connection, wanted: Subscription) -> Subscription:
+def put_subscription(
+    conn: Connection, wanted: Subscription, known: bytes | None = None
+) -> Subscription:
     """See ``IStore.put_subscription``.  A renewed one keeps its id."""
     identity = {
         "topic_id": topic_key(conn, wanted.topic),
@@ -81,7 +53,7 @@ def put_subscription(conn: Connection, wanted: Subscription) -> Subscription:
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
     }
-    values = {
+    values: dict[str, object] = {
         **lease_values(wanted.lease),
         "consecutive_errors": 0,
         "last_error": "",
@@ -90,52 +62,113 @@ def put_subscription(conn: Connection, wanted: Subscription) -> Subscription:
     }
     key = conn.execute(select(subscription.c.id).filter_by(**identity)).scalar()
     if key is None:
+        values["host"] = wanted.callback.host
         made = conn.execute(insert(subscription).values(identity | values)).inserted_primary_key
         assert made is not None  # a single insert always has one
         key = made[0]
     else:
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
-    lease = attrs.evolve(wanted.lease, granted_at=to_seconds(to_micros(wanted.lease.granted_at)))
-    return Subscription(topic=wanted.topic, callback=wanted.callback, lease=lease, id=key)
+    if known is not None:
+        _tell_if_changed(conn, identity["topic_id"], key, known, values["granted_at"])
+    (stored,) = by_ids(conn, [key])
+    return stored
+
+
+def _tell_if_changed(
+    conn: Connection, topic_key: object, key: int, known: bytes, now: object
+) -> None:
+    """Let a notification wait for a subscriber who knows an earlier content."""
+    newer = select(topic.c.id).where(topic.c.id == topic_key, topic.c.digest != known)
+    waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id == key)
+    if conn.execute(newer).first() and not conn.execute(waits).first():
+        conn.execute(insert(waiting).values(subscription_id=key, attempts=0, due_at=now))
 
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.remove_subscription``."""
-    removed = conn.execute(
-        delete(subscription).where(
-            subscription.c.topic_id
-            == select(topic.c.id).where(topic.c.url == topic_url).scalar_subquery(),
-            subscription.c.callback_url == callback.url,
-            subscription.c.protocol == callback.protocol,
-            subscription.c.procedure == callback.procedure,
-        )
-    )
+    removed = conn.execute(delete(subscription).where(_is_of(topic_url, callback)))
     return removed.rowcount > 0
+
+
+def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
+    """See ``IStore.has_subscription``."""
+    found = conn.execute(select(subscription.c.id).where(_is_of(topic_url, callback)))
+    return found.first() is not None
+
+
+def _is_of(topic_url: str, callback: Callback) -> ColumnElement[bool]:
+    return and_(
+        subscription.c.topic_id
+        == select(topic.c.id).where(topic.c.url == topic_url).scalar_subquery(),
+        subscription.c.callback_url == callback.url,
+        subscription.c.protocol == callback.protocol,
+        subscription.c.procedure == callback.procedure,
+    )
+
+
+_COLUMNS = subscription.c
+_WITH_WAITING = (
+    select(
+        topic.c.url,
+        _COLUMNS.callback_url,
+        _COLUMNS.protocol,
+        _COLUMNS.procedure,
+        _COLUMNS.granted_at,
+        _COLUMNS.lease_seconds,
+        _COLUMNS.id,
+        _COLUMNS.consecutive_errors,
+        _COLUMNS.last_error,
+        _COLUMNS.last_error_at,
+        _COLUMNS.marked,
+        waiting.c.attempts,
+    )
+    .join(topic, topic.c.id == _COLUMNS.topic_id)
+    .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
+)
+
+_SLICE = (
+    _WITH_WAITING.where(
+        topic.c.url == bindparam("of_topic"), subscription.c.id > bindparam("after")
+    )
+    .order_by(subscription.c.id)
+    .limit(bindparam("at_most"))
+)
 
 
 def subscriptions(conn: Connection, topic_url: str, after: int, limit: int) -> list[Subscription]:
     """See ``IStore.subscriptions``."""
-    query = (
-        select(subscription)
-        .join(topic)
-        .where(topic.c.url == topic_url, subscription.c.id > after)
-        .order_by(subscription.c.id)
-        .limit(limit)
-    )
-    return [_subscription(row, topic_url) for row in conn.execute(query)]
+    rows = conn.execute(_SLICE, {"of_topic": topic_url, "after": after, "at_most": limit})
+    return [_subscription(row) for row in rows]
 
 
-def _subscription(row: Row[tuple[object, ...]], topic_url: str) -> Subscription:
+def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
+    """Subscriptions by their ids, in that order; those that are gone left out."""
+    found = conn.execute(_WITH_WAITING.where(subscription.c.id.in_(ids)))
+    by_id = {one.id: one for one in map(_subscription, found)}
+    return [by_id[key] for key in ids if key in by_id]
+
+
+def _subscription(row: Sequence[Any]) -> Subscription:
+    # By position and not by name: this is done for each notification.
+    url, callback_url, protocol, procedure, granted_at, lease_seconds, *rest = row
+    key, errors, last_error, last_error_at, marked, attempts = rest
     return Subscription(
-        topic=topic_url,
-        callback=Callback(row.callback_url, row.protocol, row.procedure),
-        lease=Lease(to_seconds(row.granted_at), row.lease_seconds),
-        id=row.id,
-        consecutive_errors=row.consecutive_errors,
-        last_error=row.last_error,
-        last_error_at=to_seconds_or_none(row.last_error_at),
-        marked=row.marked,
+        url,
+        Callback(callback_url, protocol, procedure),
+        Lease(granted_at / MICROSECONDS, lease_seconds),
+        key,
+        errors,
+        last_error,
+        to_seconds_or_none(last_error_at),
+        marked,
+        attempts,
     )
+
+
+def count_of_host(conn: Connection, host: str, limit: int) -> int:
+    """See ``IStore.count_of_host``."""
+    some = select(subscription.c.id).where(subscription.c.host == host).limit(limit).subquery()
+    return conn.execute(select(func.count()).select_from(some)).scalar_one()
 
 
 def sweep(conn: Connection, now: float, idle_topics_before: float) -> Swept:
@@ -154,45 +187,3 @@ def sweep(conn: Connection, now: float, idle_topics_before: float) -> Swept:
         delete(topic).where(topic.c.check_requested_at.is_(None), idle, ~somebody)
     ).rowcount
     return Swept(expired=expired, marked=marked, topics=topics)
-
-
-def fanouts(conn: Connection, limit: int) -> list[Fanout]:
-    """See ``IStore.fanouts``."""
-    newest = select(func.max(fanout.c.id)).group_by(fanout.c.topic_id)
-    query = (
-        select(fanout.c.id, topic.c.url, fanout.c.cursor)
-        .join(topic)
-        .where(fanout.c.id.in_(newest))
-        .order_by(fanout.c.id)
-        .limit(limit)
-    )
-    return [Fanout(id=key, topic=url, cursor=cursor) for key, url, cursor in conn.execute(query)]
-
-
-def record_slice(
-    conn: Connection, walk: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
-) -> None:
-    """See ``IStore.record_slice``.
-
-    Deliveries of subscriptions that were removed meanwhile find no row.
-    """
-    succeeded = [{"key": one.subscription.id} for one in deliveries if one.outcome.success]
-    if succeeded:
-        conn.execute(_CLEAR_ERRORS, succeeded)
-    failed = [
-        {
-            "key": one.subscription.id,
-            "reason": one.outcome.reason,
-            "at": to_micros(one.at),
-            "marks": one.marks,
-        }
-        for one in deliveries
-        if not one.outcome.success
-    ]
-    if failed:
-        conn.execute(_COUNT_ERROR, failed)
-    if done:
-        same_topic = select(topic.c.id).where(topic.c.url == walk.topic).scalar_subquery()
-        conn.execute(delete(fanout).where(fanout.c.topic_id == same_topic, fanout.c.id <= walk.id))
-    else:
-        conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))

@@ -7,10 +7,10 @@ after a rollback, it does the same.
 from __future__ import annotations
 
 import attrs
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, case, insert, select, update
 
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, Topic
-from rsscloud_broker.storage.pings import insert_ping
+from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
     fanout,
     subscription,
@@ -61,7 +61,7 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
     recorded = None
     if changed:
         _begin_fanout(conn, key, read_at)
-        recorded = None if ping is None else insert_ping(conn, ping)
+        (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     now_known = attrs.evolve(
         _topic(row),
         digest=reading.digest,
@@ -87,6 +87,19 @@ def checks_due(conn: Connection, limit: int) -> list[str]:
         .limit(limit)
     )
     return list(conn.execute(query).scalars())
+
+
+def request_check(conn: Connection, url: str, at: float) -> bool:
+    """See ``IStore.request_check``."""
+    somebody = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
+    asked = to_micros(at)
+    earlier = topic.c.check_requested_at
+    marked = conn.execute(
+        update(topic)
+        .where(topic.c.url == url, somebody)
+        .values(check_requested_at=case((earlier > asked, earlier), else_=asked))
+    )
+    return marked.rowcount > 0
 
 
 def drop_check(conn: Connection, url: str, asked_until: float) -> None:

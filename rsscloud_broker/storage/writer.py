@@ -14,10 +14,10 @@ and they fail together, without each one waiting for the same lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from attrs import frozen
 from sqlalchemy import Connection, Engine
@@ -32,6 +32,24 @@ T = TypeVar("T")
 
 #: One step of a transaction.  What it returns fires the Deferred.
 Operation: TypeAlias = Callable[[Connection], T]
+
+A = TypeVar("A")
+
+
+@frozen
+class Batched(Generic[A, T]):
+    """An operation that is cheaper for many arguments at once than one by one.
+
+    Those that stand next to each other in a group are run together.
+    """
+
+    function: Callable[[Connection, Sequence[A]], Sequence[T]]
+    argument: A
+
+    def __call__(self, connection: Connection) -> T:
+        """Run it by itself."""
+        return self.function(connection, [self.argument])[0]
+
 
 #: The most operations in one transaction, so that the first need not wait long.
 GROUP_LIMIT = 500
@@ -131,8 +149,23 @@ class Writer:
         return outcomes
 
     def _commit(self, group: Sequence[_Job]) -> list[_Outcome]:
+        outcomes: list[_Outcome] = []
         with self._engine.begin() as connection:
-            return [(job.done, job.operation(connection)) for job in group]
+            for function, jobs in groupby(group, _batch_function):
+                if function is None:
+                    outcomes += [(job.done, job.operation(connection)) for job in jobs]
+                    continue
+                together = list(jobs)
+                results = function(
+                    connection,
+                    [cast(Batched[Any, Any], job.operation).argument for job in together],
+                )
+                outcomes += zip((job.done for job in together), results, strict=True)
+        return outcomes
+
+
+def _batch_function(job: _Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
+    return job.operation.function if isinstance(job.operation, Batched) else None
 
 
 def _failed(group: Sequence[_Job], error: Exception) -> list[_Outcome]:

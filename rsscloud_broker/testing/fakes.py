@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, TopicChanged
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -148,9 +149,15 @@ class FakeNotifier:
     :ivar held: None, or the notifications that wait for the test to fire them.
     """
 
-    def __init__(self, protocol: str = "http-post", marks_after: int | None = 3) -> None:
+    def __init__(
+        self,
+        protocol: str = "http-post",
+        marks_after: int | None = 3,
+        retries: tuple[float, ...] = (),
+    ) -> None:
         self.protocol = protocol
         self.marks_after = marks_after
+        self.retries = retries
         self.outcomes: dict[str, Outcome | Exception] = {}
         self.verified: list[Intent] = []
         self.notified: list[Notification] = []
@@ -219,6 +226,7 @@ class FakeBroker:
 
     :ivar pings: each with its repeat window.
     :ivar pinged: the topics of ``ping_topic``.
+    :ivar sources: the addresses that pings of both kinds came from, in order.
     :ivar intents: what subscribers asked for.
     :ivar unsubscribed: topics with the callbacks that left them.
     :ivar failures: raised, by the name of the verb.
@@ -229,18 +237,21 @@ class FakeBroker:
         self.protocols = frozenset(protocols)
         self.pings: list[tuple[Ping, float]] = []
         self.pinged: list[str] = []
+        self.sources: list[str] = []
         self.intents: list[Intent] = []
         self.unsubscribed: list[tuple[str, Callback]] = []
         self.failures: dict[str, Exception] = {}
         self.changed = True
 
-    async def ping(self, ping: Ping, repeat_window: float) -> None:
+    async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         self._fail("ping")
         self.pings.append((ping, repeat_window))
+        self.sources.append(source)
 
-    async def ping_topic(self, url: str) -> bool:
+    async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._fail("ping_topic")
         self.pinged.append(url)
+        self.sources.append(source)
         return self.changed
 
     async def subscribe(self, intent: Intent) -> Subscription:
@@ -293,5 +304,6 @@ def sink_parts(**parts: Any) -> SinkParts:
         "clock": cast(IReactorTime, Clock()),
         "public_directory": FilePath("no-such-directory"),
         "in_thread": execute,
+        "counters": Counters(),
     }
     return SinkParts(**(fakes | parts))

@@ -290,8 +290,11 @@ class _StoreContract(TestCase):
         for one in (first, *others):
             await self.store.put_subscription(one)
         self.assertEqual(len(await self.all_subscriptions()), 4)
+        self.assertTrue(await self.store.has_subscription(_FEED, first.callback))
         self.assertTrue(await self.store.remove_subscription(_FEED, first.callback))
         self.assertFalse(await self.store.remove_subscription(_FEED, first.callback))
+        self.assertFalse(await self.store.has_subscription(_FEED, first.callback))
+        self.assertFalse(await self.store.has_subscription("http://no.example/", first.callback))
         self.assertEqual(len(await self.all_subscriptions()), 3)
         self.assertEqual(len(await self.all_subscriptions(_OTHER_FEED)), 1)
 

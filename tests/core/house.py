@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core import ChangeDetector
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, Unavailable
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, memory_store
 
@@ -31,7 +32,10 @@ class CoreTestCase(SynchronousTestCase):
         self.unavailable: set[str] = set()
         for name in ("checks_due", "record_reading", "drop_check", "add_ping"):
             self._watch(name)
-        self.detector = ChangeDetector(self.store, self.fetcher, self.bus, self.clock)
+        self.counters = Counters()
+        self.detector = ChangeDetector(
+            self.store, self.fetcher, self.bus, self.clock, self.counters
+        )
 
     def _watch(self, name: str) -> None:
         operation = getattr(self.store, name)

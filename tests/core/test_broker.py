@@ -9,7 +9,9 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.core import Broker
+from rsscloud_broker.config import Limits
+from rsscloud_broker.core.broker import MAX_VERIFICATIONS
+from rsscloud_broker.core import Admission, Broker
 from rsscloud_broker.events import (
     Event,
     PingReceived,
@@ -26,6 +28,7 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
+    TooMany,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
@@ -37,14 +40,20 @@ T = TypeVar("T")
 
 HOME = "http://site.example/"
 LEASE = 90_000
+CALLER = "192.0.2.7"
 
 
 class BrokerTestCase(CoreTestCase):
+    limits = Limits()
+
     def setUp(self) -> None:
         super().setUp()
         self.notifier = FakeNotifier("http-post")
         notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
-        self.broker = Broker(self.store, self.bus, self.detector, notifiers, self.clock)
+        admission = Admission(self.limits, self.store, self.clock, self.counters)
+        self.broker = Broker(
+            self.store, self.bus, self.detector, notifiers, self.clock, admission, self.counters
+        )
         self.start()
 
     def result(self, call: Coroutine[Any, Any, T]) -> T:
@@ -91,7 +100,7 @@ class SubscribeTests(BrokerTestCase):
         self.result(self.broker.subscribe(self.intent))
         topic = self.successResultOf(self.store.topic(FEED))
         self.assertEqual((topic.read_at, topic.size), (NOW, 12))
-        self.assertFalse(self.result(self.broker.ping_topic(FEED)))
+        self.assertFalse(self.result(self.broker.ping_topic(FEED, CALLER)))
 
     def test_topic_is_read_before_the_callback_is_called(self) -> None:
         self.fetcher.held = []
@@ -139,6 +148,13 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual(self.subscriptions(), [renewed])
         self.assertEqual(len(self.notifier.verified), 2)
 
+    def test_callback_that_is_refused(self) -> None:
+        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it is private", refused=True)
+        error = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        assert isinstance(error, CallbackFailed)
+        self.assertEqual((error.reason, error.refused), ("it is private", True))
+        self.assert_nothing_stored()
+
     def test_renewal_that_is_not_confirmed_changes_nothing(self) -> None:
         first = self.result(self.broker.subscribe(self.intent))
         self.notifier.outcomes[CALLBACK.url] = Outcome(False, "gone")
@@ -165,7 +181,60 @@ class SubscribeTests(BrokerTestCase):
 
         self.patch(self.notifier, "verify", slow)
         self.result(self.broker.subscribe(self.intent))
-        self.assertFalse(self.result(self.broker.ping_topic(FEED)))
+        self.assertFalse(self.result(self.broker.ping_topic(FEED, CALLER)))
+
+    def test_a_change_while_the_callback_is_verified_is_told(self) -> None:
+        """The ping was thanked for, and to the next one the topic has not changed."""
+        verify = self.notifier.verify
+
+        async def slow(intent: Intent) -> Outcome:
+            self.fetcher.contents[FEED] = b"<rss>2</rss>"
+            await self.broker.ping_topic(FEED, CALLER)
+            return await verify(intent)
+
+        for number, known in enumerate((False, True)):
+            with self.subTest(known=known):
+                self.fetcher.contents[FEED] = b"<rss>1</rss>"
+                if known:
+                    self.result(self.broker.ping_topic(FEED, CALLER))
+                self.patch(self.notifier, "verify", slow)
+                callback = evolve(CALLBACK, url=f"http://reader{number}.example/")
+                stored = self.result(self.broker.subscribe(evolve(self.intent, callback=callback)))
+                self.assertEqual(stored.attempts, 0)
+                self.patch(self.notifier, "verify", verify)
+                due = self.successResultOf(self.store.claim_due(NOW, NOW + 99, 9, ()))
+                self.assertIn(callback, [subscription.callback for subscription in due])
+
+    def test_a_known_topic_is_recorded_only_once_the_callback_is_verified(self) -> None:
+        self.result(self.broker.ping_topic(FEED, CALLER))
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        before = self.successResultOf(self.store.topic(FEED))
+        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "no")
+        self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        self.assertEqual(self.successResultOf(self.store.topic(FEED)), before)
+
+    def test_verifications_at_a_time(self) -> None:
+        gates: list[Deferred[None]] = []
+
+        async def slow(intent: Intent) -> Outcome:
+            gates.append(Deferred())
+            await gates[-1]
+            return Outcome(True)
+
+        self.patch(self.notifier, "verify", slow)
+        wanted = [
+            Deferred.fromCoroutine(
+                self.broker.subscribe(
+                    evolve(self.intent, callback=evolve(CALLBACK, url=f"http://r{n}.example/"))
+                )
+            )
+            for n in range(MAX_VERIFICATIONS + 5)
+        ]
+        self.assertEqual(len(gates), MAX_VERIFICATIONS)
+        for gate in gates:  # the list grows meanwhile
+            gate.callback(None)
+        for subscription in wanted:
+            self.successResultOf(subscription)
 
     def test_unsubscribe(self) -> None:
         self.result(self.broker.subscribe(self.intent))
@@ -182,7 +251,7 @@ class PingTests(BrokerTestCase):
     def test_ping_is_stored_then_published(self) -> None:
         stored: list[Ping] = []
         self.bus.on_publish = lambda event: stored.extend(self.pings())
-        self.result(self.broker.ping(self.ping, 60))
+        self.result(self.broker.ping(self.ping, 60, CALLER))
         (ping,) = self.pings()
         self.assertEqual(ping, evolve(self.ping, id=ping.id))
         self.assertEqual((stored, self.bus.events), ([ping], [PingReceived(ping)]))
@@ -190,13 +259,13 @@ class PingTests(BrokerTestCase):
 
     def test_repeat_is_not_published(self) -> None:
         for _ in range(2):
-            self.result(self.broker.ping(self.ping, 60))
+            self.result(self.broker.ping(self.ping, 60, CALLER))
         self.assertEqual((len(self.pings()), len(self.bus.events)), (1, 1))
 
     def test_watched_topics_are_read_after_it_returns(self) -> None:
         self.subscribe()
         self.fetcher.held = []
-        self.result(self.broker.ping(self.ping, 60))
+        self.result(self.broker.ping(self.ping, 60, CALLER))
         self.assertEqual(self.due(), [FEED])
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.bus.events[-1], TopicChanged(FEED, NOW))
@@ -204,21 +273,21 @@ class PingTests(BrokerTestCase):
 
     def test_repeat_asks_for_watched_topics_too(self) -> None:
         self.subscribe()
-        self.result(self.broker.ping(self.ping, 60))
+        self.result(self.broker.ping(self.ping, 60, CALLER))
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
-        self.result(self.broker.ping(self.ping, 60))
+        self.result(self.broker.ping(self.ping, 60, CALLER))
         self.assertEqual(self.bus.events.count(TopicChanged(FEED, NOW)), 2)
 
     def test_store_that_is_unavailable_takes_nothing(self) -> None:
         self.unavailable.add("add_ping")
-        self.refusal(self.broker.ping(self.ping, 60), Unavailable)
+        self.refusal(self.broker.ping(self.ping, 60, CALLER), Unavailable)
         self.assertEqual((self.pings(), self.bus.events), ([], []))
 
 
 class PingTopicTests(BrokerTestCase):
     def test_changed_or_not(self) -> None:
-        self.assertTrue(self.result(self.broker.ping_topic(FEED)))
-        self.assertFalse(self.result(self.broker.ping_topic(FEED)))
+        self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
+        self.assertFalse(self.result(self.broker.ping_topic(FEED, CALLER)))
         self.assertEqual(len(self.pings()), 1)
 
     def test_fan_out_is_stored_before_it_is_published(self) -> None:
@@ -230,10 +299,89 @@ class PingTopicTests(BrokerTestCase):
                 walks.extend(self.successResultOf(self.store.fanouts(10)))
 
         self.bus.on_publish = look
-        self.assertTrue(self.result(self.broker.ping_topic(FEED)))
+        self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
         self.assertEqual([walk.topic for walk in walks], [FEED])
 
     def test_unreadable(self) -> None:
-        error = self.refusal(self.broker.ping_topic("http://gone.example/"), TopicUnreadable)
+        error = self.refusal(
+            self.broker.ping_topic("http://gone.example/", CALLER), TopicUnreadable
+        )
         self.assertIn("status 404", str(error))
         self.assertEqual((self.pings(), self.bus.events), ([], []))
+
+    def test_unreadable_is_read_again_if_that_is_asked_for(self) -> None:
+        """Who was answered "true" need not ping again."""
+        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, 90_000)))
+        content = self.fetcher.contents.pop(FEED)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
+        self.assertEqual(self.due(), [])
+        self.refusal(self.broker.ping_topic(FEED, CALLER, again=True), TopicUnreadable)
+        self.assertEqual(self.due(), [FEED])
+        self.fetcher.contents[FEED] = content + b"!"
+        self.clock.advance(5)
+        self.assertEqual(self.due(), [])
+        self.assertIn(TopicChanged(FEED, NOW + 5), self.bus.events)
+
+
+class LimitsTests(BrokerTestCase):
+    limits = Limits(
+        pings_per_source=1,
+        pings_burst=2,
+        verifications_per_source=1,
+        verifications_burst=2,
+        subscriptions_per_host=1,
+    )
+    ping = Ping("A site", HOME, NOW, rss_url=FEED)
+    intent = Intent(FEED, CALLBACK, LEASE, source=CALLER)
+
+    def test_pings_of_both_kinds(self) -> None:
+        self.subscribe()
+        self.result(self.broker.ping(self.ping, 0, CALLER))
+        self.result(self.broker.ping_topic(FEED, CALLER))
+        stored, told = self.pings(), list(self.bus.events)
+        del self.fetcher.fetched[:]
+        self.refusal(self.broker.ping(self.ping, 0, CALLER), TooMany)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), TooMany)
+        self.assertEqual((self.pings(), self.bus.events), (stored, told))
+        self.assertEqual(self.fetcher.fetched, [])
+        self.clock.advance(1)
+        self.result(self.broker.ping(self.ping, 0, CALLER))
+        self.assertEqual(len(self.pings()), len(stored) + 1)
+
+    def test_subscriptions(self) -> None:
+        for _ in range(2):
+            self.result(self.broker.subscribe(self.intent))
+        stored = self.subscriptions()
+        del self.fetcher.fetched[:], self.notifier.verified[:], self.bus.events[:]
+        self.refusal(self.broker.subscribe(self.intent), TooMany)
+        self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
+        self.assertEqual((self.subscriptions(), self.bus.events), (stored, []))
+
+    def test_topics_that_cannot_be_read_count(self) -> None:
+        for number in range(2):
+            gone = evolve(self.intent, topic=f"http://gone.example/{number}")
+            self.refusal(self.broker.subscribe(gone), TopicUnreadable)
+        self.refusal(self.broker.subscribe(self.intent), TooMany)
+
+    def test_subscriptions_of_a_host(self) -> None:
+        self.result(self.broker.subscribe(self.intent))
+        other = evolve(self.intent, callback=evolve(CALLBACK, url=f"{CALLBACK.url}/other"))
+        self.refusal(self.broker.subscribe(other), TooMany)
+        self.assertEqual([each.callback for each in self.subscriptions()], [CALLBACK])
+
+    def test_callback_that_failed_a_moment_ago_is_not_called(self) -> None:
+        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it said no")
+        first = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        del self.fetcher.fetched[:], self.notifier.verified[:]
+        second = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
+        self.assertEqual(str(first), str(second))
+        self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
+        self.notifier.outcomes.clear()
+        self.clock.advance(self.limits.failed_verification_pause)
+        self.result(self.broker.subscribe(self.intent))
+
+    def test_unknown_protocol_costs_nothing(self) -> None:
+        strange = evolve(self.intent, callback=evolve(CALLBACK, protocol="carrier-pigeon"))
+        for _ in range(5):
+            self.refusal(self.broker.subscribe(strange), UnsupportedProtocol)
+        self.result(self.broker.subscribe(self.intent))

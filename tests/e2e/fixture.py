@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -153,19 +154,32 @@ class Broker:
     """A twistd with a broker in it.
 
     :param directory: where it runs; its data and its log go there.
+    :param configuration: what its configuration file says, in TOML.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, configuration: str = "") -> None:
         self.directory = directory
+        self._configuration = directory / "config.toml"
         self.data = directory / "data"
         self.port = free_port()
         self._log = directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
+        self._configuration.write_text(configuration, encoding="utf-8")
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def database(self) -> str:
+        """The URL of its database."""
+        return f"sqlite:///{self.data / 'broker.sqlite'}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def running(self) -> bool:
@@ -193,9 +207,10 @@ class Broker:
     def _spawn(self, ahead: float) -> None:
         listen = f"tcp:{self.port}:interface=127.0.0.1"
         command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
+        options = ["--config", str(self._configuration)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--data", str(self.data), "--local", "--listen", listen],
+                [*command, *options, "--data", str(self.data), "--local", "--listen", listen],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -271,6 +286,15 @@ class Broker:
             for weblog in etree.fromstring(answer.body)
         ]
 
+    def archived(self, hours: set[str]) -> Counter[str]:
+        """How often each name is in the archives of some hours, such as 2026-09-29T11."""
+        names: Counter[str] = Counter()
+        for hour in hours:
+            day, _, number = hour.partition("T")
+            path = f"/{day.replace('-', '/')}/{int(number) + 1:02}.xml"
+            names.update(record["name"] for record in self.change_list(path))
+        return names
+
 
 _shared: list[Broker] = []
 
@@ -328,9 +352,12 @@ class EndToEndTestCase(SynchronousTestCase):
         self._marks[broker] = len(broker.log)
         return broker
 
-    def own_broker(self) -> Broker:
-        """A broker that does not run yet, and ends with this test."""
-        broker = Broker(self.directory())
+    def own_broker(self, configuration: str = "") -> Broker:
+        """A broker that does not run yet, and ends with this test.
+
+        :param configuration: what its configuration file says, in TOML.
+        """
+        broker = Broker(self.directory(), configuration)
         self._marks[broker] = 0
         self.addCleanup(broker.end)
         return broker

@@ -61,8 +61,8 @@ class KilledWhilePingedTests(EndToEndTestCase):
 
         broker.start(ahead=HOUR)
         hours = {record["ts"][:13] for record in records}
-        until(lambda: acknowledged <= self.archived(broker, hours).keys(), "the archives")
-        self.assertEqual(self.archived(broker, hours), listed)
+        until(lambda: acknowledged <= broker.archived(hours).keys(), "the archives")
+        self.assertEqual(broker.archived(hours), listed)
 
     def pinged_until_killed(self, broker: Broker, label: str) -> list[str]:
         """Start a broker and kill it while it is pinged; what it acknowledged."""
@@ -74,15 +74,6 @@ class KilledWhilePingedTests(EndToEndTestCase):
             broker.kill()
             pingers.join()
         return pingers.acknowledged
-
-    def archived(self, broker: Broker, hours: set[str]) -> Counter[str]:
-        """How often each name is in the archives of some hours, such as 2026-09-29T11."""
-        names: Counter[str] = Counter()
-        for hour in hours:
-            day, _, number = hour.partition("T")
-            path = f"/{day.replace('-', '/')}/{int(number) + 1:02}.xml"
-            names.update(record["name"] for record in broker.change_list(path))
-        return names
 
 
 class KilledBeforeNotificationTests(EndToEndTestCase):

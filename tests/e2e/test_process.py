@@ -120,9 +120,23 @@ class StartErrorTests(EndToEndTestCase):
         broker.restart()  # one that was killed holds nothing
 
     def test_no_such_endpoint(self) -> None:
-        for endpoint in ("smoke:5337", "tcp:many", "tcp"):
+        for endpoint in ("smoke:5337", "tcp:many", "tcp", "tcp:99999"):
             with self.subTest(endpoint):
                 self.assertIn(endpoint, self.complaint("--listen", endpoint))
+
+    def test_a_socket_in_no_directory(self) -> None:
+        said = self.complaint("--listen", "unix:/no/such/x.sock")
+        self.assertIn("cannot listen: /no/such/x.sock", said)
+
+    def test_a_socket_that_systemd_did_not_pass(self) -> None:
+        said = self.complaint("--listen", "systemd:domain=INET:index=0")
+        self.assertIn("systemd has passed no such socket", said)
+
+    def test_a_database_without_its_driver(self) -> None:
+        file = self.written("database = 'mssql+pymssql://me:sesame@h/x'\n")
+        said = self.complaint("--config", file)
+        self.assertIn(f"{file}: database: needs a driver for mssql+pymssql", said)
+        self.assertNotIn("sesame", said)
 
     def test_unknown_keys(self) -> None:
         file = self.written("lisen = []\n[sinks.archive]\nunits = 'minutes'\n")

@@ -9,8 +9,15 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
-from rsscloud_broker.model import Callback, Intent, Notification, OutboundError, Outcome
-from rsscloud_broker.notifiers import HttpPostNotifier
+from rsscloud_broker.model import (
+    AddressRefused,
+    Callback,
+    Intent,
+    Notification,
+    OutboundError,
+    Outcome,
+)
+from rsscloud_broker.notifiers import HttpPostNotifier, RssCloudOptions
 from rsscloud_broker.testing import FakeOutbound, OutboundRequest, make_notifier_tests, reply
 
 TOPIC = "http://feeds.example/a b.xml?x=1&y=é"
@@ -19,7 +26,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def made(protocol: str) -> Callable[[TestCase, IOutbound], INotifier]:
-    return lambda case, outbound: HttpPostNotifier(protocol, outbound, 3)
+    return lambda case, outbound: HttpPostNotifier(protocol, outbound, RssCloudOptions())
 
 
 class HttpPostContractTests(make_notifier_tests(made("http-post"))):  # type: ignore[misc] # made at run time
@@ -41,7 +48,7 @@ def exact(request: OutboundRequest) -> OutboundReply:
 class HttpPostTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound()
-        self.notifier = HttpPostNotifier("http-post", self.outbound, 3)
+        self.notifier = HttpPostNotifier("http-post", self.outbound, RssCloudOptions())
 
     def notify(self, url: str = CALLBACK) -> Outcome:
         notification = Notification(TOPIC, Callback(url, "http-post"))
@@ -50,6 +57,19 @@ class HttpPostTestCase(SynchronousTestCase):
     def verify(self, challenge: bool, url: str = CALLBACK) -> Outcome:
         intent = Intent(TOPIC, Callback(url, "http-post"), 90_000, challenge)
         return self.successResultOf(Deferred.fromCoroutine(self.notifier.verify(intent)))
+
+
+class RefusedTests(HttpPostTestCase):
+    def test_an_address_that_is_not_called(self) -> None:
+        self.outbound.otherwise = AddressRefused("the address 10.1.2.3 is not public")
+        for outcome in (self.notify(), self.verify(True), self.verify(False)):
+            self.assertFalse(outcome.success)
+            self.assertTrue(outcome.refused)
+            self.assertEqual(outcome.reason, "the address 10.1.2.3 is not public")
+
+    def test_nobody_there(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        self.assertFalse(self.notify().refused)
 
 
 class NotifyTests(HttpPostTestCase):
@@ -70,13 +90,13 @@ class NotifyTests(HttpPostTestCase):
             self.assertEqual(self.notify(), Outcome(True))
 
     def test_failures_say_why(self) -> None:
-        for answer, reason in (
-            (reply(404), "the callback answered with status 404"),
-            (reply(302), "the callback answered with status 302"),
-            (OutboundError("nobody is there"), "nobody is there"),
+        for answer, outcome in (
+            (reply(404), Outcome(False, "the callback answered with status 404")),
+            (reply(302), Outcome(False, "the callback answered with status 302")),
+            (OutboundError("nobody is there"), Outcome(False, "nobody is there", answered=False)),
         ):
             self.outbound.otherwise = answer
-            self.assertEqual(self.notify(), Outcome(False, reason))
+            self.assertEqual(self.notify(), outcome)
 
     def test_reasons_are_one_short_line(self) -> None:
         self.outbound.otherwise = OutboundError("a\nb\x00c" + "x" * 5000)
@@ -142,4 +162,6 @@ class VerifyTests(HttpPostTestCase):
         self.outbound.otherwise = OutboundError("no whole answer within 15 seconds")
         for challenge in (False, True):
             outcome = self.verify(challenge)
-            self.assertEqual(outcome, Outcome(False, "no whole answer within 15 seconds"))
+            self.assertEqual(
+                outcome, Outcome(False, "no whole answer within 15 seconds", answered=False)
+            )

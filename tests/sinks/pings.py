@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IEventBus, SinkParts
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import memory_store
@@ -74,6 +75,7 @@ def make_parts(
     in_thread: Callable[..., Any] = at_once,
 ) -> SinkParts:
     return SinkParts(
+        counters=Counters(),
         store=store.store,
         bus=cast(IEventBus, None),  # no sink here looks at it
         notifiers={},

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -13,11 +16,19 @@ from sqlalchemy import Connection, Table, func, select
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Callback, Delivery, Fanout, Lease, Outcome, Reading, Subscription
-from rsscloud_broker.storage import Imported, InvalidDocument, export_document, import_document
+from rsscloud_broker.storage import (
+    Imported,
+    InvalidDocument,
+    export_document,
+    import_document,
+    import_in_parts,
+    open_database,
+)
 from rsscloud_broker.storage.schema import subscription, topic
-from rsscloud_broker.storage.subscriptions import put_subscription, record_slice, subscriptions
+from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
 from rsscloud_broker.storage.topics import get_topic, record_reading
-from tests.storage.databases import memory_database
+from rsscloud_broker.storage.walks import record_slice
+from tests.storage.databases import file_database, memory_database
 
 FEED = "http://feeds.example/rss.xml"
 NOW = 1_714_561_200.0  # 2024-05-01T11:00:00Z
@@ -178,6 +189,68 @@ class ImportTests(SynchronousTestCase):
             for _ in range(2):
                 self.assertEqual(import_document(conn, document, NOW), Imported(1203, 1203, 0))
                 self.assertEqual((count(conn, topic), count(conn, subscription)), (1203, 1203))
+
+    def test_short_transactions(self) -> None:
+        """Between any two of them others can write."""
+        entry = export_of_a_broker()["topics"][0]
+        (one,) = entry["subscriptions"]
+        callbacks = [{**one, "callback": f"http://r.example/{number}"} for number in range(5000)]
+        topics = [
+            {**entry, "url": "http://feeds.example/read-by-many", "subscriptions": callbacks},
+            *({**entry, "url": f"http://feeds.example/{number}"} for number in range(1500)),
+        ]
+        document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
+        url = file_database(self)
+        sizes: list[int] = []
+
+        @contextmanager
+        def begin() -> Iterator[Connection]:
+            with open_database(url) as conn:
+                before = count(conn, topic) + count(conn, subscription)
+                yield conn
+                sizes.append(count(conn, topic) + count(conn, subscription) - before)
+
+        for _ in range(2):
+            imported = import_in_parts(begin, document, NOW)
+            self.assertEqual(imported, Imported(1501, 6500, 0))
+        with open_database(url, writes=False) as conn:
+            self.assertEqual((count(conn, topic), count(conn, subscription)), (1501, 6500))
+        self.assertEqual(sum(sizes), 1501 + 6500)
+        self.assertLess(max(sizes), 2500)
+
+    def test_going_on_after_an_interruption(self) -> None:
+        entry = export_of_a_broker()["topics"][0]
+        topics = [{**entry, "url": f"http://feeds.example/{number}"} for number in range(3000)]
+        document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
+        url = file_database(self)
+        begun: list[None] = []
+
+        def begin() -> AbstractContextManager[Connection]:
+            if len(begun) == 1:
+                raise KeyboardInterrupt
+            begun.append(None)
+            return open_database(url)
+
+        self.assertRaises(KeyboardInterrupt, import_in_parts, begin, document, NOW)
+        with open_database(url, writes=False) as conn:
+            self.assertEqual(count(conn, topic), 1000)
+        import_in_parts(partial(open_database, url), document, NOW)
+        with open_database(url, writes=False) as conn:
+            self.assertEqual((count(conn, topic), count(conn, subscription)), (3000, 3000))
+
+    def test_nothing_of_a_broken_document_is_stored(self) -> None:
+        document = export_of_a_broker()
+        document["topics"].append({"url": "no URL"})
+
+        def begin() -> AbstractContextManager[Connection]:
+            raise AssertionError("nothing may be written")
+
+        self.assertRaises(InvalidDocument, import_in_parts, begin, document, NOW)
+
+    def test_an_empty_document(self) -> None:
+        document = {"format": "rsscloud-broker", "version": 1, "topics": []}
+        with memory_database() as conn:
+            self.assertEqual(import_document(conn, document, NOW), Imported(0, 0, 0))
 
     def test_data_file_of_rsscloud_server(self) -> None:
         with memory_database() as conn:

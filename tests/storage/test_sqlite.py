@@ -27,17 +27,17 @@ class ConnectionTests(SynchronousTestCase):
             "journal_mode": "wal",
             "synchronous": 2,  # FULL
             "foreign_keys": 1,
-            "busy_timeout": 5000,
+            "busy_timeout": 30_000,
         }
         with self.engine.begin() as conn:
             for name, value in expected.items():
                 self.assertEqual(conn.exec_driver_sql(f"PRAGMA {name}").scalar(), value, name)
 
     def test_timeout_of_the_url(self) -> None:
-        engine = open_engine(file_database(self) + "?timeout=30")
+        engine = open_engine(file_database(self) + "?timeout=5")
         self.addCleanup(engine.dispose)
         with engine.begin() as conn:
-            self.assertEqual(conn.exec_driver_sql("PRAGMA busy_timeout").scalar(), 30_000)
+            self.assertEqual(conn.exec_driver_sql("PRAGMA busy_timeout").scalar(), 5_000)
 
     def test_writers_take_the_lock_at_the_start(self) -> None:
         begun: list[str] = []

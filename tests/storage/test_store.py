@@ -91,7 +91,7 @@ class OtherProcessTests(TestCase):
             "import sys; from rsscloud_broker.storage import open_database, pings\n"
             "from rsscloud_broker.model import Ping\n"
             "with open_database(sys.argv[1]) as conn:\n"
-            "    pings.add_ping(conn, Ping('A', 'http://a.example/', 1.0), 60)\n"
+            "    pings.add_pings(conn, [(Ping('A', 'http://a.example/', 1.0), 60)])\n"
         )
         out, err, code = await getProcessOutputAndValue(
             sys.executable, ["-c", script, url], env={"PYTHONPATH": ":".join(sys.path)}

@@ -22,7 +22,7 @@ from rsscloud_broker.interfaces import (
     Route,
     SoapService,
 )
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.model import Ping, TooMany, Unavailable
 
 #: What is taken for a web address: printable ASCII of at most 255 characters.
 _WEB_ADDRESS = re.compile(r"https?://[!-~]{1,247}")
@@ -59,13 +59,18 @@ class HelloPing:
     def soap_services(self) -> Sequence[SoapService]:
         return []
 
-    async def ping(self, url: str) -> tuple[int, str]:
-        """Take a ping in; the status and the text of the answer."""
+    async def ping(self, url: str, caller: str) -> tuple[int, str]:
+        """Take a ping in; the status and the text of the answer.
+
+        :param caller: the address that it came from: nobody may ping without end.
+        """
         if not _WEB_ADDRESS.fullmatch(url):
             return 400, "Say which site changed, such as ?url=http://example.org/"
         ping = Ping(name=url, url=url, received_at=self._parts.clock.seconds())
         try:
-            await self._parts.broker.ping(ping, self._options.repeat_window)
+            await self._parts.broker.ping(ping, self._options.repeat_window, caller)
+        except TooMany as error:
+            return 429, f"Not so fast, please: {error}."
         except Unavailable:
             return 503, "Nothing can be stored right now: please try again later."
         return 200, "Hello, and thanks for the ping."
@@ -74,13 +79,14 @@ class HelloPing:
 class HelloPingPage(Resource):
     """The HTTP side of `HelloPing`: a query in, plain text out.
 
-    :param ping: takes a URL; gives the status and the text of the answer.
+    :param ping: takes a URL and the address of the caller; gives the status and
+        the text of the answer.
     """
 
     isLeaf = True
     log = Logger()
 
-    def __init__(self, ping: Callable[[str], Awaitable[tuple[int, str]]]) -> None:
+    def __init__(self, ping: Callable[[str, str], Awaitable[tuple[int, str]]]) -> None:
         super().__init__()
         self._ping = ping
 
@@ -93,7 +99,8 @@ class HelloPingPage(Resource):
 
     async def _answer(self, request: Request) -> None:
         urls = (request.args or {}).get(b"url", [b""])
-        status, text = await self._ping(urls[0].decode("utf-8", "replace"))
+        caller = str(request.getClientAddress().host)
+        status, text = await self._ping(urls[0].decode("utf-8", "replace"), caller)
         request.setResponseCode(status)
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
         request.write(f"{text}\n".encode())

@@ -31,10 +31,12 @@ class JsonPostOptions:
 
     :ivar member: what the member with the topic is called.
     :ivar marks_after: consecutive failures after which a subscription is dropped.
+    :ivar retries: seconds to wait before each further attempt of a notification.
     """
 
     member: Literal["topic", "url", "changed"] = "topic"
     marks_after: int = field(default=3, validator=ge(1))
+    retries: tuple[float, ...] = (5.0, 60.0, 600.0)
 
 
 @implementer(INotifier)
@@ -45,6 +47,7 @@ class JsonPost:
 
     def __init__(self, options: JsonPostOptions, outbound: IOutbound) -> None:
         self.marks_after = options.marks_after
+        self.retries = options.retries
         self._member: str = options.member
         self._outbound = outbound
 
@@ -66,7 +69,7 @@ class JsonPost:
                 "POST", url, headers, json.dumps(document).encode(), 0
             )
         except OutboundError as error:
-            return Outcome(False, str(error))
+            return Outcome(False, str(error), answered=False)
         if not reply.success:
             return Outcome(False, f"the callback answered with status {reply.status}")
         if token.encode() not in reply.body:

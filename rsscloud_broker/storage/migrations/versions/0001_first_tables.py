@@ -1,4 +1,4 @@
-"""The first tables: topics, subscriptions, pings, walks and tallies."""
+"""The first tables: topics, subscriptions, pings, walks, hosts and tallies."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,6 +33,7 @@ def upgrade() -> None:
         sa.Column("topic_id", _KEY, nullable=False),
         sa.Column("protocol", sa.Text(), nullable=False),
         sa.Column("callback_url", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False, server_default=""),
         sa.Column("procedure", sa.Text(), nullable=False, server_default=""),
         sa.Column("granted_at", sa.BigInteger(), nullable=False),
         sa.Column("lease_seconds", sa.BigInteger(), nullable=False),
@@ -50,6 +51,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_subscription_walk", "subscription", ["topic_id", "id"])
     op.create_index("ix_subscription_expires_at", "subscription", ["expires_at"])
+    op.create_index("ix_subscription_host", "subscription", ["host"])
 
     op.create_table(
         "ping",
@@ -80,6 +82,29 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_fanout_topic_id", "fanout", ["topic_id"])
+
+    op.create_table(
+        "waiting",
+        sa.Column("subscription_id", _KEY, autoincrement=False, nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("due_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("subscription_id", name="pk_waiting"),
+        sa.ForeignKeyConstraint(
+            ["subscription_id"],
+            ["subscription.id"],
+            name="fk_waiting_subscription_id",
+            ondelete="CASCADE",
+        ),
+    )
+    op.create_index("ix_waiting_due_at", "waiting", ["due_at"])
+
+    op.create_table(
+        "host",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("retry_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_host"),
+    )
 
     op.create_table(
         "tally",

@@ -1,0 +1,278 @@
+"""How much one may ask, so that nobody has the broker work against others.
+
+A ping or a registration costs its sender one small request, and makes the
+broker fetch a topic or call a callback, which may be somebody else's.  So the
+broker counts, by token buckets:
+
+- pings and verifications of each source: the address of the caller, or the
+  network of 64 bits that an IPv6 address is in, since one customer has all of it;
+- verifications of each target: the hosts of the topic and of the callback.
+  A callback that is the caller itself is no target.
+
+And it remembers for a moment which callbacks did not confirm, and lets no host
+have subscriptions without end.  Whoever is refused is told when to try again;
+nothing was fetched or stored for him.
+
+The buckets are in memory: after a start all of them are full.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from functools import lru_cache
+from hashlib import sha256
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from math import ceil
+from typing import Generic, TypeVar
+
+from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
+
+from rsscloud_broker.config import Limits
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
+
+#: Keys of which a limit knows more than that their buckets are full.
+MAX_KEYS = 100_000
+
+#: Failed verifications that are remembered.
+MAX_FAILURES = 10_000
+
+#: Characters of their reasons.
+MAX_REASON = 300
+
+#: Hosts of which it is known how many more subscriptions they may have.
+MAX_HOSTS = 10_000
+
+#: Seconds after which a host that has too many subscriptions may try again:
+#: they end at the top of the hour.
+FULL_HOST_PAUSE = 3600
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Remembered(Generic[K, V]):
+    """A dictionary that forgets what was set longest ago when it is full."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._size:
+            self._values.popitem(last=False)
+
+    def get(self, key: K, default: V) -> V:
+        """The value of a key, or the default if it has none or it is forgotten."""
+        return self._values.get(key, default)
+
+
+class RateLimit:
+    """A token bucket for each key.
+
+    Of a bucket only the moment is kept at which it will be full; one that was
+    not used for longest is forgotten when there are too many, and so full.
+
+    :param rate: tokens that come back each second; 0 for no limit.
+    :param burst: tokens in a full bucket.
+    """
+
+    def __init__(
+        self, rate: float, burst: int, clock: IReactorTime, max_keys: int = MAX_KEYS
+    ) -> None:
+        self.rate = rate
+        self._clock = clock
+        # Times are counted from here: small numbers add up with less error.
+        self._began_at = clock.seconds()
+        self._seconds_per_token = 1 / rate if rate else 0.0
+        self._seconds_to_fill = burst * self._seconds_per_token
+        self._full_at: Remembered[str, float] = Remembered(max_keys)
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def take(self, key: str) -> int:
+        """Take a token.
+
+        :returns: 0; or, if there is none, the seconds until the bucket is half
+            full, since who comes for the first token that drops would soon be
+            refused again.
+        """
+        if not self._seconds_per_token:
+            return 0
+        now = self._clock.seconds() - self._began_at
+        # The clock of a computer may be set back: no bucket is emptier than empty.
+        to_fill = min(max(self._full_at.get(key, now) - now, 0.0), self._seconds_to_fill)
+        missing = to_fill + self._seconds_per_token - self._seconds_to_fill
+        if missing > self._seconds_per_token / 100:  # not 0, for sums of floats are inexact
+            self._full_at[key] = now + to_fill
+            return ceil(max(missing, to_fill - self._seconds_to_fill / 2))
+        self._full_at[key] = now + to_fill + self._seconds_per_token
+        return 0
+
+
+@frozen
+class _Failure:
+    """That a callback did not confirm, and until when that is remembered."""
+
+    reason: str
+    refused: bool
+    until: float
+
+
+class Admission:
+    """Lets in what callers ask for, or refuses it.
+
+    :param store: is asked how many subscriptions a host has, and which.
+    """
+
+    def __init__(
+        self, limits: Limits, store: IStore, clock: IReactorTime, counters: Counters
+    ) -> None:
+        self._limits = limits
+        self._exempt = limits.exempt_networks
+        self._store = store
+        self._clock = clock
+        self._counters = counters
+        self._pings = RateLimit(limits.pings_per_source, limits.pings_burst, clock)
+        self._sources = RateLimit(
+            limits.verifications_per_source, limits.verifications_burst, clock
+        )
+        self._targets = RateLimit(
+            limits.verifications_per_host, limits.verifications_host_burst, clock
+        )
+        self._failures: Remembered[bytes, _Failure | None] = Remembered(MAX_FAILURES)
+        self._room: Remembered[str, int] = Remembered(MAX_HOSTS)
+
+    def ping(self, source: str) -> None:
+        """Let a ping in by returning.
+
+        :param source: the address of the caller; empty if nobody called.
+        :raises TooMany: it pinged too often.
+        """
+        if self._is_exempt(source):
+            return
+        pause = self._pings.take(_bucket_of(source))
+        if pause:
+            raise self._too_many(
+                "pings", f"more than {_often(self._pings, 'pings')} came from your address", pause
+            )
+
+    async def verification(self, intent: Intent) -> None:
+        """Let a request for a subscription in by returning.
+
+        :raises CallbackFailed: the same was tried a moment ago.
+        :raises TooMany: the caller asked too often, or one of the hosts is asked
+            too often, or the host of the callback has too many subscriptions.
+        """
+        if self._is_exempt(intent.source):
+            return
+        self._check_failures(intent)
+        pause = self._sources.take(_bucket_of(intent.source))
+        if pause:
+            often = _often(self._sources, "registrations")
+            raise self._too_many(
+                "verifications of a source", f"more than {often} came from your address", pause
+            )
+        self._check_targets(intent)
+        await self._check_room(intent)
+
+    def failed(self, intent: Intent, error: CallbackFailed) -> None:
+        """Remember for a moment that a callback did not confirm."""
+        self._failures[_identity(intent)] = _Failure(
+            error.reason[:MAX_REASON],
+            error.refused,
+            self._clock.seconds() + self._limits.failed_verification_pause,
+        )
+
+    def _is_exempt(self, source: str) -> bool:
+        address = _address_of(source)
+        if address is None:
+            return not source
+        return any(address in network for network in self._exempt)
+
+    def _check_failures(self, intent: Intent) -> None:
+        known = self._failures.get(_identity(intent), None)
+        left = known.until - self._clock.seconds() if known else 0.0
+        # More is left than can be if the clock was set back.
+        if known and 0 < left <= self._limits.failed_verification_pause:
+            self._counters.limited.labels("failed a moment ago").inc()
+            raise CallbackFailed(known.reason, refused=known.refused)
+
+    def _check_targets(self, intent: Intent) -> None:
+        hosts = {_host_of(intent.topic)}
+        if intent.challenge:
+            hosts.add(_host_of(intent.callback.url))
+        for host in sorted(hosts):
+            pause = self._targets.take(host)
+            if pause:
+                often = _often(self._targets, "registrations")
+                raise self._too_many(
+                    "verifications of a host", f"more than {often} named the host {host}", pause
+                )
+
+    async def _check_room(self, intent: Intent) -> None:
+        """Count what a host has, but not each time: only when it may be full.
+
+        A renewal adds none, so a host that is full keeps what it has.
+        """
+        most = self._limits.subscriptions_per_host
+        if not most:
+            return
+        host = intent.callback.host
+        room = self._room.get(host, 0)
+        if room < 1:
+            room = most - await self._store.count_of_host(host, most)
+        if room < 1 and not await self._store.has_subscription(intent.topic, intent.callback):
+            raise self._too_many(
+                "subscriptions of a host",
+                f"the host {host} has {most} subscriptions, as many as one may have",
+                FULL_HOST_PAUSE,
+            )
+        self._room[host] = max(room - 1, 0)
+
+    def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
+        self._counters.limited.labels(kind).inc()
+        return TooMany(reason, pause)
+
+
+@lru_cache(maxsize=10_000)
+def _address_of(source: str) -> IPv4Address | IPv6Address | None:
+    """The address that a caller has; an IPv4 address in an IPv6 one is itself."""
+    try:
+        address = ip_address(source.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _bucket_of(source: str) -> str:
+    """The key of a caller's bucket."""
+    address = _address_of(source)
+    if isinstance(address, IPv6Address):
+        return f"{int(address) >> 64:x}/64"
+    return source if address is None else str(address)
+
+
+def _often(limit: RateLimit, what: str) -> str:
+    return f"{limit.rate:g} {what} a second"
+
+
+def _host_of(url: str) -> str:
+    """A host as a key: no longer than the name of a host may be."""
+    return host_of(url)[:255].rstrip(".")
+
+
+def _identity(intent: Intent) -> bytes:
+    """What is tried when an intent is verified.  To be challenged is another trial."""
+    callback = intent.callback
+    parts = (intent.topic, callback.url, callback.protocol, callback.procedure, intent.challenge)
+    return sha256(repr(parts).encode()).digest()

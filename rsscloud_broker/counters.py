@@ -1,0 +1,68 @@
+"""Everything the broker counts, in one place.
+
+The parts count as they work; whoever wants to know (a page, a test, a log line)
+reads the registry.  Names and units follow the conventions of Prometheus, whose
+client library this is.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Counters:
+    """The counters of one broker.
+
+    :ivar pings: pings that were recorded.
+    :ivar repeats: pings that came again within a moment, and were thanked for.
+    :ivar readings: topics that were read, by result: changed, unchanged, failed.
+    :ivar deliveries: attempts to notify, by protocol and outcome: delivered,
+        failed, gone, put_off (not tried, for its host does not answer).
+    :ivar retries: attempts among them that were not the first.
+    :ivar given_up: notifications whose last attempt failed, by protocol.
+    :ivar limited: requests that were refused for being too many, by kind.
+    :ivar in_flight: notifications under way.
+    :ivar lingering: those among them that take long and gave up their place.
+    :ivar queued: notifications that wait for a place.
+    :ivar open_hosts: hosts that are not called for a while.
+    :ivar fan_outs: topics that are being walked.
+    :ivar first_latency: seconds from the change of a topic to its first notification.
+    :ivar last_latency: seconds to the last first attempt of its walk.
+    """
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"rsscloud_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"rsscloud_{name}", text, registry=registry)
+
+        def latency(name: str, text: str) -> Histogram:
+            return Histogram(
+                f"rsscloud_{name}_seconds", text, registry=registry, buckets=_LATENCIES
+            )
+
+        self.pings = counter("pings", "Pings that were recorded")
+        self.repeats = counter("repeats", "Pings that came again within a moment")
+        self.readings = counter("readings", "Topics that were read", "result")
+        self.deliveries = counter(
+            "deliveries", "Attempts to notify a subscriber", "protocol", "outcome"
+        )
+        self.retries = counter("retries", "Attempts that were not the first")
+        self.given_up = counter("given_up", "Notifications that were given up", "protocol")
+        self.limited = counter("limited", "Requests refused for being too many", "kind")
+        self.in_flight = gauge("in_flight", "Notifications under way")
+        self.lingering = gauge("lingering", "Notifications under way that take long")
+        self.queued = gauge("queued", "Notifications that wait for a place")
+        self.open_hosts = gauge("open_hosts", "Hosts that are not called for a while")
+        self.fan_outs = gauge("fan_outs", "Topics that are being walked")
+        self.first_latency = latency(
+            "first_latency", "From the change of a topic to its first notification"
+        )
+        self.last_latency = latency(
+            "last_latency", "From the change of a topic to the end of its walk"
+        )

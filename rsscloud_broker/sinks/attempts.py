@@ -1,0 +1,276 @@
+"""One attempt to notify one subscriber, from waiting for a place to what came of it.
+
+What comes of it is a ``Delivery``, which says what to store: that it is done,
+or that it failed and waits for another attempt, or that it was not tried (the
+host is left alone just now, the broker stops) and waits.
+
+There is at most one attempt for a subscription at a time; one that is submitted
+meanwhile is over when that one is, and leaves it to that to say what to store.
+When the topic changes once more during an attempt, the subscriber may have read
+it just before that: so it is told again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import random
+from typing import TypeAlias
+
+from attrs import define, evolve, field
+from prometheus_client import Counter
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces import INotifier
+from rsscloud_broker.model import Delivery, Notification, Outcome, Subscription
+from rsscloud_broker.sinks.dispatch import Dispatcher, Job
+from rsscloud_broker.sinks.hosts import Hosts
+
+#: Seconds until an attempt that was not made, or not to its end, is made again.
+SOON = 5.0
+
+#: By how much a delay is lengthened at random, so that those who failed together
+#: do not come back together.
+JITTER = 0.2
+
+#: Told once, when an attempt is over.  A delivery without an outcome or a time at
+#: which it is due changes nothing.
+Done: TypeAlias = Callable[[Delivery], None]
+
+#: Told once, when an attempt has begun, or is over without having begun.
+Began: TypeAlias = Callable[[], None]
+
+
+@define(eq=False)
+class Attempt:
+    """An attempt that was submitted.
+
+    :ivar submitted_at: when.
+    :ivar news: whether the topic changed again since it began.
+    :ivar followers: attempts for the same subscription that were submitted since.
+    """
+
+    subscription: Subscription
+    done: Done
+    began: Began
+    job: Job | None = None
+    over: bool = False
+    submitted_at: float = 0.0
+    news: bool = False
+    followers: list[Attempt] = field(factory=list)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is, or was, more than waiting for a place."""
+        return self.job is not None and self.job.begun
+
+
+def _nobody_asks() -> None:
+    """Stands for a ``Began`` where nobody asks."""
+
+
+@define(eq=False)
+class Attempts:
+    """Makes attempts.
+
+    :param notifiers: by protocol.
+    :param jitter: a number from 0 to 1, at random.
+    :ivar stopping: nothing begins any more.
+    """
+
+    _notifiers: Mapping[str, INotifier]
+    _clock: IReactorTime
+    _dispatcher: Dispatcher
+    _hosts: Hosts
+    _counters: Counters
+    _jitter: Callable[[], float] = random
+    stopping: bool = field(default=False, init=False)
+    _under_way: dict[int, Attempt] = field(factory=dict, init=False)
+    _counted: dict[tuple[str, str], Counter] = field(factory=dict, init=False)
+    _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
+    log = Logger()
+
+    @property
+    def under_way(self) -> list[Attempt]:
+        """The attempts that are not over."""
+        return list(self._under_way.values())
+
+    def submit(
+        self,
+        subscription: Subscription,
+        done: Done,
+        *,
+        news: bool,
+        began: Began = _nobody_asks,
+    ) -> Attempt:
+        """Notify a subscriber when there is a place for it.
+
+        :param done: told once, perhaps before this returns; likewise ``began``.
+        :param news: whether the topic has changed, or else an earlier
+            notification of it is tried again.
+        """
+        attempt = Attempt(subscription, done, began)
+        if self.stopping:
+            self._finish(attempt, self._put_off(subscription, SOON))
+            return attempt
+        earlier = self._under_way.get(subscription.id)
+        if earlier is not None:
+            earlier.news = earlier.news or (news and earlier.begun)
+            earlier.followers.append(attempt)
+            began()
+            return attempt
+        host = subscription.callback.host
+        closed_until = self._hosts.closed_until(host)
+        if closed_until is not None:
+            self._finish(attempt, self._leave_alone(subscription, closed_until))
+            return attempt
+        attempt.submitted_at = self._clock.seconds()
+        self._under_way[subscription.id] = attempt
+        attempt.job = Job(host, lambda: Deferred.fromCoroutine(self._make(attempt)))
+        self._dispatcher.submit(attempt.job)
+        return attempt
+
+    def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
+        """Put an attempt off that has not begun."""
+        if not attempt.over and attempt.job and self._dispatcher.withdraw(attempt.job):
+            self._finish(attempt, self._put_off(attempt.subscription, seconds))
+
+    def withdraw_all(self) -> None:
+        """Begin nothing any more: put off what has not begun, until the next start."""
+        self.stopping = True
+        for attempt in self.under_way:
+            self.withdraw(attempt)
+
+    def call_off(self) -> None:
+        """Put off what has begun, too."""
+        for attempt in self.under_way:
+            if attempt.job is not None:
+                attempt.job.call_off()
+            self._finish(attempt, self._put_off(attempt.subscription, SOON))
+
+    async def idle(self) -> None:
+        """Return when no attempt is under way."""
+        if self._under_way:
+            idle: Deferred[None] = Deferred()
+            self._waiting_for_idle.append(idle)
+            await idle
+
+    async def _make(self, attempt: Attempt) -> None:
+        attempt.began()
+        subscription = attempt.subscription
+        host = subscription.callback.host
+        closed_until = self._hosts.closed_since(host, attempt.submitted_at)
+        if closed_until is not None:
+            self._finish(attempt, self._leave_alone(subscription, closed_until))
+            return
+        try:
+            delivery = await self._notify(subscription)
+        except CancelledError:
+            if not self.stopping:  # it took long, and others needed the place
+                self._hosts.failed(host)
+            delivery = self._put_off(subscription, SOON)
+        if attempt.news and delivery.outcome and not delivery.outcome.gone:
+            delivery = self._again(delivery, delivery.outcome)
+        self._finish(attempt, delivery)
+
+    def _again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+        """Tell of what changed meanwhile; where it is tried again, that does so."""
+        if delivery.retry_at is not None:
+            return delivery
+        pause = 0.0 if outcome.success else SOON * self._stretch()
+        return evolve(delivery, outcome=None, attempts=0, retry_at=delivery.at + pause)
+
+    def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
+        if attempt.over:
+            return  # called off, and came to its end all the same
+        attempt.over = True
+        if not attempt.begun:
+            attempt.began()
+        for follower in attempt.followers:
+            follower.over = True
+        if self._under_way.get(delivery.subscription.id) is attempt:
+            del self._under_way[delivery.subscription.id]
+        attempt.done(delivery)
+        for follower in attempt.followers:
+            follower.done(Delivery(follower.subscription, None, delivery.at))
+        if not self._under_way:
+            waiting, self._waiting_for_idle = self._waiting_for_idle, []
+            for idle in waiting:
+                idle.callback(None)
+
+    async def _notify(self, subscription: Subscription) -> Delivery:
+        callback = subscription.callback
+        tried = (subscription.attempts or 0) + 1
+        if tried > 1:
+            self._counters.retries.inc()
+        notifier = self._notifiers.get(callback.protocol)
+        if notifier is None:
+            outcome = Outcome(False, f"no notifier for {callback.protocol} runs here")
+            return Delivery(subscription, outcome, self._clock.seconds(), attempts=tried)
+        outcome = await self._outcome(notifier, Notification(subscription.topic, callback))
+        if outcome.answered:
+            self._hosts.answered(callback.host)
+        elif not outcome.refused:
+            self._hosts.failed(callback.host)
+        now = self._clock.seconds()
+        delivery = Delivery(subscription, outcome, now, notifier.marks_after, tried)
+        if outcome.success:
+            self._count(subscription, "delivered")
+            return delivery
+        if not outcome.gone and tried <= len(notifier.retries):
+            delay = max(notifier.retries[tried - 1], outcome.retry_after or 0.0)
+            delivery = evolve(delivery, retry_at=now + delay * self._stretch())
+        self._tell_of_failure(delivery, outcome)
+        return delivery
+
+    async def _outcome(self, notifier: INotifier, notification: Notification) -> Outcome:
+        try:
+            return await notifier.notify(notification)
+        except CancelledError:
+            raise
+        except Exception as error:  # a notifier's bug is its own and not the walk's
+            self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
+            return Outcome(False, f"the notifier failed: {error}")
+
+    def _tell_of_failure(self, delivery: Delivery, outcome: Outcome) -> None:
+        subscription = delivery.subscription
+        protocol = subscription.callback.protocol
+        self._count(subscription, "gone" if outcome.gone else "failed")
+        if outcome.gone:
+            what_next = "it is gone for good, so the subscription ends"
+        elif delivery.retry_at is not None:
+            what_next = f"it is tried again in {delivery.retry_at - delivery.at:.0f} s"
+        else:
+            self._counters.given_up.labels(protocol).inc()
+            what_next = f"given up, after {subscription.consecutive_errors} errors in a row"
+        self.log.warn(
+            "{callback} was not told of {topic} by {protocol}: {reason}; {what_next}",
+            callback=subscription.callback.url,
+            topic=subscription.topic,
+            protocol=protocol,
+            reason=outcome.reason,
+            what_next=what_next,
+        )
+
+    def _leave_alone(self, subscription: Subscription, until: float) -> Delivery:
+        """Put an attempt off, for its host does not answer."""
+        self._count(subscription, "put_off")
+        return self._put_off(subscription, (until - self._clock.seconds()) * self._stretch())
+
+    def _put_off(self, subscription: Subscription, seconds: float) -> Delivery:
+        now = self._clock.seconds()
+        due = now if self.stopping else now + seconds
+        tried = subscription.attempts or 0
+        return Delivery(subscription, None, now, attempts=tried, retry_at=due)
+
+    def _stretch(self) -> float:
+        return 1.0 + JITTER * self._jitter()
+
+    def _count(self, subscription: Subscription, outcome: str) -> None:
+        key = subscription.callback.protocol, outcome
+        counter = self._counted.get(key)
+        if counter is None:  # looking a counter up by its labels takes its time
+            counter = self._counted[key] = self._counters.deliveries.labels(*key)
+        counter.inc()

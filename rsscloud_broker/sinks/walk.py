@@ -1,0 +1,228 @@
+"""A walk over the subscriptions of a changed topic.
+
+Subscriptions are read in slices, in the order of their ids.  What came of a
+slice is saved together with the cursor that says how far the walk is; slices
+are saved in order.  A few slices are under way at the same time, so that one
+subscriber who takes long does not hold up the rest: after a moment its slice is
+saved without it, with a note that its notification waits, which is removed when
+it has been taken after all.
+
+So whatever ends the process, the walk goes on from its cursor after the next
+start; what was under way then is told twice, and nobody is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from attrs import define, field, frozen
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import Delivery, Fanout, Subscription
+from rsscloud_broker.sinks.attempts import Attempt, Attempts
+from rsscloud_broker.sinks.patience import Patience
+
+T = TypeVar("T")
+
+#: Seconds after which a slice is saved without those who have not answered yet.
+SETTLE = 0.5
+
+#: Seconds after which an attempt that was under way when the process ended is
+#: made again: more than any attempt takes.
+SAFETY = 60.0
+
+
+@frozen
+class Tools:
+    """What every walk needs.
+
+    :ivar slice_size: subscriptions that are read and saved together.
+    :ivar slices: how many of those are under way at a time.
+    :ivar record: saves deliveries, when that is possible.
+    :ivar recorded: waits until those have been saved that were to be saved by now.
+    :ivar wake_for: sees to it that the deliveries that wait are made when due.
+    """
+
+    store: IStore
+    clock: IReactorTime
+    attempts: Attempts
+    counters: Counters
+    patience: Patience
+    record: Callable[[Sequence[Delivery]], None]
+    recorded: Callable[[], Awaitable[None]]
+    wake_for: Callable[[Sequence[Delivery]], None]
+    slice_size: int
+    slices: int
+
+
+@define(eq=False)
+class _Slice:
+    """Some subscriptions, and what came of each.
+
+    :ivar told: called for each subscriber that took its notification.
+    :ivar begun: fires when every attempt has begun or been put off.
+    :ivar settled: fires when it is known what to save of every one.
+    """
+
+    _tools: Tools
+    _subscriptions: Sequence[Subscription]
+    _told: Callable[[], None]
+    begun: Deferred[None] = field(factory=Deferred, init=False)
+    settled: Deferred[None] = field(factory=Deferred, init=False)
+    deliveries: list[Delivery] = field(factory=list, init=False)
+    _open: dict[int, Attempt] = field(factory=dict, init=False)
+    _in_line: int = field(init=False)
+    _late: list[Delivery] | None = field(factory=list, init=False)
+    _timer: IDelayedCall | None = field(default=None, init=False)
+
+    def notify(self) -> None:
+        """Begin."""
+        self._in_line = len(self._subscriptions) + 1  # until all are submitted
+        for subscription in self._subscriptions:
+            attempt = self._tools.attempts.submit(
+                subscription, self._done, news=True, began=self._began
+            )
+            if not attempt.over:
+                self._open[subscription.id] = attempt
+        self._began()
+        if self._open:
+            self._timer = self._tools.clock.callLater(SETTLE, self._settle)
+        else:
+            self.settled.callback(None)
+
+    def saved(self) -> None:
+        """What comes from now on is saved by itself."""
+        late, self._late = self._late, None
+        if late:
+            self._tools.record(late)
+
+    def _began(self) -> None:
+        self._in_line -= 1
+        if not self._in_line:
+            self.begun.callback(None)
+
+    def _done(self, delivery: Delivery) -> None:
+        if delivery.outcome is not None and delivery.outcome.success:
+            self._told()
+        if self.settled.called:
+            if self._late is None:
+                self._tools.record([delivery])
+            else:
+                self._late.append(delivery)
+            return
+        self.deliveries.append(delivery)
+        self._open.pop(delivery.subscription.id, None)
+        if self._timer is not None and not self._open:
+            self._timer.cancel()
+            self.settled.callback(None)
+
+    def _settle(self) -> None:
+        """Save the slice without those who take long, if all have begun by now.
+
+        Those in line behind a busy host are put off; those who wait for a place
+        like everybody else are waited for.
+        """
+        self._timer = None
+        for attempt in list(self._open.values()):
+            if attempt.job is not None and attempt.job.behind_its_host:
+                self._tools.attempts.withdraw(attempt)
+        if self._in_line:
+            self._timer = self._tools.clock.callLater(SETTLE, self._settle)
+            return
+        now = self._tools.clock.seconds()
+        for attempt in self._open.values():
+            tried = attempt.subscription.attempts or 0
+            self.deliveries.append(
+                Delivery(attempt.subscription, None, now, attempts=tried, retry_at=now + SAFETY)
+            )
+        self.settled.callback(None)
+
+
+class Walk:
+    """Notifies every subscriber of a topic.
+
+    :ivar topic: its URL.
+    """
+
+    def __init__(self, fanout: Fanout, tools: Tools) -> None:
+        self.topic = fanout.topic
+        self._fanout = fanout
+        self._tools = tools
+        self._first_told = fanout.cursor > 0
+        self._unsaved = False
+
+    async def run(self) -> None:
+        """Walk from the cursor to the end, or until there is no patience any more."""
+        tools, cursor = self._tools, self._fanout.cursor
+        room = DeferredSemaphore(tools.slices)
+        saved: Deferred[None] = succeed(None)
+        done = False
+        try:
+            while not (done or self._unsaved or tools.patience.stopped):
+                await room.acquire()
+                read = partial(tools.store.subscriptions, self.topic, cursor, tools.slice_size)
+                subscriptions = await tools.patience(read)
+                cursor = subscriptions[-1].id if subscriptions else cursor
+                done = len(subscriptions) < tools.slice_size
+                slice_ = _Slice(tools, subscriptions, self._told)
+                slice_.notify()
+                saved = Deferred.fromCoroutine(self._save(slice_, cursor, done, after=saved))
+                saved.addBoth(_release, room)
+                await slice_.begun
+        except Exception:
+            with suppress(CancelledError):
+                await saved
+            raise
+        await saved
+        if done:
+            tools.counters.last_latency.observe(self._age())
+
+    def _told(self) -> None:
+        if not self._first_told:
+            self._first_told = True
+            self._tools.counters.first_latency.observe(self._age())
+
+    def _age(self) -> float:
+        return self._tools.clock.seconds() - self._fanout.begun_at
+
+    async def _save(self, slice_: _Slice, cursor: int, done: bool, after: Deferred[None]) -> None:
+        await slice_.settled
+        deliveries = [one for one in slice_.deliveries if changes_something(one)]
+        record = self._tools.store.record_slice
+        try:
+            await after
+            # Earlier attempts for these subscriptions are saved first: a success
+            # would take away the notification that waits since.
+            await self._tools.recorded()
+            await self._tools.patience(partial(record, self._fanout, cursor, deliveries, done))
+        except BaseException:
+            self._unsaved = True
+            raise
+        finally:
+            slice_.saved()
+        self._tools.wake_for(deliveries)
+
+
+def changes_something(delivery: Delivery) -> bool:
+    """Whether a delivery is to be stored: most succeed, and change nothing."""
+    if delivery.retry_at is not None:
+        return True
+    if delivery.outcome is None:
+        return False
+    subscription = delivery.subscription
+    return (
+        not delivery.outcome.success
+        or subscription.attempts is not None
+        or subscription.consecutive_errors > 0
+    )
+
+
+def _release(result: T, room: DeferredSemaphore) -> T:
+    room.release()
+    return result

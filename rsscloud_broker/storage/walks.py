@@ -1,0 +1,228 @@
+"""What the store does with walks over subscriptions, and with what came of them.
+
+Each function is one step of a transaction that the caller has begun; run again
+after a rollback, it does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
+
+from rsscloud_broker.model import Delivery, Fanout, HostState, Subscription
+from rsscloud_broker.storage.schema import (
+    fanout,
+    host,
+    subscription,
+    to_micros,
+    to_seconds,
+    to_seconds_or_none,
+    topic,
+    waiting,
+)
+from rsscloud_broker.storage.subscriptions import by_ids
+
+# Deliveries come in slices of hundreds: each of these is made once, and run
+# for many keys at a time.
+
+_CLEAR_ERRORS = (
+    update(subscription)
+    .where(subscription.c.id == bindparam("key"), subscription.c.consecutive_errors > 0)
+    .values(consecutive_errors=0, last_error="", last_error_at=None, marked=false())
+)
+
+_COUNT_ERROR = (
+    update(subscription)
+    .where(subscription.c.id == bindparam("key"))
+    .values(
+        consecutive_errors=subscription.c.consecutive_errors + 1,
+        last_error=bindparam("reason"),
+        last_error_at=bindparam("at"),
+        # A comparison with null, for protocols that never give up, is not true.
+        marked=case(
+            (
+                subscription.c.consecutive_errors + 1 >= bindparam("marks", type_=BigInteger),
+                true(),
+            ),
+            else_=subscription.c.marked,
+        ),
+    )
+)
+
+
+#: Rows that are looked through for hosts that are not busy.
+_LOOKED_THROUGH = 10_000
+
+_FORGET = delete(waiting).where(waiting.c.subscription_id == bindparam("key"))
+
+# One that was renewed since is wanted again.
+_REMOVE = delete(subscription).where(
+    subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
+)
+
+_WAIT_ON = (
+    update(waiting)
+    .where(waiting.c.subscription_id == bindparam("key"))
+    .values(attempts=bindparam("tries"), due_at=bindparam("due"))
+)
+
+
+def fanouts(conn: Connection, limit: int) -> list[Fanout]:
+    """See ``IStore.fanouts``."""
+    newest = select(func.max(fanout.c.id)).group_by(fanout.c.topic_id)
+    query = (
+        select(fanout.c.id, topic.c.url, fanout.c.cursor, fanout.c.begun_at)
+        .join(topic)
+        .where(fanout.c.id.in_(newest))
+        .order_by(fanout.c.id)
+        .limit(limit)
+    )
+    return [
+        Fanout(id=key, topic=url, cursor=cursor, begun_at=to_seconds(begun_at))
+        for key, url, cursor, begun_at in conn.execute(query)
+    ]
+
+
+def record_slice(
+    conn: Connection, walk: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
+) -> None:
+    """See ``IStore.record_slice``."""
+    record_deliveries(conn, deliveries)
+    if done:
+        same_topic = select(topic.c.id).where(topic.c.url == walk.topic).scalar_subquery()
+        conn.execute(delete(fanout).where(fanout.c.topic_id == same_topic, fanout.c.id <= walk.id))
+    else:
+        conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
+
+
+def record_deliveries(conn: Connection, deliveries: Sequence[Delivery]) -> None:
+    """See ``IStore.record_deliveries``.
+
+    Deliveries of subscriptions that were removed meanwhile find no row.
+    """
+    wait = [one for one in deliveries if one.retry_at is not None]
+    over = [(one, one.outcome) for one in deliveries if one.retry_at is None and one.outcome]
+    gone = [one for one, outcome in over if outcome.gone]
+    succeeded = [one for one, outcome in over if outcome.success and not outcome.gone]
+    failed = [
+        {
+            "key": one.subscription.id,
+            "reason": outcome.reason,
+            "at": to_micros(one.at),
+            "marks": one.marks,
+        }
+        for one, outcome in over
+        if not outcome.success and not outcome.gone
+    ]
+    if over:
+        conn.execute(_FORGET, _keys([one for one, _ in over]))
+    if gone:
+        conn.execute(
+            _REMOVE,
+            [
+                {"key": one.id, "granted": to_micros(one.lease.granted_at)}
+                for one in (delivery.subscription for delivery in gone)
+            ],
+        )
+    if succeeded:
+        conn.execute(_CLEAR_ERRORS, _keys(succeeded))
+    if failed:
+        conn.execute(_COUNT_ERROR, failed)
+    if wait:
+        _wait(conn, wait)
+
+
+def _keys(deliveries: Sequence[Delivery]) -> list[dict[str, int]]:
+    return [{"key": one.subscription.id} for one in deliveries]
+
+
+def _wait(conn: Connection, deliveries: Sequence[Delivery]) -> None:
+    """Let notifications wait; where one waits already it is the same from now on."""
+    wanted = {one.subscription.id: one for one in deliveries}
+    alive = select(subscription.c.id).where(subscription.c.id.in_(wanted))
+    waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id.in_(wanted))
+    there = set(conn.execute(waits).scalars())
+    updates, inserts = [], []
+    for key in conn.execute(alive).scalars():
+        one = wanted[key]
+        assert one.retry_at is not None  # the caller looked
+        due = to_micros(one.retry_at)
+        if key in there:
+            updates.append({"key": key, "tries": one.attempts, "due": due})
+        else:
+            inserts.append({"subscription_id": key, "attempts": one.attempts, "due_at": due})
+    if updates:
+        conn.execute(_WAIT_ON, updates)
+    if inserts:
+        conn.execute(insert(waiting), inserts)
+
+
+def claim_due(
+    conn: Connection, now: float, until: float, limit: int, busy: Collection[str]
+) -> list[Subscription]:
+    """See ``IStore.claim_due``."""
+    due = (
+        select(waiting.c.subscription_id, waiting.c.due_at)
+        .where(waiting.c.due_at <= to_micros(now))
+        .order_by(waiting.c.due_at, waiting.c.subscription_id)
+    )
+    if busy:
+        first = due.limit(_LOOKED_THROUGH).subquery()
+        due = (
+            select(first.c.subscription_id)
+            .join(subscription, subscription.c.id == first.c.subscription_id)
+            .where(subscription.c.host.not_in(busy))
+            .order_by(first.c.due_at, first.c.subscription_id)
+        )
+    ids = list(conn.execute(due.limit(limit)).scalars())
+    if not ids:
+        return []
+    conn.execute(
+        update(waiting).where(waiting.c.subscription_id.in_(ids)).values(due_at=to_micros(until))
+    )
+    return by_ids(conn, ids)
+
+
+def next_due(conn: Connection) -> float | None:
+    """See ``IStore.next_due``."""
+    return to_seconds_or_none(conn.execute(select(func.min(waiting.c.due_at))).scalar())
+
+
+def hosts(conn: Connection) -> list[HostState]:
+    """See ``IStore.hosts``."""
+    return [
+        HostState(host=row.name, failures=row.failures, retry_at=to_seconds(row.retry_at))
+        for row in conn.execute(select(host).order_by(host.c.name))
+    ]
+
+
+def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
+    """See ``IStore.record_hosts``."""
+    latest = {state.host: state for state in states}
+    conn.execute(delete(host).where(host.c.name.in_(latest)))
+    failing = [state for state in latest.values() if state.failures]
+    if failing:
+        conn.execute(
+            insert(host),
+            [
+                {
+                    "name": state.host,
+                    "failures": state.failures,
+                    "retry_at": to_micros(state.retry_at),
+                }
+                for state in failing
+            ],
+        )
