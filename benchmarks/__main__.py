@@ -1,0 +1,98 @@
+"""The command: ``python -m benchmarks ROW... [--count N] [--rounds N]``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from http.client import HTTPException
+from pathlib import Path
+
+import click
+from attrs import evolve
+
+from benchmarks import black_holes, change_list, notify, pings, start
+from benchmarks.processes import Failed, raise_file_limit
+from benchmarks.report import Line, as_page, as_text, machine
+from benchmarks.rows import Row, Settings
+
+ROWS: dict[str, Row] = {
+    "notify": notify.new_connections,
+    "notify-large": notify.large,
+    "notify-tls": notify.tls,
+    "notify-one-host": notify.one_host,
+    "xmlrpc-pings": pings.xmlrpc,
+    "cloud-pings": pings.cloud,
+    "one-topic": pings.one_topic,
+    "change-list": change_list.serving,
+    "making-change-list": change_list.making,
+    "black-holes": black_holes.latencies,
+    "start": start.start,
+}
+
+
+@click.command(epilog="Rows: " + ", ".join(ROWS))
+@click.argument(
+    "rows", nargs=-1, required=True, type=click.Choice([*ROWS, "all"]), metavar="ROW..."
+)
+@click.option("--count", type=click.IntRange(1), help="How many instead of the row's own number.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--deadline", default=600.0, show_default=True, help="Seconds after which a row has failed."
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Where data is for a while; on a disk, or it is not durable.  [default: that for "
+    "temporary files]",
+)
+@click.option(
+    "--write", type=click.Path(dir_okay=False, path_type=Path), help="A page to write, in rST."
+)
+def main(
+    rows: tuple[str, ...],
+    count: int | None,
+    rounds: int,
+    deadline: float,
+    directory: Path | None,
+    write: Path | None,
+) -> None:
+    """Measure how fast the broker is, beside floors measured in the same run.
+
+    ROW is one of those below, or "all".  The exit status tells whether all counts
+    were right, and says nothing about speed.
+    """
+    raise_file_limit()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that blocks are left
+    names = list(ROWS) if "all" in rows else list(dict.fromkeys(rows))
+    lines: list[Line] = []
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=directory) as temporary:
+        settings = Settings(Path(temporary).resolve(), count, rounds, deadline)
+        where = machine(settings.directory)
+        for name in names:
+            try:
+                lines += _run(name, settings)
+            except (Failed, OSError, HTTPException) as error:
+                click.echo(f"{name}: {error or type(error).__name__}", err=True)
+                failed = True
+    click.echo(f"{where}\n\n{as_text(lines)}")
+    if write is not None and not failed:
+        write.write_text(as_page(lines, where), encoding="utf-8")
+    if failed:
+        raise SystemExit(1)
+
+
+def _run(name: str, settings: Settings) -> list[Line]:
+    click.echo(f"{name} ...", err=True)
+    directory = settings.directory / name
+    directory.mkdir()
+    began = time.monotonic()
+    lines = list(ROWS[name](evolve(settings, directory=directory)))
+    click.echo(f"{as_text(lines)}\n({time.monotonic() - began:.0f} s)\n", err=True)
+    return lines
+
+
+if __name__ == "__main__":
+    main()

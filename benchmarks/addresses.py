@@ -1,0 +1,20 @@
+"""Which loopback address belongs to which subscriber."""
+
+from __future__ import annotations
+
+_HOSTS, _NETS = 250, 250
+
+#: How many subscribers there may be.
+MOST = _HOSTS * _NETS * 100
+
+
+def address(number: int) -> str:
+    """An address of its own for each number, from 127.16.0.1 on."""
+    net, host = divmod(number, _HOSTS)
+    block, net = divmod(net, _NETS)
+    return f"127.{16 + block}.{net}.{host + 1}"
+
+
+def source(number: int) -> str:
+    """An address from which one of many clients connects."""
+    return f"127.2.{number // _HOSTS}.{number % _HOSTS + 1}"

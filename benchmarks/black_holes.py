@@ -1,0 +1,87 @@
+"""Dead hosts among the living: whether those wait who need not.
+
+Half of the black holes accept and never answer, half drop the packets of those
+who connect.  Subscribers that are well, each on its own address, are mixed with
+them, and what counts is when the 99th of a hundred of those is told.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.addresses import address
+from benchmarks.broker import Broker, Data
+from benchmarks.notify import Audience, check_counts, expect
+from benchmarks.processes import Deadline, Helper, Sample, Stopwatch
+from benchmarks.report import Line, Target, ratio
+from benchmarks.rows import Settings
+
+_COUNT = 5000
+_SHARES = (10, 30)
+
+
+def latencies(settings: Settings) -> list[Line]:
+    """The 99th percentile from the ping's answer to the notification."""
+    deadline = settings.deadline()
+    with Helper("receiver", deadline) as receiver:
+        well, _ = _measure(settings, deadline, receiver, 0)
+        lines = []
+        for share in _SHARES:
+            samples, peak = _measure(settings, deadline, receiver, share)
+            work = f"99 % of the healthy are told, {share} % of the hosts are black holes"
+            lines.append(_line(f"{work}: first fan-out", samples[:1], well, peak))
+            if len(samples) > 1:
+                again = f"fan-out {len(samples)}"
+                lines.append(_line(f"{work}: {again}", samples[-1:], well, peak))
+    return lines
+
+
+def _line(work: str, samples: list[Sample], well: list[Sample], peak: float) -> Line:
+    return Line(work, "ms", samples, peak, well, [Target.at_most(ratio(samples, well), 2)])
+
+
+def _measure(
+    settings: Settings, deadline: Deadline, receiver: Helper, share: int
+) -> tuple[list[Sample], float]:
+    """Milliseconds for each of several fan-outs, with a share of black holes; and memory."""
+    count = settings.count or _COUNT
+    # Ten at a time: so that the dead are spread evenly.
+    alive = [number for number in range(count) if number % 10 >= share // 10]
+    audience = Audience.of(receiver, 0, len(alive))
+    data = Data.make(settings.directory / f"data-{share}")
+    data.subscribe({audience.topic: _callbacks(receiver, count, set(alive))})
+    samples = []
+    with Broker(data, deadline) as broker:
+        for number in range(settings.rounds):
+            if number:
+                data.wait_for_walks(deadline)
+            samples.append(_fan_out(broker, receiver, audience, deadline))
+        peak = broker.peak_megabytes()
+    return samples, peak
+
+
+def _callbacks(receiver: Helper, count: int, alive: set[int]) -> list[str]:
+    """A callback for each; the numbers of the living are without gaps."""
+    callbacks = []
+    told = 0
+    for number in range(count):
+        if number in alive:
+            callbacks.append(f"http://{address(number)}:{receiver.port}/n/{told}")
+            told += 1
+        else:
+            port = receiver.ready["silent" if number // 10 % 2 else "dropping"]
+            callbacks.append(f"http://{address(number)}:{port}/")
+    return callbacks
+
+
+def _fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
+    expect(receiver, audience)
+    receiver.ask("change")
+    watch = Stopwatch.start(broker)
+    broker.ping_topic(audience.topic)
+    acknowledged = time.monotonic()
+    receiver.ask("await", count=audience.count, seconds=deadline.left("notifications") * 0.95)
+    cpu = watch.cpu()
+    check_counts(receiver, audience)
+    percentiles = receiver.ask("latencies", since=acknowledged)
+    return Sample(max(percentiles["p99"], 0.0) * 1000, cpu)

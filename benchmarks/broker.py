@@ -1,0 +1,225 @@
+"""A broker to be measured, with a database that was filled before it started."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlencode
+
+from attrs import frozen
+from sqlalchemy import insert
+
+from benchmarks.processes import Deadline, Failed, Running, environment, free_port
+from rsscloud_broker.config import Config
+from rsscloud_broker.model import Ping
+from rsscloud_broker.storage import import_document, migrate, open_database
+from rsscloud_broker.storage.pings import fingerprint
+from rsscloud_broker.storage.schema import ping, to_micros
+
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_LEASE_SECONDS = 90_000
+_CHUNK = 5000
+
+
+@frozen
+class Data:
+    """The directory of a broker, and what is in its database before it starts."""
+
+    directory: Path
+
+    @classmethod
+    def make(cls, directory: Path) -> Data:
+        """A directory with an empty database."""
+        data = cls(directory)
+        directory.mkdir(parents=True)
+        migrate(data.url)
+        return data
+
+    @property
+    def url(self) -> str:
+        """The SQLAlchemy URL of the database."""
+        return Config(data=str(self.directory)).database_url
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "broker.sqlite"
+
+    @property
+    def change_list(self) -> Path:
+        return self.directory / "public" / "changes.xml"
+
+    def subscribe(
+        self, callbacks: Mapping[str, Iterable[str]], protocol: str = "http-post"
+    ) -> None:
+        """Add subscriptions: the callbacks of each topic, in that order."""
+        now = time.time()
+        granted = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+        topics = [
+            {
+                "url": url,
+                "subscriptions": [
+                    {
+                        "callback": callback,
+                        "protocol": protocol,
+                        "granted_at": granted,
+                        "lease_seconds": _LEASE_SECONDS,
+                    }
+                    for callback in those
+                ],
+            }
+            for url, those in callbacks.items()
+        ]
+        document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
+        with open_database(self.url) as connection:
+            import_document(connection, document, now)
+
+    def add_pings(self, count: int, seconds: float) -> None:
+        """Add pings that came evenly over the last so many seconds."""
+        now = time.time()
+        rows: list[dict[str, object]] = []
+        with open_database(self.url) as connection:
+            for number in range(count):
+                url = f"http://blog{number}.example/"
+                record = Ping(f"Weblog number {number}", url, now - seconds * number / count)
+                rows.append(
+                    {
+                        "received_at": to_micros(record.received_at),
+                        "name": record.name,
+                        "url": record.url,
+                        "changes_url": "",
+                        "rss_url": "",
+                        "tags": "",
+                        "fingerprint": fingerprint(record),
+                    }
+                )
+                if len(rows) == _CHUNK or number == count - 1:
+                    connection.execute(insert(ping), rows)
+                    rows = []
+
+    def count(self, table: str) -> int:
+        """How many rows a table has, for one of ``ping`` and ``fanout``."""
+        with self._reading() as connection:
+            return _count(connection, table)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def wait_for_walks(self, deadline: Deadline) -> float:
+        """Wait until every fan-out is over and stored; when that was."""
+        with self._reading() as connection:
+            for _ in deadline.polls("the end of the fan-out", 0.005):
+                if not _count(connection, "fanout"):
+                    break
+        return time.monotonic()
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+class Broker(Running):
+    """A broker under ``twistd``, with the settings that everybody has.
+
+    Only what a loopback address may do differs, and how many connections are
+    taken: all clients are on this machine.
+
+    :param trusted: the file of an authority to be trusted beside nobody else.
+    """
+
+    def __init__(self, data: Data, deadline: Deadline, trusted: Path | None = None) -> None:
+        self.data = data
+        self.port = free_port()
+        self._deadline = deadline
+        config = data.directory / "broker.toml"
+        config.write_text(
+            f"data = {json.dumps(str(data.directory))}\n"
+            f'listen = ["tcp:{self.port}:interface=127.0.0.1:backlog=4096"]\n'
+            "[http]\nmax_connections = 50000\n"
+            '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n',
+            encoding="utf-8",
+        )
+        self._log = data.directory / "twistd.log"
+        self.started_at = time.monotonic()
+        super().__init__(
+            [
+                str(Path(sys.executable).parent / "twistd"),
+                "--nodaemon",
+                "--pidfile=",
+                f"--logfile={self._log}",
+                "rsscloud-broker",
+                f"--config={config}",
+            ],
+            cwd=data.directory,
+            env=environment({"SSL_CERT_FILE": str(trusted)} if trusted else {}),
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            self.answered_at = self._first_answer()
+        except BaseException:
+            self.end()
+            raise
+
+    def _first_answer(self) -> float:
+        for _ in self._deadline.polls("the first page of the broker", 0.002):
+            if self.ended:
+                raise Failed(f"the broker ended: {self.log_end()}")
+            with contextlib.suppress(ConnectionRefusedError):
+                self.get("/", 200)
+                return time.monotonic()
+        raise AssertionError("the loop ends by returning or raising")
+
+    def end(self) -> None:
+        """Kill it: it is made to bear that, and it is quicker."""
+        self.kill()
+
+    def log_end(self) -> str:
+        """The last lines that it wrote."""
+        lines = self._log.read_text(encoding="utf-8") if self._log.exists() else "it wrote nothing"
+        return lines[-2000:]
+
+    def get(self, path: str, status: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """Read a page.
+
+        :raises Failed: it has another status.
+        """
+        return self._request("GET", path, status, headers=headers)
+
+    def ping_topic(self, url: str) -> None:
+        """Say that a topic changed, by REST."""
+        answer = self._request(
+            "POST", "/rsscloud/ping", 200, urlencode({"url": url}).encode(), _FORM
+        )
+        if b'success="true"' not in answer:
+            raise Failed(f"the broker refused a ping: {answer!r}")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        status: int,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        left = self._deadline.left(f"{method} {path}")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=left)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        if response.status != status:
+            raise Failed(f"{method} {path} was answered by {response.status}: {content[:500]!r}")
+        return content

@@ -1,0 +1,167 @@
+"""The change list: how fast it is served, and whether making it holds anybody up."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import time
+import zlib
+from collections.abc import Callable
+from threading import Event
+
+from benchmarks.broker import Broker, Data
+from benchmarks.processes import Deadline, Failed, Helper, Running, Sample, Stopwatch
+from benchmarks.report import Line, Target, ratio
+from benchmarks.rows import Settings
+
+_COUNT = 100_000
+
+#: Pings come from so many seconds: within the three hours of the list, to the end of the run.
+_WINDOW = 9000.0
+
+#: Seconds between two questions that find out whether the reactor is held up.
+_PAUSE = 0.001
+
+_TINY = b"GET /nothing-here HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def serving(settings: Settings) -> list[Line]:
+    """GET of ``changes.xml``, gzipped, and of one that has not changed."""
+    deadline = settings.deadline()
+    data, count = _filled(settings)
+    gzip = {"Accept-Encoding": "gzip"}
+    large, small = min(300, count), min(5000, count)
+    with Broker(data, deadline) as broker:
+        _wait_for_list(data, deadline)
+        packed = broker.get("/changes.xml", 200, gzip)
+        _check_list(packed, count)
+        bare, ours, bare_unchanged, unchanged = [], [], [], []
+        with Helper("floor_servers", deadline, size=len(packed)) as constant:
+            for _ in range(settings.rounds):
+                bare.append(_get(constant, constant.port, "/bytes", gzip, 200, large, deadline))
+                ours.append(_get(broker, broker.port, "/changes.xml", gzip, 200, large, deadline))
+                known = {"If-None-Match": '"same"'}
+                bare_unchanged.append(
+                    _get(constant, constant.port, "/bytes", known, 304, small, deadline)
+                )
+                # A date ahead: the list may be made again at any full minute.
+                known = gzip | {"If-Modified-Since": _an_hour_ahead()}
+                unchanged.append(
+                    _get(broker, broker.port, "/changes.xml", known, 304, small, deadline)
+                )
+        peak = broker.peak_megabytes()
+    work = f"GET changes.xml with {count:,} pings"
+    size = f"{len(packed) / 1e6:.1f} MB, gzip"
+    return [
+        Line(
+            f"{work}: {size}",
+            "answers/s",
+            ours,
+            peak,
+            bare,
+            [Target.at_least(ratio(ours, bare), 0.7)],
+        ),
+        Line(
+            f"{work}: 304",
+            "answers/s",
+            unchanged,
+            peak,
+            bare_unchanged,
+            [Target.at_least(ratio(unchanged, bare_unchanged), 0.7)],
+        ),
+    ]
+
+
+def making(settings: Settings) -> list[Line]:
+    """For how long the broker answers nobody while it makes ``changes.xml``.
+
+    It is asked for a tiny page all the time; the floor is the same while it makes
+    nothing.
+    """
+    deadline = settings.deadline()
+    data, count = _filled(settings)
+    made, idle, cpu, peaks = [], [], [], []
+    for _ in range(settings.rounds):
+        shutil.rmtree(data.directory / "public", ignore_errors=True)
+        with Broker(data, deadline) as broker:
+            watch = Stopwatch.start(broker)
+            made.append(_longest(broker, deadline, data.change_list.exists))
+            cpu.append(watch.cpu())
+            took = time.monotonic() - watch.began
+            _check_list_is_whole(broker, count)
+            until = time.monotonic() + max(took, 0.2)
+            idle.append(_longest(broker, deadline, lambda: time.monotonic() >= until))  # noqa: B023 # it is called at once
+            peaks.append(broker.peak_megabytes())
+    work = f"the longest wait while changes.xml with {count:,} pings is made"
+    worst = Sample(max(made), max(cpu))
+    targets = [Target.at_most(worst.value, 20, "ms")]
+    return [Line(work, "ms", [worst], max(peaks), [Sample(max(idle))], targets)]
+
+
+def _filled(settings: Settings) -> tuple[Data, int]:
+    count = settings.count or _COUNT
+    data = Data.make(settings.directory / "data")
+    data.add_pings(count, _WINDOW)
+    return data, count
+
+
+def _wait_for_list(data: Data, deadline: Deadline) -> None:
+    for _ in deadline.polls("changes.xml"):
+        if data.change_list.exists():
+            return
+
+
+def _check_list_is_whole(broker: Broker, count: int) -> None:
+    _check_list(broker.get("/changes.xml", 200, {"Accept-Encoding": "gzip"}), count)
+
+
+def _check_list(packed: bytes, count: int) -> None:
+    """The list holds so many pings.
+
+    :raises Failed: it does not.
+    """
+    found = len(re.findall(rb"<weblog ", zlib.decompress(packed, wbits=zlib.MAX_WBITS + 16)))
+    if found != count:
+        raise Failed(f"changes.xml has {found} of {count} pings")
+
+
+def _an_hour_ahead() -> str:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 3600))
+
+
+def _get(
+    server: Running,
+    port: int,
+    path: str,
+    headers: dict[str, str],
+    status: int,
+    count: int,
+    deadline: Deadline,
+) -> Sample:
+    """The rate at which a page is served."""
+    with Helper("load", deadline, port=port, connections=10, sources=10) as load:
+        load.ask("build", method="GET", path=path, headers=headers, body="", first=0, count=count)
+        watch = Stopwatch.start(server)
+        answer = load.ask("run", expected="", seconds=deadline.left(path))
+        sample = watch.rate(count, answer["ended"])
+    if answer["statuses"] != {str(status): count}:
+        raise Failed(f"{path}: the statuses {answer['statuses']} where all must be {status}")
+    return sample
+
+
+def _longest(broker: Broker, deadline: Deadline, done: Callable[[], bool]) -> float:
+    """Milliseconds of the longest wait for a tiny page until something is done."""
+    longest = 0.0
+    pause = Event()
+    with socket.create_connection(("127.0.0.1", broker.port)) as sock:
+        sock.settimeout(deadline.left("a tiny page"))
+        while not done():
+            deadline.left("changes.xml")
+            asked = time.monotonic()
+            sock.sendall(_TINY)
+            if not sock.recv(65536).startswith(b"HTTP/1.1 404"):
+                raise Failed("a page that is not there was not answered by 404")
+            longest = max(longest, time.monotonic() - asked)
+            pause.wait(_PAUSE)
+    return longest * 1000

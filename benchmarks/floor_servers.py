@@ -1,0 +1,153 @@
+"""The floors of being asked: bare ``twisted.web``, which does as little as it can.
+
+===============  ====================================================================
+``/RPC2``        ``weblogUpdates.ping`` by ``twisted.web.xmlrpc``, a constant
+``/bare``        fetches a URL over a bare connection of Twisted, then a constant
+``/agent``       the same with ``twisted.web.client.Agent`` and a pool
+``/bytes``       constant bytes, with an ETag
+===============  ====================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from twisted.internet import reactor as global_reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IConnector
+from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web.client import Agent, HTTPConnectionPool, readBody
+from twisted.web.http import CACHED
+from twisted.web.http import Request as HTTPRequest
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+from twisted.web.xmlrpc import XMLRPC
+
+from benchmarks import control
+
+THANKS = {"flerror": False, "message": "Thanks for the ping."}
+RESULT = b'<?xml version="1.0"?>\n<result success="true" msg="Thanks for the ping."/>\n'
+
+#: Without types; what it gives is an IReactorTCP.
+reactor: Any = global_reactor
+
+
+class _QuietSite(Site):
+    """A site that writes no log: neither does the broker's."""
+
+    def log(self, request: HTTPRequest) -> None:
+        pass
+
+
+class _Procedures(XMLRPC):
+    """Answers ``weblogUpdates.ping`` with a constant."""
+
+    def lookupProcedure(self, procedurePath: str) -> Any:
+        return self.ping
+
+    def ping(self, *parameters: object) -> dict[str, object]:
+        return THANKS
+
+
+class _Fetch(Protocol):
+    """Asks for one document, and reads to the end of it."""
+
+    factory: _Fetches
+    _text = b""
+
+    def connectionMade(self) -> None:
+        assert self.transport is not None
+        self.transport.write(self.factory.request)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._text += data
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.factory.done.callback(self._text)
+
+
+class _Fetches(ClientFactory[_Fetch]):
+    """Makes the protocol of one fetch."""
+
+    protocol = _Fetch
+    noisy = False
+
+    def __init__(self, request: bytes) -> None:
+        self.request = request
+        self.done: Deferred[bytes] = Deferred()
+
+    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
+        self.done.errback(reason)
+
+
+def _fetch_bare(url: str) -> Deferred[bytes]:
+    parts = urlsplit(url)
+    factory = _Fetches(
+        f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode()
+    )
+    reactor.connectTCP(parts.hostname, parts.port, factory)
+    return factory.done
+
+
+class _FetchByAgent:
+    """Fetches over connections that are kept."""
+
+    def __init__(self) -> None:
+        self._agent = Agent(reactor, pool=HTTPConnectionPool(reactor))
+
+    def __call__(self, url: str) -> Deferred[bytes]:
+        return self._agent.request(b"GET", url.encode()).addCallback(readBody)
+
+
+class _PingedTopic(Resource):
+    """Fetches what is named, then thanks."""
+
+    isLeaf = True
+
+    def __init__(self, fetch: Any) -> None:
+        super().__init__()
+        self._fetch = fetch
+
+    def render_POST(self, request: Request) -> int:
+        assert request.args is not None
+
+        def answer(document: bytes) -> None:
+            request.setHeader(b"content-type", b"text/xml")
+            request.setHeader(b"content-length", b"%d" % len(RESULT))
+            request.write(RESULT)
+            request.finish()
+
+        self._fetch(request.args[b"url"][0].decode()).addCallback(answer)
+        return NOT_DONE_YET
+
+
+class _Bytes(Resource):
+    """Constant bytes."""
+
+    isLeaf = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._bytes = bytes(size)
+
+    def render_GET(self, request: Request) -> bytes:
+        return b"" if request.setETag(b'"same"') is CACHED else self._bytes
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    size = control.arguments()["size"]
+    root = Resource()
+    root.putChild(b"RPC2", _Procedures())
+    root.putChild(b"bare", _PingedTopic(_fetch_bare))
+    root.putChild(b"agent", _PingedTopic(_FetchByAgent()))
+    root.putChild(b"bytes", _Bytes(size))
+    listening = reactor.listenTCP(0, _QuietSite(root), backlog=4096, interface="127.0.0.1")
+    control.answer(port=listening.getHost().port)
+    reactor.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Makes requests as fast as they are answered, over connections that stay open.
+
+The requests are built before the clock runs, and the loop is one over bare
+sockets, so that it is never the one that the others wait for.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+
+from benchmarks import control
+from benchmarks.addresses import source
+from benchmarks.control import Message
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+
+#: Answers up to this size are looked into; larger ones are only counted.
+_LOOKED_INTO = 16_384
+
+
+class LoadError(Exception):
+    """The server did something that no answer should."""
+
+
+def build(
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: str,
+    numbers: Iterable[int],
+) -> list[bytes]:
+    """Requests in which ``{n}``, in path and body, stands for a number each."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    requests = []
+    for number in numbers:
+        content = body.replace("{n}", str(number)).encode()
+        start = f"{method} {path.replace('{n}', str(number))} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        length = f"Content-Length: {len(content)}\r\n" if content else ""
+        requests.append(f"{start}{lines}{length}\r\n".encode() + content)
+    return requests
+
+
+class _Connection:
+    """One connection, and the answer that arrives on it."""
+
+    __slots__ = ("asked", "left", "sock", "text")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.text = b""
+        self.left = -1  # bytes of a body that are still to come; -1 before its head has
+        self.asked = 0.0
+
+    def ask(self, request: bytes) -> None:
+        self.text, self.left = b"", -1
+        self.asked = time.monotonic()
+        self.sock.sendall(request)
+
+    def read(self) -> bool:
+        """Take what has come; whether that was the end of an answer."""
+        data = self.sock.recv(1 << 18)
+        if not data:
+            raise LoadError(f"the server hung up after {self.text[:200]!r}")
+        if self.left >= 0:
+            self.left -= len(data)
+            if len(self.text) < _LOOKED_INTO:
+                self.text += data
+            return self.left == 0
+        self.text += data
+        head = self.text.find(b"\r\n\r\n")
+        if head < 0:
+            return False
+        length = _LENGTH.search(self.text, 0, head)
+        if length is None and self.status != "304":
+            raise LoadError(f"an answer without a length: {self.text[:200]!r}")
+        self.left = (int(length[1]) if length else 0) - (len(self.text) - head - 4)
+        if self.status == "304":  # it may name the length that a body would have
+            self.left = 0
+        return self.left == 0
+
+    @property
+    def status(self) -> str:
+        return self.text[9:12].decode("ascii")
+
+
+class Load:
+    """Connections to one server.
+
+    :param connections: how many; each comes from an address of its own, as far
+        as ``sources`` go.
+    """
+
+    def __init__(self, port: int, connections: int, sources: int) -> None:
+        self._poll = select.epoll()
+        self._connections: dict[int, _Connection] = {}
+        for number in range(connections):
+            sock = socket.socket()
+            sock.bind((source(number % sources), 0))
+            sock.connect(("127.0.0.1", port))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections[sock.fileno()] = _Connection(sock)
+            self._poll.register(sock, select.EPOLLIN)
+
+    def run(self, requests: Iterable[bytes], expected: str, seconds: float) -> Message:
+        """Make requests, one at a time on each connection.
+
+        :param expected: what an answer must have in it to count as expected.
+        :param seconds: after which it is too late.
+        :raises LoadError: the answers did not come, or are none.
+        """
+        waiting = deque(requests)
+        statuses: Counter[str] = Counter()
+        as_expected = busy = 0
+        slowest = 0.0
+        wanted = expected.encode()
+        began = time.monotonic()
+        for connection in self._connections.values():
+            if waiting:
+                connection.ask(waiting.popleft())
+                busy += 1
+        while busy:
+            if time.monotonic() > began + seconds:
+                raise LoadError(f"{busy} of the answers did not come in {seconds:.0f} seconds")
+            for descriptor, _ in self._poll.poll(1.0):
+                connection = self._connections[descriptor]
+                if not connection.read():
+                    continue
+                statuses[connection.status] += 1
+                as_expected += wanted in connection.text
+                slowest = max(slowest, time.monotonic() - connection.asked)
+                if waiting:
+                    connection.ask(waiting.popleft())
+                else:
+                    busy -= 1
+        return {
+            "ended": time.monotonic(),
+            "seconds": time.monotonic() - began,
+            "slowest": slowest,
+            "statuses": statuses,
+            "as_expected": as_expected,
+        }
+
+
+def main() -> None:
+    """Build requests, and make them, as we are told."""
+    load = Load(**control.arguments())
+    control.answer()
+    requests: list[bytes] = []
+    for question in control.questions():
+        if question["do"] == "build":
+            numbers = range(question["first"], question["first"] + question["count"])
+            requests = build(
+                question["method"],
+                question["path"],
+                question["headers"],
+                question["body"],
+                numbers,
+            )
+            control.answer()
+        else:
+            control.answer(**load.run(requests, question["expected"], question["seconds"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+"""Every subscriber and every origin there is, in one cheap process.
+
+It listens on all addresses of this machine at once, so that each subscriber can
+have its own, and shares two cores with what is measured; so it is a loop over
+bare sockets that reads no more of a request than it needs::
+
+    POST /n/NUMBER      a notification to that subscriber: 200
+    GET /feed/NAME      a feed that does not change
+    GET /changing       a feed that changes when we are told so
+
+It can also be two kinds of black hole: a port that accepts and never answers,
+and one that drops the packets of those who connect.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import socket
+import sys
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.x509 import Certificate
+from OpenSSL import SSL
+
+from benchmarks import control
+from benchmarks.addresses import address
+from benchmarks.certificates import Authority
+from benchmarks.control import Message
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
+
+_BACKLOG = 4096
+
+#: Roughly the size of a small feed.
+_FEED_SIZE = 4000
+
+
+class _Peer(Protocol):
+    """What is needed of a connection: of a socket."""
+
+    def recv(self, size: int, /) -> bytes: ...
+    def send(self, data: bytes, /) -> int: ...
+    def close(self) -> None: ...
+
+
+class _Secured:
+    """TLS over an accepted connection, with the errors of a socket."""
+
+    def __init__(self, context: SSL.Context, certificate: Certificate, sock: socket.socket) -> None:
+        self._connection = SSL.Connection(context, sock)
+        self._connection.use_certificate(certificate)
+        self._connection.set_accept_state()
+        self._socket = sock
+
+    def recv(self, size: int, /) -> bytes:
+        try:
+            return self._connection.recv(size)
+        except (SSL.WantReadError, SSL.WantWriteError) as error:
+            raise BlockingIOError from error
+        except SSL.Error:  # the end, in whichever way
+            return b""
+
+    def send(self, data: bytes, /) -> int:
+        try:
+            return self._connection.send(data)
+        except SSL.Error as error:
+            raise ConnectionError from error
+
+    def close(self) -> None:
+        with suppress(SSL.Error):  # it has gone
+            self._connection.shutdown()
+        self._socket.close()
+
+
+class Receiver:
+    """The loop.
+
+    :param authority: the file of an authority, for notifications over TLS.
+    :param first: the number of the first subscriber with a certificate.
+    :param count: how many there are.
+    """
+
+    def __init__(self, authority: str | None = None, first: int = 0, count: int = 0) -> None:
+        self._poll = select.epoll()
+        self._listeners: dict[int, Callable[[], None]] = {}
+        self._peers: dict[int, _Peer] = {}
+        self._unread: dict[int, bytes] = {}
+        self._ready: dict[int, Callable[[int], None]] = {}
+        self._late: deque[tuple[float, int, bytes]] = deque()
+        self._awaited: tuple[int, float] | None = None
+        self._questions = b""
+        self._feed = _document(0)
+        self._version = 0
+        self._changing = _feed_answer(_document(0))
+        self._delay = 0.0
+        self.expect(0, 0, "")
+        self._certificates: dict[str, Certificate] = {}
+        if authority is not None:
+            vouching = Authority.load(Path(authority))
+            self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
+            self._context.use_certificate(vouching.certificate)  # each connection has its own
+            self._context.use_privatekey(vouching.key)
+            hosts = map(address, range(first, first + count))
+            self._certificates = {host: vouching.certify(host) for host in hosts}
+
+        self.port = self._listen(self._request_ready)
+        self.secure_port = self._listen(self._request_ready, secure=True) if authority else 0
+        self.silent_port = self._listen(self._ignore)
+        self.dropping_port, self._full = _full_listener()
+
+    def _listen(self, ready: Callable[[int], None], secure: bool = False) -> int:
+        listener = socket.create_server(("0.0.0.0", 0), backlog=_BACKLOG)
+        listener.setblocking(False)
+        self._listeners[listener.fileno()] = lambda: self._accept(listener, ready, secure)
+        self._poll.register(listener, select.EPOLLIN)
+        return int(listener.getsockname()[1])
+
+    # --- what we are asked
+
+    def expect(self, first: int, count: int, body: str) -> Message:
+        """Forget everything, and expect notifications to so many subscribers."""
+        self._first = first
+        self._body = body.encode("ascii")
+        self._seen = bytearray(count)
+        self._times = array("d", bytes(8 * count))
+        self._received = self._repeated = self._strange = self._fetches = 0
+        self._last = 0.0
+        return {}
+
+    def change(self) -> Message:
+        """Change the feed that changes."""
+        self._version += 1
+        self._changing = _feed_answer(_document(self._version))
+        return {}
+
+    def slow_down(self, delay: float) -> Message:
+        """Serve feeds after so many seconds only."""
+        self._delay = delay
+        return {}
+
+    def counts(self) -> Message:
+        """What was received since ``expect``."""
+        return {
+            "received": self._received,
+            "missing": self._seen.count(0),
+            "repeated": self._repeated,
+            "strange": self._strange,
+            "fetches": self._fetches,
+            "last": self._last,
+        }
+
+    def latencies(self, since: float) -> Message:
+        """How long after a moment notifications came: in seconds."""
+        times = sorted(time - since for time in self._times if time)
+        return {"p50": times[len(times) // 2], "p99": times[int(len(times) * 0.99)]}
+
+    def _ask(self, question: Message) -> None:
+        match question.pop("do"):
+            case "await":  # answered when so many have come, or so many seconds passed
+                self._awaited = question["count"], time.monotonic() + question["seconds"]
+                self._answer_waiting()
+            case "expect":
+                control.answer(**self.expect(**question))
+            case "change":
+                control.answer(**self.change())
+            case "slow_down":
+                control.answer(**self.slow_down(**question))
+            case "latencies":
+                control.answer(**self.latencies(**question))
+            case _:
+                control.answer(**self.counts())
+
+    def _answer_waiting(self) -> None:
+        if self._awaited is None:
+            return
+        count, until = self._awaited
+        if self._received >= count or time.monotonic() >= until:
+            self._awaited = None
+            control.answer(**self.counts())
+
+    # --- the loop
+
+    def run(self) -> None:
+        """Serve until nobody can ask any more."""
+        self._poll.register(sys.stdin, select.EPOLLIN)
+        asking = sys.stdin.fileno()
+        while True:
+            for descriptor, _ in self._poll.poll(self._timeout()):
+                if accept := self._listeners.get(descriptor):
+                    accept()
+                elif descriptor == asking:
+                    data = os.read(asking, 65536)
+                    if not data:
+                        return
+                    self._read_questions(data)
+                else:
+                    self._ready[descriptor](descriptor)
+            self._answer_waiting()
+            while self._late and self._late[0][0] <= time.monotonic():
+                _, descriptor, answer = self._late.popleft()
+                if descriptor in self._peers:
+                    self._send(descriptor, answer)
+
+    def _timeout(self) -> float:
+        ends = [self._awaited[1]] if self._awaited else []
+        if self._late:
+            ends.append(self._late[0][0])
+        return max(0.0, min(ends) - time.monotonic()) if ends else -1
+
+    def _read_questions(self, data: bytes) -> None:
+        *lines, self._questions = (self._questions + data).split(b"\n")
+        for line in lines:
+            self._ask(control.parse(line))
+
+    def _accept(self, listener: socket.socket, ready: Callable[[int], None], secure: bool) -> None:
+        for _ in range(100):  # then it is the turn of others
+            try:
+                sock, _ = listener.accept()
+            except BlockingIOError:
+                return
+            sock.setblocking(False)
+            descriptor = sock.fileno()
+            peer: _Peer = sock
+            if secure:
+                certificate = self._certificates[sock.getsockname()[0]]
+                peer = _Secured(self._context, certificate, sock)
+            self._peers[descriptor] = peer
+            self._ready[descriptor] = ready
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def _read(self, descriptor: int) -> bytes:
+        """What there is to read; nothing where that is for later, or the end."""
+        try:
+            data = self._peers[descriptor].recv(65536)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            data = b""
+        if not data:
+            self._close(descriptor)
+        return data
+
+    def _ignore(self, descriptor: int) -> None:
+        self._read(descriptor)
+
+    def _request_ready(self, descriptor: int) -> None:
+        data = self._read(descriptor)
+        if data and descriptor in self._unread:
+            data = self._unread.pop(descriptor) + data
+        while data:
+            end = _end_of_request(data)
+            if not end or end > len(data):
+                self._unread[descriptor] = data
+                return
+            request, data = data[:end], data[end:]
+            self._take(descriptor, request)
+            if descriptor not in self._peers:
+                return
+
+    def _take(self, descriptor: int, request: bytes) -> None:
+        if request.startswith(b"POST /n/"):
+            self._notified(request)
+            self._send(descriptor, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        else:
+            self._fetches += 1
+            changing = request.startswith(b"GET /changing")
+            answer = self._changing if changing else _feed_answer(self._feed)
+            if self._delay:
+                self._late.append((time.monotonic() + self._delay, descriptor, answer))
+                return
+            self._send(descriptor, answer)
+        if descriptor in self._peers and _CLOSE.search(request):
+            self._close(descriptor)
+
+    def _notified(self, request: bytes) -> None:
+        number = int(request[8 : request.index(b" ", 8)]) - self._first
+        if not (0 <= number < len(self._seen) and self._body in request):
+            self._strange += 1
+            return
+        if self._seen[number]:
+            self._repeated += 1
+            return
+        self._seen[number] = 1
+        self._times[number] = self._last = time.monotonic()
+        self._received += 1
+
+    def _send(self, descriptor: int, answer: bytes) -> None:
+        try:
+            sent = self._peers[descriptor].send(answer)
+        except OSError:
+            self._close(descriptor)
+        else:
+            assert sent == len(answer)  # it is smaller than any buffer
+
+    def _close(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        self._peers.pop(descriptor).close()
+        del self._ready[descriptor]
+        self._unread.pop(descriptor, None)
+
+
+def _end_of_request(data: bytes) -> int:
+    """How many bytes the first request in some data has; 0 where that is not known yet."""
+    head = data.find(b"\r\n\r\n")
+    if head < 0:
+        return 0
+    length = _LENGTH.search(data, 0, head)
+    return head + 4 + (int(length[1]) if length else 0)
+
+
+def _document(version: int) -> bytes:
+    start = b'<rss version="2.0"><channel><title>%d</title></channel></rss>' % version
+    return start.ljust(_FEED_SIZE)
+
+
+def _feed_answer(document: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%b" % (
+        len(document),
+        document,
+    )
+
+
+def _full_listener() -> tuple[int, list[socket.socket]]:
+    """A port whose queue is full, so that whoever connects is not answered at all.
+
+    :returns: the port, and what must stay open.
+    """
+    listener = socket.create_server(("0.0.0.0", 0), backlog=0)
+    port = int(listener.getsockname()[1])
+    kept = [listener]
+    for _ in range(4):
+        filler = socket.socket()
+        filler.setblocking(False)
+        filler.connect_ex(("127.0.0.1", port))
+        kept.append(filler)
+    return port, kept
+
+
+def main() -> None:
+    """Listen, then serve."""
+    receiver = Receiver(**control.arguments())
+    control.answer(
+        port=receiver.port,
+        secure=receiver.secure_port,
+        silent=receiver.silent_port,
+        dropping=receiver.dropping_port,
+    )
+    receiver.run()
+
+
+if __name__ == "__main__":
+    main()

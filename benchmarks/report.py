@@ -1,0 +1,175 @@
+"""What the benchmarks found, as tables for people and for the documentation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from attrs import field, frozen
+
+from benchmarks.processes import Sample
+from rsscloud_broker import __version__
+
+HEADINGS = (
+    "work",
+    "unit",
+    "floor",
+    "ours",
+    "ratio",
+    "CPU s, floor",
+    "CPU s, ours",
+    "peak MB",
+    "target",
+    "reached",
+)
+
+#: What the page that includes the generated one skips to.
+MARKER = ".. Made by make bench; do not edit."
+
+
+@frozen
+class Target:
+    """Something to be reached.
+
+    :ivar text: the rule, for people.
+    :ivar reached: whether it was kept.
+    """
+
+    text: str
+    reached: bool
+
+    @classmethod
+    def at_least(cls, value: float, least: float, unit: str = "x") -> Target:
+        return cls(f">= {least:g} {unit}", value >= least)
+
+    @classmethod
+    def at_most(cls, value: float, most: float, unit: str = "x") -> Target:
+        return cls(f"<= {most:g} {unit}", value <= most)
+
+
+@frozen
+class Line:
+    """One line of the table.
+
+    :ivar floor: the rounds of the floor; none where there is no floor.
+    :ivar ours: the rounds of the broker.
+    :ivar peak: megabytes (of 10^6 bytes) that the broker's process had resident at most.
+    :ivar targets: what is to be reached.
+    """
+
+    work: str
+    unit: str
+    ours: Sequence[Sample]
+    peak: float
+    floor: Sequence[Sample] = ()
+    targets: Sequence[Target] = field(default=())
+
+    def cells(self) -> list[str]:
+        """The texts below ``HEADINGS``; of several rounds the median."""
+        missed = [target.text for target in self.targets if not target.reached]
+        reached = f"no: {', '.join(missed)}" if missed else "yes"
+        return [
+            self.work,
+            self.unit,
+            _number(middle(self.floor)) if self.floor else "-",
+            _number(middle(self.ours)),
+            f"{ratio(self.ours, self.floor):.2f}" if self.floor else "-",
+            _seconds(self.floor),
+            _seconds(self.ours),
+            f"{self.peak:.0f}",
+            ", ".join(target.text for target in self.targets) or "-",
+            reached if self.targets else "-",
+        ]
+
+
+def middle(samples: Iterable[Sample]) -> float:
+    """The median of the values."""
+    return median(sample.value for sample in samples)
+
+
+def ratio(ours: Iterable[Sample], floor: Iterable[Sample]) -> float:
+    """Our median to that of the floor; 0 where the floor was too small to be measured."""
+    least = middle(floor)
+    return middle(ours) / least if least else 0.0
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _seconds(samples: Sequence[Sample]) -> str:
+    measured = [sample.cpu for sample in samples if sample.cpu is not None]
+    return f"{median(measured):.2f}" if measured else "-"
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """A table for a terminal."""
+    rows = [list(HEADINGS), *(line.cells() for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def as_page(lines: Sequence[Line], machine: str) -> str:
+    """The generated page of the documentation, in reStructuredText."""
+    rows = [list(HEADINGS), *(line.cells() for line in lines)]
+    table = "\n".join(
+        f"   {'*' if number == 0 else ' '} - {cell}"
+        for row in rows
+        for number, cell in enumerate(row)
+    )
+    return (
+        f":orphan:\n\n{MARKER}\n\n{machine}\n\n"
+        f".. list-table::\n   :header-rows: 1\n   :widths: auto\n\n{table}\n"
+    )
+
+
+def machine(directory: Path) -> str:
+    """What the benchmarks run on, in one sentence.
+
+    :param directory: where the databases are.
+    """
+    return (
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} with rsscloud-broker {__version__}: "
+        f"{_processor()}, {os.cpu_count()} cores, {_memory():.0f} GB; {_system()}, "
+        f"Linux {platform.release()}; data on {_file_system(directory)}; "
+        f"{platform.python_implementation()} {platform.python_version()}, "
+        f"Twisted {version('twisted')}, SQLite {sqlite3.sqlite_version}."
+    )
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _memory() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.system()
+
+
+def _file_system(directory: Path) -> str:
+    """The kind of the file system: on one in memory, nothing is durable and all is fast."""
+    mounts = [
+        (Path(fields[1]), fields[2])
+        for fields in map(str.split, Path("/proc/mounts").read_text(encoding="utf-8").splitlines())
+    ]
+    above = [mount for mount in mounts if directory.resolve().is_relative_to(mount[0])]
+    return max(above, key=lambda mount: len(mount[0].parts), default=(Path(), "?"))[1]

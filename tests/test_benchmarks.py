@@ -1,0 +1,149 @@
+"""The benchmarks work: every row runs, tiny, and its counts are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from benchmarks.__main__ import ROWS
+from benchmarks.notify import Audience, check_counts, expect
+from benchmarks.pings import check
+from benchmarks.processes import Deadline, Failed, Helper, Sample
+from benchmarks.report import HEADINGS, MARKER, Line, Target, as_page, as_text, machine
+from benchmarks.rows import Settings
+
+PATIENCE = 60.0
+
+
+class RowTests(SynchronousTestCase):
+    """Each with its floor, real processes and its own checks of counts."""
+
+    def setUp(self) -> None:
+        self.directory = Path(self.mktemp()).absolute()
+        self.directory.mkdir()
+
+    def run_row(self, name: str, lines: int = 1, *, floor: bool = True) -> None:
+        settings = Settings(self.directory, count=20, rounds=1, seconds=PATIENCE)
+        made = ROWS[name](settings)
+        self.assertEqual(len(made), lines)
+        for line in made:
+            self.assertGreater(line.ours[0].value, 0)
+            self.assertGreater(line.peak, 0)
+        self.assertEqual(bool(made[-1].floor), floor)
+
+    def test_every_row_is_run_here(self) -> None:
+        tested = {name.removeprefix("test_").replace("_", "-") for name in dir(self)}
+        self.assertLessEqual(set(ROWS), tested)
+
+    def test_notify(self) -> None:
+        self.run_row("notify")
+
+    def test_notify_large(self) -> None:
+        self.run_row("notify-large", 2)
+
+    def test_notify_tls(self) -> None:
+        self.run_row("notify-tls")
+
+    def test_notify_one_host(self) -> None:
+        self.run_row("notify-one-host")
+
+    def test_xmlrpc_pings(self) -> None:
+        self.run_row("xmlrpc-pings")
+
+    def test_cloud_pings(self) -> None:
+        self.run_row("cloud-pings", 2)
+
+    def test_one_topic(self) -> None:
+        self.run_row("one-topic", 2)
+
+    def test_change_list(self) -> None:
+        self.run_row("change-list", 2)
+
+    def test_making_change_list(self) -> None:
+        self.run_row("making-change-list")
+
+    def test_black_holes(self) -> None:
+        self.run_row("black-holes", 2)
+
+    def test_start(self) -> None:
+        self.run_row("start", floor=False)
+
+
+class CountTests(SynchronousTestCase):
+    """What must fail does."""
+
+    def test_missing_notifications(self) -> None:
+        with Helper("receiver", Deadline.within(PATIENCE)) as receiver:
+            audience = Audience.of(receiver, 0, 3)
+            expect(receiver, audience)
+            error = self.assertRaises(Failed, check_counts, receiver, audience)
+        self.assertIn("{'missing': 3}", str(error))
+
+    def test_pings_that_were_not_thanked_for(self) -> None:
+        check({"statuses": {"200": 2}, "as_expected": 2}, 2)
+        for statuses, thanked in ({"200": 1, "503": 1}, 2), ({"200": 2}, 1):
+            answer = {"statuses": statuses, "as_expected": thanked}
+            self.assertRaises(Failed, check, answer, 2)
+
+    def test_helper_that_does_not_answer(self) -> None:
+        with Helper("receiver", Deadline.within(PATIENCE)) as receiver:
+            receiver._deadline = Deadline.within(0)
+            error = self.assertRaises(Failed, receiver.ask, "counts")
+        self.assertIn("--deadline", str(error))
+
+    def test_helper_that_ends(self) -> None:
+        with Helper("receiver", Deadline.within(PATIENCE)) as receiver:
+            receiver.kill()
+            self.assertRaises(Failed, receiver.ask, "counts")
+
+
+class ReportTests(SynchronousTestCase):
+    line = Line(
+        "work",
+        "things/s",
+        ours=[Sample(50, 3), Sample(90, 1), Sample(80, 2)],
+        peak=99.6,
+        floor=[Sample(1000, 0.5)],
+        targets=[Target.at_least(0.08, 0.7), Target.at_most(99.6, 120, "MB")],
+    )
+
+    def test_cells(self) -> None:
+        self.assertEqual(
+            dict(zip(HEADINGS, self.line.cells(), strict=True)),
+            {
+                "work": "work",
+                "unit": "things/s",
+                "floor": "1,000",
+                "ours": "80",
+                "ratio": "0.08",
+                "CPU s, floor": "0.50",
+                "CPU s, ours": "2.00",
+                "peak MB": "100",
+                "target": ">= 0.7 x, <= 120 MB",
+                "reached": "no: >= 0.7 x",
+            },
+        )
+
+    def test_text(self) -> None:
+        first, second = as_text([self.line]).splitlines()
+        self.assertEqual(first.index("floor"), second.index("1,000"))
+
+    def test_page(self) -> None:
+        page = as_page([self.line], "A machine.")
+        self.assertIn(f"{MARKER}\n\nA machine.\n", page)
+        self.assertIn("   * - work\n     - unit\n", page)
+
+    def test_machine(self) -> None:
+        self.assertRegex(machine(Path()), r", \d+ cores, \d+ GB; .*; data on \w+; CPython 3\.")
+
+
+class PageTests(SynchronousTestCase):
+    def test_describes_every_row(self) -> None:
+        top = Path(__file__).parent.parent
+        text = (top / "docs" / "benchmarks.rst").read_text(encoding="utf-8")
+        for name in ROWS:
+            self.assertIn(f"``{name}``", text)
+        self.assertIn(f":start-after: {MARKER}", text)
+        results = (top / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
+        self.assertIn(MARKER, results)
