@@ -176,6 +176,7 @@ class IOutbound(Interface):
         :raises OutboundError: no answer: the address is refused, the name does
             not resolve, nothing connects, the deadline passed, the body is
             larger than allowed, or the answer is not HTTP.
+        :raises Unavailable: no connection can be made, for want of our own means.
         """
 
 

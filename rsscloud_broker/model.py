@@ -336,7 +336,12 @@ class TooMany(Refused):
 
 
 class Unavailable(Exception):
-    """The store cannot take or give anything right now; nothing was changed."""
+    """The broker cannot do this right now, for want of its own means; nothing was
+    changed.
+
+    So it is of the store when the database cannot be used, and of a connection
+    when there are no file descriptors left.
+    """
 
 
 class OutboundError(Exception):

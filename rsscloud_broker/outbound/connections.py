@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from errno import EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from typing import Any
 
 from twisted.internet.interfaces import IAddress, IConnector, IReactorTime
 from twisted.internet.protocol import ClientFactory
 from twisted.python.failure import Failure
 
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, NotConnected, Origin
+
+#: Errors of the system that say nothing of the other side: there are no file
+#: descriptors, buffers or ports left here.
+OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 
 
 class Dialling(ClientFactory):
@@ -34,7 +39,11 @@ class Dialling(ClientFactory):
         return self._connection
 
     def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        self._connection.fail(NotConnected(" ".join(str(reason.value).split())))
+        problem = " ".join(str(reason.value).split())
+        if getattr(reason.value, "osError", None) in OUR_OWN_WANT:
+            self._connection.fail(Unavailable(f"no connection can be made just now: {problem}"))
+        else:
+            self._connection.fail(NotConnected(problem))
 
 
 class IdleConnections:

@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IConnector
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.tls import HostTLS
 
 #: Bytes of an answer that are read besides its body: headers, the sizes of chunks,
@@ -125,7 +125,7 @@ class Http1(Protocol):
         self.reusable = False
         self.transport.abortConnection()
 
-    def fail(self, reason: OutboundError) -> None:
+    def fail(self, reason: OutboundError | Unavailable) -> None:
         """End what was asked, if anything was; without a connection nothing will be asked."""
         if self._answered is not None:
             self._end().errback(reason)

@@ -24,7 +24,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import INotifier
-from rsscloud_broker.model import Delivery, Notification, Outcome, Subscription
+from rsscloud_broker.model import Delivery, Notification, Outcome, Subscription, Unavailable
 from rsscloud_broker.sinks.dispatch import Dispatcher, Job
 from rsscloud_broker.sinks.hosts import Hosts
 
@@ -230,6 +230,9 @@ class Attempts:
             return await notifier.notify(notification)
         except CancelledError:
             raise
+        except Unavailable as error:  # says nothing of the subscriber: later, then
+            self.log.error("{error}", error=error)
+            raise CancelledError from error
         except Exception as error:  # a notifier's bug is its own and not the walk's
             self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
             return Outcome(False, f"the notifier failed: {error}")

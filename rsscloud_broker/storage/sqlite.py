@@ -12,12 +12,16 @@ It waits for half a minute, or for as long as the URL says:
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, StaticPool, event
+from sqlalchemy.exc import OperationalError
 
 DIALECT = "sqlite"
+
+_IDENTITY = "rsscloud_broker_file"
 #: Seconds to wait for another process that writes.
 TIMEOUT = 30.0
 
@@ -42,8 +46,9 @@ def make_parent_directory(url: URL) -> None:
 
     :raises OSError: it cannot be made.
     """
-    if url.database is not None and not in_memory(url) and not url.database.startswith("file:"):
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    file = _file(url)
+    if file is not None:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
 
 
 def configure(engine: Engine, writes: str) -> None:
@@ -52,16 +57,40 @@ def configure(engine: Engine, writes: str) -> None:
     :param writes: the name of the execution option that tells a writer's
         connection from a reader's.
     """
+    file = _file(engine.url)
 
-    def connect(connection: Any, _record: object) -> None:
+    def connect(connection: Any, record: Any) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
+        record.info[_IDENTITY] = _identity(file)  # by now it is there
 
     def begin(connection: Connection) -> None:
         writer = connection.get_execution_options().get(writes, False)
+        if writer and connection.info[_IDENTITY] != _identity(file):
+            # SQLite would go on writing to the file that it has open, and what it
+            # thanks for would be gone with the process.
+            raise OperationalError("BEGIN", None, OSError(f"{file} was removed or replaced"))
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
 
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
+
+
+def _file(url: URL) -> str | None:
+    """The path of a database, if it has one."""
+    if in_memory(url) or url.database is None or url.database.startswith("file:"):
+        return None
+    return url.database
+
+
+def _identity(file: str | None) -> tuple[int, int] | None:
+    """What tells a file from another at the same path; None if there is none."""
+    if file is None:
+        return None
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino

@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from lxml import etree
 
@@ -37,6 +38,13 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"<\0?\0", b"\0<\0?")
 # strings made by .NET say so after they were sent as UTF-8.
 _DECLARES_ENCODING = re.compile(
     rb"""<\?xml[^>]*?\sencoding\s*=\s*["'](?!utf-16)([A-Za-z][\w.:-]{0,40})""", flags=re.IGNORECASE
+)
+
+
+#: Encodings in which ASCII stands for itself, and for nothing else.
+_ASCII_AND_MORE = frozenset(
+    {"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-8859-15", "windows-1251"}
+    | {"windows-1252", "iso8859-1"}
 )
 
 
@@ -74,16 +82,18 @@ def parse(
         blank_lines = beginning[2].count(b"\n")
         document = document[beginning.end() :]
     encoding = _encoding(document, charset, bool(beginning and beginning[1]))
-    parser = _new_parser(encoding, _Prolog())
     try:
-        _read_prolog(document, parser)
+        if _may_have_doctype(document, encoding):
+            parser = _new_parser(encoding, _Prolog())
+            _read_prolog(document, parser)
         parser = _new_parser(encoding)
         root = etree.fromstring(document, parser)
     except etree.XMLSyntaxError as error:
         raise MalformedXML(_first_complaint(parser, error, blank_lines)) from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise MalformedXML(_NO_DOCTYPE)
-    if root.xpath(f"count(//*) > {max_elements}"):
+    too_many = len(document) > 4 * max_elements and root.xpath(f"count(//*) > {max_elements}")
+    if too_many:  # an element takes four bytes, so most documents need not be counted
         raise MalformedXML(f"the document has more than {max_elements} elements")
     _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
     _refuse_any(
@@ -120,9 +130,14 @@ def describe(element: etree._Element) -> str:
 
 
 def _refuse_any(root: etree._Element, path: str, reason: str) -> None:
-    found = root.xpath(f"({path})[1]")
-    if isinstance(found, list) and found:
+    if _finder(path)(root):
         raise MalformedXML(reason)
+
+
+@lru_cache(maxsize=16)
+def _finder(path: str) -> etree.XPath:
+    """An expression for the first of what a path leads to, made once."""
+    return etree.XPath(f"({path})[1]")
 
 
 def _encoding(document: bytes, charset: str | None, marked_utf_8: bool) -> str | None:
@@ -166,6 +181,18 @@ class _Prolog:
 
     def close(self) -> None:
         pass
+
+
+def _may_have_doctype(document: bytes, encoding: str | None) -> bool:
+    """Whether the parser has to look for a DOCTYPE.
+
+    It has not where the document can only be of bytes that are ASCII, or more
+    than ASCII, and the word is not in it.  That is how calls come, and looking
+    twice takes its time.
+    """
+    declared = _DECLARES_ENCODING.match(document)
+    name = encoding or (declared[1].decode("ascii") if declared else "")
+    return name.lower() not in _ASCII_AND_MORE or b"<!DOCTYPE" in document
 
 
 def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:

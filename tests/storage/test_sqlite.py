@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event, insert
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
+from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.storage import Store
@@ -55,6 +56,24 @@ class ConnectionTests(SynchronousTestCase):
         lost = insert(fanout).values(topic_id=99, cursor=0, begun_at=0)
         with for_writing(self.engine).begin() as conn:
             self.assertRaises(IntegrityError, conn.execute, lost)
+
+    def test_a_file_that_was_moved_away_takes_nothing_until_it_is_back(self) -> None:
+        path = FilePath(str(self.engine.url.database))
+        away = path.sibling("away")
+        with for_writing(self.engine).begin():
+            pass
+        path.moveTo(away)
+        for replaced in (False, True):
+            if replaced:
+                path.setContent(b"")
+            with (
+                self.assertRaisesRegex(OperationalError, "removed or replaced"),
+                for_writing(self.engine).begin(),
+            ):
+                pass
+        away.moveTo(path)
+        with for_writing(self.engine).begin():
+            pass
 
     def test_tables_are_made_and_dropped_with_the_transaction(self) -> None:
         engine = open_engine("sqlite://")
