@@ -1,0 +1,309 @@
+"""Any ``IStore`` against a plain model of one, driven by hypothesis.
+
+``make_store_machine`` gives a state machine: hypothesis runs what stores do in
+any order, and after each step everything that can be seen of the store must be
+what the model has.  It is not imported by the package, as only those who use it
+need hypothesis::
+
+    run_state_machine_as_test(make_store_machine(my_fixture))
+
+To cover another method of ``IStore``: what it keeps becomes a field of
+``store_model.Model``, what it does a rule (those of pings and topics are in
+``store_rules``), and what can be seen of it a line in
+``everything_is_as_in_the_model``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from attrs import evolve
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, rule
+from twisted.internet.defer import maybeDeferred
+from twisted.python.failure import Failure
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import (
+    Callback,
+    Delivery,
+    HostState,
+    Lease,
+    Outcome,
+    Subscription,
+    Topic,
+)
+from rsscloud_broker.testing.store_rules import (
+    ALL,
+    END_OF_TIME,
+    HOUR,
+    TOPICS,
+    Call,
+    PingsAndTopics,
+    contents,
+    digest_of,
+    limits,
+    topics,
+)
+
+_HOSTS = ("reader.example", "river.example")
+_CALLBACKS = (
+    Callback(f"http://{_HOSTS[0]}/x", "http-post"),
+    Callback(f"http://{_HOSTS[0]}/x", "https-post"),
+    Callback(f"http://{_HOSTS[1]}/RPC2", "xml-rpc", "river.update"),
+    Callback(f"http://{_HOSTS[1]}/RPC2", "xml-rpc", "river.notify"),
+)
+
+_callbacks = st.sampled_from(_CALLBACKS)
+_leases = st.sampled_from((60, HOUR))
+# Quarters of seconds are exact as floats, and as whole microseconds.
+_delays = st.sampled_from((0.25, 30.0, 60.0))
+
+
+def call_now(method: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a store's method that has its result at once."""
+    results: list[Any] = []
+    maybeDeferred(method, *arguments).addBoth(results.append)
+    (result,) = results
+    if isinstance(result, Failure):
+        result.raiseException()
+    return result
+
+
+class StoreMachine(PingsAndTopics):
+    """Does what stores do, in any order, and compares."""
+
+    # subscriptions
+
+    @initialize(callbacks=st.sets(_callbacks, max_size=3), pinged=st.booleans())
+    def begin_with_subscriptions(self, callbacks: set[Callback], pinged: bool) -> None:
+        for callback in sorted(callbacks, key=str):
+            self.put_subscription(TOPICS[0], callback, HOUR, None)
+        if pinged:
+            self.add_ping("A site", TOPICS[0], "", TOPICS[1], (), 0)
+
+    @rule(
+        topic=topics,
+        callback=_callbacks,
+        seconds=_leases,
+        known=st.none() | contents.map(digest_of),
+    )
+    def put_subscription(
+        self, topic: str, callback: Callback, seconds: int, known: bytes | None
+    ) -> None:
+        wanted = Subscription(topic, callback, Lease(self.now, seconds))
+        stored = self.call(self.store.put_subscription, wanted, known)
+        before = self._id_of(topic, callback)
+        if before is None:
+            assert stored.id > max((one.id for one in self.known_subscriptions), default=0)
+        else:
+            assert stored.id == before
+        self.model.subscriptions[stored.id] = evolve(wanted, id=stored.id)
+        read = self.model.topics.setdefault(topic, Topic(topic))
+        if known is not None and read.digest is not None and read.digest != known:
+            self.model.waiting.setdefault(stored.id, (0, self.now))
+        assert stored == self.model.subscription(stored.id)
+        self.known_subscriptions.append(stored)
+
+    def _id_of(self, topic: str, callback: Callback) -> int | None:
+        for key, one in self.model.subscriptions.items():
+            if (one.topic, one.callback) == (topic, callback):
+                return key
+        return None
+
+    @rule(topic=topics, callback=_callbacks)
+    def remove_subscription(self, topic: str, callback: Callback) -> None:
+        key = self._id_of(topic, callback)
+        removed = self.call(self.store.remove_subscription, topic, callback)
+        assert removed == (key is not None)
+        if key is not None:
+            self.model.drop(key)
+
+    @rule(topic=topics, callback=_callbacks)
+    def has_subscription(self, topic: str, callback: Callback) -> None:
+        there = self._id_of(topic, callback) is not None
+        assert self.call(self.store.has_subscription, topic, callback) == there
+
+    @rule(topic=topics, limit=limits)
+    def page_subscriptions(self, topic: str, limit: int) -> None:
+        expected = self.model.subscriptions_of(topic)
+        after = 0
+        for start in range(0, len(expected) + 1, limit):
+            slice_ = self.call(self.store.subscriptions, topic, after, limit)
+            assert slice_ == expected[start : start + limit]
+            after = slice_[-1].id if slice_ else after
+
+    @rule(data=st.data())
+    def sweep(self, data: st.DataObject) -> None:
+        idle_before = self.past(data)
+        marked = [key for key, one in self.model.subscriptions.items() if one.marked]
+        expired = [
+            key
+            for key, one in self.model.subscriptions.items()
+            if one.lease.expires_at <= self.now and not one.marked
+        ]
+        for key in (*marked, *expired):
+            self.model.drop(key)
+        idle = [
+            url
+            for url, topic in self.model.topics.items()
+            if url not in self.model.asked
+            and not self.model.subscriptions_of(url)
+            and (topic.read_at is None or topic.read_at < idle_before)
+        ]
+        for url in idle:
+            self.model.forget(url)
+        swept = self.call(self.store.sweep, self.now, idle_before)
+        assert (swept.expired, swept.marked) == (len(expired), len(marked))
+        assert swept.topics == len(idle)
+
+    # fan-out
+
+    @rule(data=st.data())
+    def record_slice(self, data: st.DataObject) -> None:
+        """Record a slice of any walk, whether it is still there or not."""
+        if not self.known_walks:
+            return
+        there = data.draw(st.booleans()) and self.model.walks
+        walk = data.draw(st.sampled_from(list((there or self.known_walks).values())))
+        cursor = data.draw(st.integers(0, 20))
+        done = data.draw(st.booleans())
+        deliveries = self._deliveries(data)
+        self.call(self.store.record_slice, walk, cursor, deliveries, done)
+        self._take_in(deliveries)
+        if done:
+            self.model.walks = {
+                key: one
+                for key, one in self.model.walks.items()
+                if one.topic != walk.topic or key > walk.id
+            }
+        elif walk.id in self.model.walks:
+            self.model.walks[walk.id] = evolve(walk, cursor=cursor)
+
+    @rule(limit=limits)
+    def look_at_walks(self, limit: int) -> None:
+        assert self.call(self.store.fanouts, limit) == self.model.newest_walks()[:limit]
+
+    @rule(data=st.data())
+    def record_deliveries(self, data: st.DataObject) -> None:
+        deliveries = self._deliveries(data)
+        self.call(self.store.record_deliveries, deliveries)
+        self._take_in(deliveries)
+
+    def _deliveries(self, data: st.DataObject) -> list[Delivery]:
+        """What came of notifying some subscriptions, some of which may be gone by now."""
+        if not self.known_subscriptions:
+            return []
+        some = st.sampled_from(self.known_subscriptions)
+        drawn = data.draw(st.lists(some, max_size=4, unique_by=lambda one: one.id))
+        return [self._delivery(data, subscription) for subscription in drawn]
+
+    def _delivery(self, data: st.DataObject, subscription: Subscription) -> Delivery:
+        outcome, waits = data.draw(
+            st.sampled_from(
+                (
+                    (Outcome(True), False),
+                    (Outcome(False, "refused"), False),
+                    (Outcome(False, "refused"), True),
+                    (Outcome(False, "gone", gone=True), False),
+                    (None, True),
+                )
+            )
+        )
+        return Delivery(
+            subscription,
+            outcome,
+            at=self.now,
+            marks=data.draw(st.sampled_from((None, 1, 3))),
+            attempts=data.draw(st.integers(0, 5)),
+            retry_at=self.now + data.draw(_delays) if waits else None,
+        )
+
+    def _take_in(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            self.model.take_in(delivery)
+
+    @rule(
+        limit=limits,
+        seconds=_delays,
+        busy=st.sets(st.sampled_from(_HOSTS), max_size=1),
+        data=st.data(),
+    )
+    def claim_due(self, limit: int, seconds: float, busy: set[str], data: st.DataObject) -> None:
+        self.go_on(data, {due for _, due in self.model.waiting.values()})
+        until = self.now + seconds
+        due = sorted(
+            at
+            for key, (_, at) in self.model.waiting.items()
+            if at <= self.now and self.model.subscriptions[key].callback.host not in busy
+        )
+        claimed = self.call(self.store.claim_due, self.now, until, limit, busy)
+        assert [self.model.waiting[one.id][1] for one in claimed] == due[:limit]
+        assert len({one.id for one in claimed}) == len(claimed)
+        for one in claimed:
+            assert one == self.model.subscription(one.id)
+            assert one.callback.host not in busy
+            self.model.waiting[one.id] = (self.model.waiting[one.id][0], until)
+
+    # hosts
+
+    @rule(
+        states=st.lists(
+            st.builds(
+                HostState, st.sampled_from(_HOSTS), st.integers(0, 3), st.just(1_714_561_200.25)
+            ),
+            unique_by=lambda state: state.host,
+        )
+    )
+    def record_hosts(self, states: list[HostState]) -> None:
+        self.call(self.store.record_hosts, states)
+        self.model.hosts |= {state.host: state for state in states}
+        self.model.hosts = {host: one for host, one in self.model.hosts.items() if one.failures}
+
+    @rule(host=st.sampled_from(_HOSTS), limit=limits)
+    def count_of_host(self, host: str, limit: int) -> None:
+        there = sum(one.callback.host == host for one in self.model.subscriptions.values())
+        assert self.call(self.store.count_of_host, host, limit) == min(there, limit)
+
+    # all of it
+
+    @invariant()
+    def everything_is_as_in_the_model(self) -> None:
+        model, store, call = self.model, self.store, self.call
+        pings = model.pings_between(0, END_OF_TIME)
+        assert call(store.pings, 0, END_OF_TIME, None, ALL) == pings
+        assert call(store.count_pings) == len(pings) + model.pruned
+        hours = Counter(int(ping.received_at // HOUR) for ping in pings)
+        assert call(store.ping_hours, 0, END_OF_TIME) == hours
+        for url in TOPICS:
+            assert call(store.topic, url) == model.topics.get(url)
+            assert call(store.subscriptions, url, 0, ALL) == model.subscriptions_of(url)
+        due = call(store.checks_due, ALL)
+        assert sorted(due) == sorted(model.asked)
+        assert call(store.fanouts, ALL) == model.newest_walks()
+        first_due = min((at for _, at in model.waiting.values()), default=None)
+        assert call(store.next_due) == first_due
+        hosts = call(store.hosts)
+        assert sorted(hosts, key=lambda state: state.host) == sorted(
+            model.hosts.values(), key=lambda state: state.host
+        )
+
+
+def make_store_machine(
+    fixture: Callable[[], AbstractContextManager[IStore]], call: Call = call_now
+) -> type[StoreMachine]:
+    """A state machine for a store, to be run by ``run_state_machine_as_test``.
+
+    :param fixture: gives an empty store that is ready for use, for one run.
+    :param call: calls a method of the store and waits for what it gives; by
+        default one that has it at once, as ``memory_store`` does.
+    """
+
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(fixture, call)
+
+    return Machine

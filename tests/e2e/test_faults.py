@@ -1,0 +1,286 @@
+"""What goes wrong around a broker: subscribers, its database, its disk, its files.
+
+It goes on, says what it cannot do, recovers by itself, and loses nothing that
+it acknowledged.  Name servers that hang are not seen here: a process cannot be
+given its own from outside, see ``tests.outbound``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPException
+from itertools import count
+from pathlib import Path
+from resource import RLIMIT_FSIZE, RLIMIT_NOFILE, prlimit
+from xmlrpc.client import dumps
+
+from tests.e2e.fixture import PATIENCE, Answer, Broker, EndToEndTestCase, request, until
+from tests.e2e.many import (
+    Babbling,
+    Closing,
+    Connection,
+    Dripping,
+    Flooding,
+    ManyServers,
+    Resetting,
+    Silent,
+    Subscriber,
+)
+from tests.e2e.publishing import subscribe_all
+from tests.e2e.servers import HttpPostReceiver
+
+MEGABYTE = 1024 * 1024
+
+#: Seconds in which a broker that is asked to end has ended.
+STOPS_WITHIN = 10.0
+
+#: Bytes of memory that subscribers may cost, whatever they answer.
+MEMORY = 48 * MEGABYTE
+
+
+def ping_site(broker: Broker, name: str, feed: str) -> Answer:
+    """Ping as weblogs.com had it; nothing is fetched before the answer."""
+    document = dumps((name, "http://site.example/", feed), "weblogUpdates.ping").encode()
+    return request(f"{broker.url}/RPC2", "POST", document, {"content-type": "text/xml"})
+
+
+def thanked(answer: Answer) -> bool:
+    return "Thanks for the ping." in answer.text
+
+
+class BadSubscribersTests(EndToEndTestCase):
+    """Some subscribers are well, and there are more of those that are not."""
+
+    BAD: tuple[type[Connection], ...] = (Silent, Dripping, Flooding, Babbling, Resetting, Closing)
+    #: Of each bad kind.
+    EACH = 8
+    HEALTHY = 30
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.heard: dict[str, set[str]] = {}
+        self.servers = ManyServers()
+        self.servers.start()
+        self.addCleanup(self.servers.stop)
+        self.broker = self.own_broker()
+        self.feeds = [self.origin().feed(path) for path in ("/a.xml", "/b.xml")]
+        healthy = [self.servers.listen(f"127.0.1.{n}", self.well) for n in range(1, 11)]
+        bad = [
+            self.servers.listen(f"127.0.2.{number}", make)
+            for number, make in enumerate(self.BAD, 1)
+        ]
+        for feed in self.feeds:
+            self.heard[feed] = set()
+            # The bad ones come first, as subscribers are told in the order they came.
+            callbacks = [f"{url}/{number}" for url in bad for number in range(self.EACH)]
+            callbacks += [f"{healthy[n % 10]}/{n}" for n in range(self.HEALTHY)]
+            subscribe_all(self.broker, feed, callbacks)
+        self.broker.start()
+
+    def well(self) -> Subscriber:
+        return Subscriber(self.hear)
+
+    def hear(self, callback: str, topic: str) -> int:
+        self.heard[topic].add(callback)
+        return 200
+
+    def memory(self) -> int:
+        """The most memory that the broker ever had, in bytes."""
+        status = Path(f"/proc/{self.broker.pid}/status").read_text(encoding="utf-8")
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
+
+    def test_the_others_are_told_meanwhile(self) -> None:
+        before = self.memory()
+        for feed in self.feeds:
+            self.assertTrue(thanked(self.broker.ping(feed)))
+            until(
+                lambda: len(self.heard[feed]) == self.HEALTHY,  # noqa: B023 # called at once
+                "the healthy subscribers to be told",
+            )
+            silent = "127.0.2.1"
+            self.assertGreater(self.servers.connected[silent], 0, "none is silent any more")
+        self.assertTrue(thanked(ping_site(self.broker, "A Site", self.feeds[0])))
+        self.assertLess(self.memory() - before, MEMORY)
+
+        began = time.monotonic()
+        self.broker.terminate()
+        self.broker.ended()
+        self.assertLess(time.monotonic() - began, STOPS_WITHIN)
+        self.assertIn("Server Shut Down", self.broker.log)
+
+
+class DatabaseTests(EndToEndTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.file = self.directory() / "other.sqlite"
+        # The default is to wait longer for a lock.
+        self.broker = self.own_broker(f'database = "sqlite:///{self.file}?timeout=0.5"')
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """As another process locks it that writes, and takes its time."""
+        with closing(sqlite3.connect(self.file)) as connection:
+            connection.isolation_level = None
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+            connection.execute("ROLLBACK")
+
+    def test_locked_for_a_while(self) -> None:
+        broker, origin = self.broker, self.origin()
+        feeds = [origin.feed(path) for path in ("/pinged.xml", "/walked.xml", "/later.xml")]
+        broker.start()
+        receivers = [self.served(HttpPostReceiver()) for _ in feeds]
+        for receiver, feed in zip(receivers, feeds, strict=True):
+            self.subscribed(broker, receiver, feed)
+            origin.change(feed)
+        # The first is acknowledged and not read yet, the second is being told.
+        origin.open.clear()
+        self.assertTrue(thanked(ping_site(broker, "Before", feeds[0])))
+        self.assertEqual(broker.log.count("cannot be used"), 0)
+        with self.locked():
+            origin.open.set()
+            with ThreadPoolExecutor() as pool:
+                pings = [
+                    pool.submit(ping_site, broker, "Meanwhile", feeds[1]),
+                    pool.submit(broker.ping, feeds[2]),
+                ]
+                for answer in (ping.result(PATIENCE) for ping in pings):
+                    self.assertEqual(answer.status, 503)
+                    self.assertTrue(answer.headers["retry-after"].isdigit())
+            self.assertEqual([receiver.heard for receiver in receivers], [[], [], []])
+            self.assertEqual(request(f"{broker.url}/").status, 200)
+        self.assertIn("the database cannot be used right now: ", broker.log)
+        self.assert_told(receivers[0], feeds[0])
+        self.assertTrue(thanked(ping_site(broker, "After", feeds[1])))
+        self.assert_told(receivers[1], feeds[1])
+        self.assertTrue(thanked(broker.ping(feeds[2])))
+        self.assert_told(receivers[2], feeds[2])
+        broker.restart()
+        self.assert_listed(broker, {"name": "Before"}, {"name": "After"}, {"name": feeds[2]})
+
+    def test_locked_while_subscribers_are_told(self) -> None:
+        broker, origin = self.broker, self.origin()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        broker.start()
+        self.subscribed(broker, receiver, feed)
+        origin.change(feed)
+        receiver.open.clear()
+        self.assertTrue(thanked(broker.ping(feed)))
+        until(lambda: receiver.called, "the notification to begin")
+        with self.locked():
+            receiver.open.set()
+            until(lambda: "cannot be used right now" in broker.log, "a line in the log")
+        origin.change(feed)
+        self.assertTrue(thanked(broker.ping(feed)))
+        self.assert_told(receiver, feed)
+
+
+class LimitedTests(EndToEndTestCase):
+    """The system gives the broker no more of something, and later does again."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker, self.origin_ = self.own_broker(), self.origin()
+        self.feed = self.origin_.feed()
+        self.broker.start()
+        self.receiver = self.served(HttpPostReceiver())
+        self.subscribed(self.broker, self.receiver, self.feed)
+
+    @contextmanager
+    def limited(self, resource: int, limit: int) -> Iterator[None]:
+        """Set a limit of the broker's process, and set it back."""
+        soft, hard = prlimit(self.broker.pid, resource)
+        prlimit(self.broker.pid, resource, (limit, hard))
+        try:
+            yield
+        finally:
+            prlimit(self.broker.pid, resource, (soft, hard))
+
+    def files(self) -> int:
+        """The limit with which no file can be opened any more: the first number that is free."""
+        taken = {int(path.name) for path in Path(f"/proc/{self.broker.pid}/fd").iterdir()}
+        return min(set(range(len(taken) + 1)) - taken)
+
+    def assert_goes_on(self) -> None:
+        self.origin_.change(self.feed)
+        self.assertTrue(thanked(self.broker.ping(self.feed)))
+        self.assert_told(self.receiver, self.feed)
+
+    def until_refused(self, ping: Callable[[int], Answer]) -> list[int]:
+        """Ping until there is no room for it; the numbers of those that there was room for."""
+        for number in count():
+            answer = ping(number)
+            if not thanked(answer):
+                break
+        self.assertEqual(answer.status, 503)
+        self.assertTrue(answer.headers["retry-after"].isdigit())
+        return list(range(number))
+
+    def changed_and_pinged(self, number: int) -> Answer:
+        self.origin_.change(self.feed)
+        return self.broker.ping(self.feed)
+
+    def test_full_disk(self) -> None:
+        """Files cannot grow, which is to a broker what a full disk is."""
+        room_for_its_log = len(self.broker.log) + 64 * 1024
+        with self.limited(RLIMIT_FSIZE, room_for_its_log):
+            acknowledged = self.until_refused(
+                lambda number: ping_site(self.broker, str(number), "")
+            )
+            changes = self.until_refused(self.changed_and_pinged)
+            self.assertIn("Look for a full disk", self.broker.log)
+        if changes:
+            self.assert_told(self.receiver, self.feed)
+        self.assert_goes_on()
+        self.broker.restart()
+        self.assert_listed(self.broker, *({"name": str(number)} for number in acknowledged))
+        listed = [record["name"] for record in self.broker.change_list()]
+        self.assertEqual(listed.count(self.feed), len(changes) + 1)
+
+    def test_no_more_file_descriptors(self) -> None:
+        self.origin_.change(self.feed)
+        connection = HTTPConnection("127.0.0.1", self.broker.port, timeout=PATIENCE)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        before = len(self.broker.log)
+        with self.limited(RLIMIT_NOFILE, self.files()):
+            self.assertRaises((OSError, HTTPException), self.broker.ping, self.feed)
+            # A connection that there is already is still served.
+            document = dumps(("A Site", "http://site.example/", self.feed), "weblogUpdates.ping")
+            connection.request("POST", "/RPC2", document, {"content-type": "text/xml"})
+            self.assertIn(b"Thanks for the ping.", connection.getresponse().read())
+            until(lambda: self.feed in self.broker.log[before:], "a line in the log")
+        self.assert_told(self.receiver, self.feed)
+        self.assert_goes_on()
+        self.broker.restart()
+        self.assert_listed(self.broker, {"name": "A Site"})
+
+    def test_no_more_file_descriptors_while_subscribers_are_told(self) -> None:
+        told: set[str] = set()
+
+        def hear(callback: str, topic: str) -> int:
+            told.add(callback)
+            return 200
+
+        servers = ManyServers()
+        servers.start()
+        self.addCleanup(servers.stop)
+        for number in range(1, 11):
+            url = servers.listen(f"127.0.1.{number}", lambda: Subscriber(hear))
+            subscribe_all(self.broker, self.feed, [f"{url}/notify"])
+        self.origin_.open.clear()
+        self.origin_.change(self.feed)
+        reads = sum(self.origin_.requests.values())
+        self.assertTrue(thanked(ping_site(self.broker, "A Site", self.feed)))
+        until(lambda: sum(self.origin_.requests.values()) > reads, "the feed to be read")
+        before = len(self.broker.log)
+        with self.limited(RLIMIT_NOFILE, self.files()):
+            self.origin_.open.set()
+            until(lambda: f"told of {self.feed}" in self.broker.log[before:], "a line in the log")
+        until(lambda: len(told) == 10, "everybody to be told")

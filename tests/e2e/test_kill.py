@@ -1,0 +1,234 @@
+"""A broker that is killed at random moments, again and again, keeps its word.
+
+Several feeds are changed and pinged all the time.  *Patient* publishers wait
+until all subscribers have been told before they change their feed again, so
+that no notification can stand for a lost one; the others change their feeds
+while the subscribers are still being told of the change before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from random import Random
+from threading import Condition, Event
+
+from attrs import frozen
+
+from rsscloud_broker.model import Callback
+from rsscloud_broker.storage import open_database, sweep
+from rsscloud_broker.storage.subscriptions import remove_subscription
+from tests.e2e.fixture import PATIENCE, EndToEndTestCase, until
+from tests.e2e.many import ManyServers, Subscriber
+from tests.e2e.publishing import (
+    Feed,
+    Ping,
+    Publishers,
+    by_rest,
+    by_weblog_updates,
+    by_xmlrpc,
+    subscribe_all,
+)
+
+HOUR = 3600
+
+KILLS = 24
+SEED = 20020901
+
+#: Options of the distribution: what came of a slice of a topic's subscriptions is
+#: saved together, and so many slices of a topic are under way at the same time.
+SLICE_SIZE, SLICES = 25, 2
+
+#: So a kill makes at most so many notifications of a topic come twice.
+TWICE = SLICE_SIZE * SLICES
+
+CONFIGURATION = f"[sinks.distribution]\nslice_size = {SLICE_SIZE}\nslices = {SLICES}\n"
+
+#: Subscribers are spread over so many addresses.
+HOSTS = 12
+
+
+@frozen
+class Plan:
+    """A feed of the test."""
+
+    path: str
+    subscribers: int
+    ping: Ping
+    patient: bool
+
+
+PLANS = (
+    Plan("/many.xml", 300, by_rest, patient=True),
+    Plan("/several.xml", 120, by_weblog_updates, patient=True),
+    Plan("/few.xml", 3, by_xmlrpc, patient=True),
+    Plan("/restless.xml", 200, by_rest, patient=False),
+    Plan("/busy.xml", 60, by_weblog_updates, patient=False),
+)
+
+
+class Countdown:
+    """Counts things down to a moment, which may be waited for."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._over = Event()
+
+    def begin(self, number: int) -> None:
+        self._over.clear()
+        self._left = number
+        if not number:
+            self._over.set()
+
+    def tick(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._over.set()
+
+    def wait(self, what: str) -> None:
+        if not self._over.wait(PATIENCE):
+            raise AssertionError(f"{self._left} more {what} did not come in {PATIENCE:g} s")
+
+
+class RepeatedKillTests(EndToEndTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.random = Random(SEED)
+        self.heard = Condition()
+        self.acknowledgements, self.notifications = Countdown(), Countdown()
+        self.calls: Counter[str] = Counter()
+        self.calls_of_ended: dict[str, int] = {}
+        self.servers = ManyServers()
+        self.servers.start()
+        self.addCleanup(self.servers.stop)
+        self.broker = self.own_broker(CONFIGURATION)
+        hosts = [
+            self.servers.listen(f"127.0.1.{number}", lambda: Subscriber(self.hear))
+            for number in range(1, HOSTS + 1)
+        ]
+        refusing = self.servers.listen("127.0.1.100", lambda: Subscriber(self.refuse))
+        self.feeds: dict[str, Feed] = {}
+        origin = self.origin()
+        for plan in PLANS:
+            callbacks = [f"{hosts[n % HOSTS]}{plan.path}/{n}" for n in range(plan.subscribers)]
+            feed = Feed(origin, plan.path, plan.ping, callbacks, self.heard)
+            self.feeds[feed.url] = feed
+            subscribe_all(self.broker, feed.url, callbacks)
+        # These are dropped by a sweep: the leases of some end, others are marked.
+        topic = next(iter(self.feeds))
+        expiring = [f"{hosts[0]}/expiring/{number}" for number in range(20)]
+        marked = [f"{refusing}/marked/{number}" for number in range(5)]
+        subscribe_all(self.broker, topic, expiring, lease_seconds=HOUR)
+        subscribe_all(self.broker, topic, marked, consecutive_errors=3, marked=True)
+        self.ending = [*expiring, *marked]
+
+    def hear(self, callback: str, topic: str) -> int:
+        with self.heard:
+            self.calls[callback] += 1
+            self.feeds[topic].hear(callback)
+            self.notifications.tick()
+            self.heard.notify_all()
+        return 200
+
+    def refuse(self, callback: str, topic: str) -> int:
+        with self.heard:
+            self.calls[callback] += 1
+        return 500
+
+    def test_nothing_is_lost_and_little_comes_twice(self) -> None:
+        publishers = Publishers(self.broker, self.heard, self.acknowledgements.tick)
+        try:
+            for plan, feed in zip(PLANS, self.feeds.values(), strict=True):
+                publishers.publish(feed, feed.told_all if plan.patient else feed.told_some)
+            for number in range(KILLS):
+                self.live_for_a_while(publishers)
+                if number == KILLS // 2:
+                    self.sweep()
+                else:
+                    self.cancel_some()
+            self.broker.start()
+        finally:
+            publishers.finish()
+        with self.heard:
+            self.heard.wait_for(lambda: not self.untold(), PATIENCE)
+        self.assertEqual(self.untold(), {}, "not told of a change that was acknowledged")
+        self.broker.restart()
+        self.assert_recorded()
+        self.assert_all_told()
+        self.assert_ended_hear_nothing()
+        self.assert_little_came_twice()
+
+    def untold(self) -> dict[str, set[str]]:
+        return {feed.path: feed.untold for feed in self.feeds.values() if feed.untold}
+
+    def live_for_a_while(self, publishers: Publishers) -> None:
+        """Start the broker, and kill it at a random moment; it is gone after this."""
+        self.broker.start()
+        if self.random.random() < 0.3:
+            countdown, number = self.acknowledgements, self.random.randint(0, 12)
+        else:
+            countdown, number = self.notifications, self.random.randint(1, 500)
+        countdown.begin(number)
+        publishers.up.set()
+        try:
+            countdown.wait("acknowledgements or notifications")
+        finally:
+            publishers.up.clear()
+            self.broker.kill()
+        self.servers.drain()
+
+    def cancel_some(self) -> None:
+        """Take back some subscriptions of a feed that has many."""
+        many = [feed for feed in self.feeds.values() if len(feed.seen) > TWICE]
+        feed = self.random.choice(many)
+        for callback in self.random.sample(sorted(feed.seen), 3):
+            with open_database(self.broker.database) as connection:
+                remove_subscription(connection, feed.url, Callback(callback, "http-post"))
+            feed.forget(callback)
+            self.calls_of_ended[callback] = self.calls[callback]
+
+    def sweep(self) -> None:
+        """What the top of an hour does, two hours from now."""
+        with open_database(self.broker.database) as connection:
+            swept = sweep(connection, time.time() + 2 * HOUR, 0)
+        self.assertEqual(swept.expired + swept.marked, len(self.ending))
+        self.calls_of_ended |= {callback: self.calls[callback] for callback in self.ending}
+
+    def assert_recorded(self) -> None:
+        """Each acknowledged ping is in ``changes.xml`` and in the archive of its hour, once."""
+        wanted = Counter[str]()
+        for feed in self.feeds.values():
+            if feed.ping is by_weblog_updates:
+                wanted.update(feed.acknowledged)
+            else:  # one of an unchanged feed makes no record
+                wanted[feed.url] = feed.version
+        until(lambda: wanted <= self.listed(), "all acknowledged pings in changes.xml")
+        records = self.broker.change_list()
+        listed = Counter(record["name"] for record in records)
+        self.assertEqual({name: listed[name] for name in wanted}, wanted)
+        self.broker.stop()
+        self.broker.start(ahead=HOUR)
+        hours = {record["ts"][:13] for record in records}
+        until(lambda: self.broker.archived(hours) == listed, "the same in the archives")
+
+    def listed(self) -> Counter[str]:
+        return Counter(record["name"] for record in self.broker.change_list())
+
+    def assert_all_told(self) -> None:
+        """Everybody saw every version that was acknowledged, or a later one."""
+        for plan, feed in zip(PLANS, self.feeds.values(), strict=True):
+            self.assertGreater(len(feed.acknowledged), 1)
+            for callback, seen in feed.seen.items():
+                self.assertEqual(max(seen), feed.version, callback)
+                if plan.patient:
+                    self.assertEqual(set(seen), set(range(1, feed.version + 1)), callback)
+
+    def assert_ended_hear_nothing(self) -> None:
+        """No notification to a subscription after it was cancelled, or dropped by a sweep."""
+        calls = {callback: self.calls[callback] for callback in self.calls_of_ended}
+        self.assertEqual(calls, self.calls_of_ended)
+
+    def assert_little_came_twice(self) -> None:
+        for feed in self.feeds.values():
+            twice = sum(max(0, len(seen) - feed.version) for seen in feed.seen.values())
+            self.assertLessEqual(twice, KILLS * min(TWICE, len(feed.seen)), feed.path)

@@ -1,0 +1,54 @@
+"""Both kinds of store do what a plain model does, whatever the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import blockingCallFromThread, deferToThread
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.storage import Store
+from rsscloud_broker.testing import memory_store
+from rsscloud_broker.testing.store_machine import make_store_machine
+from tests.storage.databases import file_database
+
+MANY = settings(max_examples=100, stateful_step_count=40, deadline=None)
+FEW = settings(MANY, max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+
+
+@contextmanager
+def store_in_memory() -> Iterator[IStore]:
+    store = memory_store()
+    yield store
+    store.stopService()
+
+
+class MemoryStoreMachineTests(SynchronousTestCase):
+    def test_as_the_model(self) -> None:
+        run_state_machine_as_test(make_store_machine(store_in_memory), settings=MANY)
+
+
+class ThreadedStoreMachineTests(TestCase):
+    async def test_as_the_model(self) -> None:
+        """Hypothesis runs in a thread, and the store is asked in the reactor's."""
+        machine = make_store_machine(self.store_on_file, in_reactor_thread)
+        await deferToThread(run_state_machine_as_test, machine, settings=FEW)
+
+    @contextmanager
+    def store_on_file(self) -> Iterator[IStore]:
+        store = Store(IReactorFromThreads(reactor), file_database(self))
+        in_reactor_thread(store.startService)
+        yield store
+        in_reactor_thread(store.stopService)
+
+
+def in_reactor_thread(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a method in the reactor's thread, and wait for what its Deferred gives."""
+    return blockingCallFromThread(IReactorFromThreads(reactor), method, *arguments)
