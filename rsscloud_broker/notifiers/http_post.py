@@ -18,6 +18,7 @@ Source: the implementor's guide to rssCloud.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from secrets import token_urlsafe
 from urllib.parse import urlencode
 
@@ -60,5 +61,9 @@ class HttpPostNotifier:
         return await self._post(notification.callback.url, notification.topic)
 
     async def _post(self, url: str, topic: str) -> Outcome:
-        body = urlencode({"url": topic}).encode("ascii")
-        return await call(self._outbound, "POST", url, _FORM, body)
+        return await call(self._outbound, "POST", url, _FORM, _body(topic))
+
+
+@lru_cache(maxsize=100)  # a topic has many subscribers, who all get the same
+def _body(topic: str) -> bytes:
+    return urlencode({"url": topic}).encode("ascii")

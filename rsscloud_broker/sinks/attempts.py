@@ -171,6 +171,9 @@ class Attempts:
             if not self.stopping:  # it took long, and others needed the place
                 self._hosts.failed(host)
             delivery = self._put_off(subscription, SOON)
+        except Unavailable as error:  # says nothing of the subscriber: later, then
+            self.log.error("{error}", error=error)
+            delivery = self._put_off(subscription, SOON)
         if attempt.news and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
         self._finish(attempt, delivery)
@@ -228,11 +231,8 @@ class Attempts:
     async def _outcome(self, notifier: INotifier, notification: Notification) -> Outcome:
         try:
             return await notifier.notify(notification)
-        except CancelledError:
+        except (CancelledError, Unavailable):
             raise
-        except Unavailable as error:  # says nothing of the subscriber: later, then
-            self.log.error("{error}", error=error)
-            raise CancelledError from error
         except Exception as error:  # a notifier's bug is its own and not the walk's
             self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
             return Outcome(False, f"the notifier failed: {error}")

@@ -163,15 +163,17 @@ class Walk:
         room = DeferredSemaphore(tools.slices)
         saved: Deferred[None] = succeed(None)
         done = False
+        reading = self._read(cursor)
         try:
             while not (done or self._unsaved or tools.patience.stopped):
                 await room.acquire()
-                read = partial(tools.store.subscriptions, self.topic, cursor, tools.slice_size)
-                subscriptions = await tools.patience(read)
+                subscriptions = await reading
                 cursor = subscriptions[-1].id if subscriptions else cursor
                 done = len(subscriptions) < tools.slice_size
                 slice_ = _Slice(tools, subscriptions, self._told)
                 slice_.notify()
+                if not done:  # the next is read while these wait for their places
+                    reading = self._read(cursor)
                 saved = Deferred.fromCoroutine(self._save(slice_, cursor, done, after=saved))
                 saved.addBoth(_release, room)
                 await slice_.begun
@@ -180,8 +182,13 @@ class Walk:
                 await saved
             raise
         await saved
+        reading.addErrback(lambda failure: None)  # nobody waits for it any more
         if done:
             tools.counters.last_latency.observe(self._age())
+
+    def _read(self, cursor: int) -> Deferred[list[Subscription]]:
+        read = partial(self._tools.store.subscriptions, self.topic, cursor, self._tools.slice_size)
+        return Deferred.fromCoroutine(self._tools.patience(read))
 
     def _told(self) -> None:
         if not self._first_told:

@@ -211,15 +211,6 @@ class WalkTests(DistributionTestCase):
         self.assertEqual(len(self.told()), 4)
         self.assertEqual(self.walks(), [])
 
-    def test_who_subscribes_during_the_walk_is_told(self) -> None:
-        self.subscribe_many(2)
-        held = self.hold()
-        self.tell(self.start(slice_size=2, slices=1))
-        self.subscribe(3)
-        for gate in held[:2]:
-            gate.callback(None)
-        self.assertEqual(self.told(), ["1", "2", "3"])
-
 
 class OutcomeTests(DistributionTestCase):
     def test_success_writes_nothing(self) -> None:
