@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
@@ -52,13 +52,16 @@ CALL_PATHS = frozenset(
 #: On every answer: a page may load nothing but its style sheet, be framed
 #: nowhere and send its forms only here.
 SECURITY_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; style-src 'self'; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+    b"content-security-policy": (
+        b"default-src 'none'; style-src 'self'; form-action 'self'; "
+        b"base-uri 'none'; frame-ancestors 'none'"
     ),
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
 }
+
+
+_NOTHING: Set[str] = frozenset()
 
 
 class FrontDoorsError(Exception):
@@ -93,6 +96,7 @@ class Root(Resource):
         description = SoapDescription(public_url)
         for path in self._soap_paths:
             self._add(Route(path, "GET", description, frozenset({"wsdl"})))
+        self._methods_at = self._find_methods()
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
@@ -119,7 +123,8 @@ class Root(Resource):
 
     def _resource(self, request: Request, path: str) -> IResource | None:
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
-        names = parameters(request).keys()
+        # Most requests bring nothing that a route could require.
+        names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
         # A path known by its whole name is not for those that take what is left; but
         # "/" is not only called, it may also be somebody's home page.
         known = path != "/" and self._methods(path)
@@ -144,14 +149,18 @@ class Root(Resource):
             return self._soap.render_document(request, root)
         return self._xmlrpc.render_document(request, root)
 
-    def _methods(self, path: str) -> set[str]:
+    def _methods(self, path: str) -> Set[str]:
         """The methods of everything at a path, calls included."""
-        methods = {method for at, method in self._routes if at == path}
-        if path in self._call_paths:
-            methods.add("POST")
-        if "GET" in methods:
-            methods.add("HEAD")
-        return methods
+        return self._methods_at.get(path, _NOTHING)
+
+    def _find_methods(self) -> dict[str, Set[str]]:
+        found: dict[str, set[str]] = {}
+        for at, method in (*self._routes, *((path, "POST") for path in self._call_paths)):
+            found.setdefault(at, set()).add(method)
+        for methods in found.values():
+            if "GET" in methods:
+                methods.add("HEAD")
+        return {at: frozenset(methods) for at, methods in found.items()}
 
     def _nothing_here(self, request: Request, path: str) -> bytes:
         allowed = self._methods(path)

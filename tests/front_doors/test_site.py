@@ -184,7 +184,7 @@ class RoutesTests(SynchronousTestCase):
         self.assertEqual(answers[-1].status, 503)
         for answer in answers:
             for name, value in SECURITY_HEADERS.items():
-                self.assertEqual(answer.headers[name], value)
+                self.assertEqual(answer.headers[name.decode()], value.decode())
 
 
 class ConflictsTests(SynchronousTestCase):
