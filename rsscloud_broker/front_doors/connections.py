@@ -18,6 +18,7 @@ from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
     IProducer,
+    IProtocolNegotiationFactory,
     IPushProducer,
     IReactorTime,
 )
@@ -194,6 +195,7 @@ class _Observed:
         self._producer.stopProducing()
 
 
+@implementer(IProtocolNegotiationFactory)
 class LimitedConnections(WrappingFactory):
     """Turns away the connections that are too many, and those that ask nothing."""
 
@@ -204,6 +206,10 @@ class LimitedConnections(WrappingFactory):
         super().__init__(wrapped)
         self.limits = limits
         self._by_host: Counter[str] = Counter()
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """HTTP/1.1, for TLS clients that let us choose: to choose none would be a refusal."""
+        return [b"http/1.1"]
 
     def buildProtocol(  # type: ignore[override] # Factory allows None; the policy forgot it
         self, addr: IAddress | None
