@@ -88,6 +88,7 @@ class Attempts:
     _jitter: Callable[[], float] = random
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
+    _told_of_want: float = field(default=float("-inf"), init=False)
     _counted: dict[tuple[str, str], Counter] = field(factory=dict, init=False)
     _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
     log = Logger()

@@ -130,6 +130,9 @@ class Distribution(Service):
             due = await self._patience(self._store.next_due)
         except CancelledError:
             return
+        except Exception:  # a bug must not keep distribution from beginning
+            self.log.failure("Looking for what waits failed.")
+            due = self._clock.seconds()
         if due is not None:
             self._retries.wake_at(due)
         self._look()

@@ -181,8 +181,9 @@ class Walk:
             with suppress(CancelledError):
                 await saved
             raise
+        finally:
+            reading.addErrback(lambda failure: None)  # nobody waits for it any more
         await saved
-        reading.addErrback(lambda failure: None)  # nobody waits for it any more
         if done:
             tools.counters.last_latency.observe(self._age())
 

@@ -33,7 +33,8 @@ from rsscloud_broker.testing.fakes import (
     reply,
     sink_parts,
 )
-from rsscloud_broker.testing.store import CallersThread, make_store_tests, memory_store
+from rsscloud_broker.testing.memory import CallersThread, memory_store
+from rsscloud_broker.testing.store_deliveries import make_store_tests
 
 __all__ = [
     "CallersThread",

@@ -37,7 +37,7 @@ from rsscloud_broker.model import (
     Subscription,
     TopicUnreadable,
 )
-from rsscloud_broker.testing.store import memory_store
+from rsscloud_broker.testing.memory import memory_store
 
 # --- outbound ---------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Limits
-from rsscloud_broker.core.broker import MAX_VERIFICATIONS
 from rsscloud_broker.core import Admission, Broker
+from rsscloud_broker.core.broker import MAX_VERIFICATIONS
 from rsscloud_broker.events import (
     Event,
     PingReceived,

@@ -153,8 +153,8 @@ class PingTests(CommandTestCase):
 class DatabaseTests(CommandTestCase):
     """``export``, ``import`` and ``sweep``, on the database of a broker."""
 
-    def subscribed_broker(self, feed: str, *receivers: Receiver) -> Broker:
-        broker = self.own_broker()
+    def subscribed_broker(self, feed: str, *receivers: Receiver, configuration: str = "") -> Broker:
+        broker = self.own_broker(configuration)
         broker.start()
         for receiver in receivers:
             self.subscribed(broker, receiver, feed)
@@ -227,7 +227,8 @@ class DatabaseTests(CommandTestCase):
     def test_marked_subscriptions(self) -> None:
         origin = self.origin()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        broker = self.subscribed_broker(feed, receiver)
+        without_retries = "[notifiers.http_post]\nretries = []\n"
+        broker = self.subscribed_broker(feed, receiver, configuration=without_retries)
         receiver.stop()  # and nobody is at its port any more
         for errors in range(1, 4):
             origin.change(feed)

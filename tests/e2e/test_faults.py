@@ -271,9 +271,9 @@ class LimitedTests(EndToEndTestCase):
         servers = ManyServers()
         servers.start()
         self.addCleanup(servers.stop)
-        for number in range(1, 11):
-            url = servers.listen(f"127.0.1.{number}", lambda: Subscriber(hear))
-            subscribe_all(self.broker, self.feed, [f"{url}/notify"])
+        url = servers.listen("127.0.1.1", lambda: Subscriber(hear))
+        # All on one host: that we cannot call it now is not its fault.
+        subscribe_all(self.broker, self.feed, [f"{url}/notify{n}" for n in range(10)])
         self.origin_.open.clear()
         self.origin_.change(self.feed)
         reads = sum(self.origin_.requests.values())
@@ -282,5 +282,5 @@ class LimitedTests(EndToEndTestCase):
         before = len(self.broker.log)
         with self.limited(RLIMIT_NOFILE, self.files()):
             self.origin_.open.set()
-            until(lambda: f"told of {self.feed}" in self.broker.log[before:], "a line in the log")
+            until(lambda: "no connection can be made" in self.broker.log[before:], "a line")
         until(lambda: len(told) == 10, "everybody to be told")

@@ -183,7 +183,8 @@ class InstalledTests(SynchronousTestCase):
             self.chosen(self.start(tables)),
             {
                 "hello_ping": "HelloPingOptions(path='/hello', repeat_window=60.0)",
-                "json_post": "JsonPostOptions(member='topic', marks_after=3, retries=(5.0, 60.0, 600.0))",
+                "json_post": "JsonPostOptions(member='topic', marks_after=3, "
+                "retries=(5.0, 60.0, 600.0))",
                 "line_log": "LineLogOptions(path='events.log')",
             },
         )

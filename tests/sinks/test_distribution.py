@@ -359,6 +359,20 @@ class UnavailableTests(DistributionTestCase):
         self.assertEqual(self.walks(), [])
 
 
+class StartTests(DistributionTestCase):
+    def test_bug_in_the_store(self) -> None:
+        def broken() -> Deferred[None]:
+            return fail(ZeroDivisionError())
+
+        self.subscribe_many(2)
+        self.change()
+        for operation in ("hosts", "next_due"):
+            self.patch(self.store, operation, broken)
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual((self.told(), self.walks()), (["1", "2"], []))
+
+
 class StopTests(DistributionTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -431,6 +445,25 @@ class StopTests(DistributionTestCase):
         for gate in gates[4:]:
             gate.callback(Outcome(True))
         self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_retries_in_flight_are_put_off(self) -> None:
+        self.notifier.retries = (5.0,)
+        for number in range(1, 5):
+            self.refuse(number)
+        distribution = self.start(in_flight=2)
+        self.tell(distribution)
+        self.hold()
+        self.clock.advance(7)
+        self.assertEqual(len(self.told()), 6)  # two of the four have begun
+        stopped = distribution.stopService()
+        self.clock.advance(STOP_PATIENCE)
+        self.successResultOf(stopped)
+        self.notifier.held, self.notifier.notified = None, []
+        self.notifier.outcomes.clear()
+        distribution.startService()
+        self.clock.advance(LEAST_PAUSE)
+        self.assertEqual(sorted(self.told()), ["1", "2", "3", "4"])
+        self.assertEqual([one.attempts for one in self.subscriptions()], [None] * 4)
 
     def test_nothing_begins_after_it(self) -> None:
         distribution = self.start()

@@ -25,7 +25,7 @@ from rsscloud_broker.storage import (
     open_database,
 )
 from rsscloud_broker.storage.schema import subscription, topic
-from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
+from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
 from rsscloud_broker.storage.topics import get_topic, record_reading
 from rsscloud_broker.storage.walks import record_slice
 from tests.storage.databases import file_database, memory_database
@@ -143,6 +143,13 @@ class ImportTests(SynchronousTestCase):
             imported = import_document(conn, document, NOW)
             self.assertEqual(imported, Imported(topics=1, subscriptions=1, expired=0))
             self.assertEqual(export_document(conn, NOW), document)
+
+    def test_subscriptions_that_come_in_count_for_their_hosts(self) -> None:
+        document = export_of_a_broker()
+        with memory_database() as conn:
+            for _ in range(2):
+                import_document(conn, document, NOW)
+                self.assertEqual(count_of_host(conn, "reader.example", 10), 1)
 
     def test_equal_subscriptions_are_replaced_and_others_kept(self) -> None:
         document = export_of_a_broker()

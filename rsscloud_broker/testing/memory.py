@@ -1,0 +1,52 @@
+"""A store in memory, whose operations run in the calling thread."""
+
+from __future__ import annotations
+
+from typing import TypeVar, cast
+
+from sqlalchemy import Engine
+from twisted.internet.defer import Deferred, execute, succeed
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.task import Clock
+
+from rsscloud_broker.storage import Store
+from rsscloud_broker.storage.engine import database_errors, for_writing
+from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.storage.threads import read_once
+from rsscloud_broker.storage.writer import Operation
+
+T = TypeVar("T")
+
+
+class CallersThread:
+    """Runs a store's operations at once, in the thread that asks for them."""
+
+    def start(self, engine: Engine) -> None:
+        metadata.create_all(engine)
+        self._engine = engine
+
+    def read(self, operation: Operation[T]) -> Deferred[T]:
+        return execute(read_once, self._engine, operation)
+
+    def write(self, operation: Operation[T]) -> Deferred[T]:
+        return execute(self._write_once, operation)
+
+    def _write_once(self, operation: Operation[T]) -> T:
+        with database_errors(), for_writing(self._engine).begin() as connection:
+            return operation(connection)
+
+    def stop(self) -> Deferred[None]:
+        self._engine.dispose()
+        return succeed(None)
+
+
+def memory_store() -> Store:
+    """A started store in memory, whose Deferreds have fired when they are returned.
+
+    It is the real store on SQLite but for the threads, so tests can say
+    ``self.successResultOf(store.count_pings())``.
+    """
+    unused = cast(IReactorFromThreads, Clock())
+    store = Store(unused, "sqlite://", threads=CallersThread())
+    store.startService()
+    return store

@@ -1,0 +1,242 @@
+"""The contract of ``IStore``: walks, what waits to be tried again, and hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import Callback, Delivery, HostState, Subscription
+from rsscloud_broker.testing.store import (
+    FEED,
+    OTHER_FEED,
+    RecordsContract,
+    a_reading,
+    a_subscription,
+    failed,
+    is_gone,
+    succeeded,
+    waits,
+)
+
+
+class DeliveriesContract(RecordsContract):
+    """What holds for the deliveries of every ``IStore``."""
+
+    # fan-out
+
+    async def test_change_begins_a_walk_if_anybody_subscribed(self) -> None:
+        await self.store.record_reading(a_reading(b"1"), None)
+        self.assertEqual(await self.store.fanouts(10), [])
+        await self.store.put_subscription(a_subscription())
+        walk = await self.begin_walk(b"2")
+        self.assertEqual((walk.topic, walk.cursor), (FEED, 0))
+
+    async def test_newest_walk_of_each_topic_oldest_first(self) -> None:
+        for url in (FEED, OTHER_FEED):
+            await self.store.put_subscription(a_subscription(url))
+        for url, content in ((FEED, b"1"), (OTHER_FEED, b"1"), (FEED, b"2")):
+            await self.store.record_reading(a_reading(content, url=url), None)
+        walks = await self.store.fanouts(10)
+        self.assertEqual([walk.topic for walk in walks], [OTHER_FEED, FEED])
+        self.assertEqual(await self.store.fanouts(1), walks[:1])
+        await self.store.record_slice(walks[1], 0, [], True)
+        self.assertEqual(await self.store.fanouts(10), walks[:1])
+
+    async def test_end_of_a_walk_keeps_newer_ones(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        older = await self.begin_walk(b"1")
+        newer = await self.begin_walk(b"2")
+        await self.store.record_slice(older, 1, [], True)
+        self.assertEqual(await self.store.fanouts(10), [newer])
+
+    async def test_walk_goes_on_from_its_cursor(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        walk = await self.begin_walk(b"1")
+        await self.store.record_slice(walk, 17, [], False)
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=17)])
+
+    async def test_failures_in_a_row_mark_a_subscription(self) -> None:
+        for number in (1, 2):
+            await self.store.put_subscription(a_subscription(number=number))
+        walk = await self.begin_walk(b"1")
+        for errors, marked in ((1, False), (2, False), (3, True)):
+            bad, good = await self.all_subscriptions()
+            slice_ = [failed(bad, at=2000.0 + errors), succeeded(good)]
+            await self.store.record_slice(walk, 1, slice_, False)
+            expected = evolve(
+                bad,
+                consecutive_errors=errors,
+                last_error="refused",
+                last_error_at=2000.0 + errors,
+                marked=marked,
+            )
+            self.assertEqual(await self.all_subscriptions(), [expected, good])
+
+    async def test_success_clears_errors(self) -> None:
+        stored = await self.store.put_subscription(a_subscription())
+        walk = await self.begin_walk(b"1")
+        await self.store.record_slice(walk, 0, [failed(stored, marks=1)], False)
+        await self.store.record_slice(walk, 0, [succeeded(stored)], False)
+        self.assertEqual(await self.all_subscriptions(), [stored])
+
+    async def test_protocol_that_never_gives_up_marks_nothing(self) -> None:
+        stored = await self.store.put_subscription(a_subscription())
+        walk = await self.begin_walk(b"1")
+        for _ in range(5):
+            await self.store.record_slice(walk, 0, [failed(stored, marks=None)], False)
+        (found,) = await self.all_subscriptions()
+        self.assertEqual((found.consecutive_errors, found.marked), (5, False))
+
+    async def test_delivery_to_a_subscription_removed_meanwhile(self) -> None:
+        gone = await self.store.put_subscription(a_subscription())
+        walk = await self.begin_walk(b"1")
+        await self.store.remove_subscription(FEED, gone.callback)
+        again = await self.store.put_subscription(a_subscription())
+        await self.store.record_slice(walk, gone.id, [failed(gone), succeeded(gone)], True)
+        self.assertEqual(await self.all_subscriptions(), [again])
+
+    # what waits to be tried again
+
+    async def stored(self, *numbers: int) -> list[Subscription]:
+        return [await self.store.put_subscription(a_subscription(number=n)) for n in numbers]
+
+    async def attempts(self) -> list[int | None]:
+        """How often what waits for each subscription was tried."""
+        return [one.attempts for one in await self.all_subscriptions()]
+
+    async def due(self, now: float, limit: int = 10) -> list[int]:
+        """The ids of those that are claimed; they are due again 100 seconds later."""
+        return [one.id for one in await self.store.claim_due(now, now + 100, limit, ())]
+
+    async def test_nothing_waits_at_first(self) -> None:
+        await self.stored(1)
+        self.assertEqual(await self.store.claim_due(1e9, 2e9, 10, ()), [])
+        self.assertIsNone(await self.store.next_due())
+        self.assertEqual(await self.attempts(), [None])
+
+    async def test_failure_that_is_tried_again_counts_for_nothing_yet(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 3000.5, attempts=2)])
+        self.assertEqual(await self.all_subscriptions(), [evolve(one, attempts=2)])
+        self.assertEqual(await self.store.next_due(), 3000.5)
+
+    async def test_at_most_one_waits_for_a_subscription(self) -> None:
+        (one,) = await self.stored(1)
+        walk = await self.begin_walk(b"1")
+        await self.store.record_slice(walk, one.id, [waits(one, 3000)], True)
+        put_off = Delivery(one, None, at=2000, attempts=0, retry_at=2500)
+        await self.store.record_deliveries([put_off])
+        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 2500))
+        self.assertEqual(await self.due(9999), [one.id])
+
+    async def test_delivered_or_given_up_waits_no_more(self) -> None:
+        told, given_up = await self.stored(1, 2)
+        await self.store.record_deliveries([waits(told, 3000), waits(given_up, 3000)])
+        await self.store.record_deliveries([succeeded(told), failed(given_up)])
+        self.assertIsNone(await self.store.next_due())
+        found = await self.all_subscriptions()
+        self.assertEqual([one.consecutive_errors for one in found], [0, 1])
+
+    async def test_delivery_that_says_nothing_changes_nothing(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 3000, attempts=2)])
+        await self.store.record_deliveries([Delivery(one, None, at=2000)])
+        await self.store.record_deliveries([])
+        self.assertEqual((await self.attempts(), await self.store.next_due()), ([2], 3000))
+
+    async def test_gone_removes_the_subscription(self) -> None:
+        first, second = await self.stored(1, 2)
+        await self.store.record_deliveries([waits(first, 3000)])
+        await self.store.record_deliveries([is_gone(first)])
+        self.assertEqual(await self.all_subscriptions(), [second])
+        self.assertIsNone(await self.store.next_due())
+
+    async def test_gone_does_not_remove_what_was_renewed_since(self) -> None:
+        (one,) = await self.stored(1)
+        renewed = await self.store.put_subscription(a_subscription(granted_at=1500))
+        await self.store.record_deliveries([is_gone(one)])
+        self.assertEqual(await self.all_subscriptions(), [renewed])
+
+    async def test_nothing_waits_for_who_left(self) -> None:
+        left, leaves = await self.stored(1, 2)
+        await self.store.record_deliveries([waits(leaves, 3000)])
+        for one in (left, leaves):
+            await self.store.remove_subscription(FEED, one.callback)
+        late = [waits(left, 3000), failed(left), succeeded(leaves), is_gone(leaves)]
+        await self.store.record_deliveries(late)
+        self.assertIsNone(await self.store.next_due())
+        self.assertEqual(await self.all_subscriptions(), [])
+
+    async def test_what_is_due_is_given_out_longest_due_first(self) -> None:
+        many = await self.stored(1, 2, 3, 4)
+        for one, at in zip(many, (3003, 3001, 3002, 3001), strict=True):
+            await self.store.record_deliveries([waits(one, at)])
+        ids = [one.id for one in many]
+        self.assertEqual(await self.due(3000.9), [])
+        self.assertEqual(await self.due(3002, limit=2), [ids[1], ids[3]])
+        self.assertEqual(await self.due(3002), [ids[2]])
+        self.assertEqual(await self.store.next_due(), 3003)
+
+    async def test_claim_holds_until_its_time(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 3000, attempts=4)])
+        claimed = await self.store.claim_due(3000, 3100, 10, ())
+        self.assertEqual(claimed, [evolve(one, attempts=4)])
+        self.assertEqual(await self.store.next_due(), 3100)
+        self.assertEqual(await self.due(3099.9), [])
+        self.assertEqual(await self.due(3100), [one.id])
+
+    async def test_busy_hosts_are_left_out_of_claims(self) -> None:
+        first, second, third = await self.stored(1, 2, 3)
+        await self.store.record_deliveries([waits(one, 3000) for one in (first, second, third)])
+        busy = [first.callback.host, third.callback.host]
+        claimed = await self.store.claim_due(3000, 3100, 10, busy)
+        self.assertEqual([one.id for one in claimed], [second.id])
+        self.assertEqual(await self.due(3000), [first.id, third.id])
+
+    async def test_renewal_keeps_what_waits(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 3000)])
+        await self.stored(1)
+        self.assertEqual(await self.due(3000), [one.id])
+
+    # hosts
+
+    async def test_hosts(self) -> None:
+        self.assertEqual(await self.store.hosts(), [])
+        first, second = HostState("a.example", 5, 3000.25), HostState("b.example", 7, 3001)
+        await self.store.record_hosts([second, first])
+        self.assertEqual(await self.store.hosts(), [first, second])
+        again = evolve(first, failures=6, retry_at=4000)
+        await self.store.record_hosts([again, HostState("c.example", 0, 0)])
+        self.assertEqual(await self.store.hosts(), [again, second])
+        await self.store.record_hosts([HostState("b.example", 0, 0)])
+        await self.store.record_hosts([])
+        self.assertEqual(await self.store.hosts(), [again])
+
+    async def test_subscriptions_of_a_host_are_counted(self) -> None:
+        for topic in (FEED, OTHER_FEED):
+            for url in ("http://Reader.example:81/a", "https://reader.example/b"):
+                wanted = evolve(a_subscription(topic), callback=Callback(url, "http-post"))
+                await self.store.put_subscription(wanted)
+        await self.stored(1)
+        self.assertEqual(await self.store.count_of_host("reader.example", 10), 4)
+        self.assertEqual(await self.store.count_of_host("reader.example", 3), 3)
+        self.assertEqual(await self.store.count_of_host("nobody.example", 3), 0)
+
+
+def make_store_tests(fixture: Callable[[TestCase], IStore]) -> type[TestCase]:
+    """A TestCase that every ``IStore`` must pass.
+
+    :param fixture: given the running test, makes an empty store that is ready
+        for use, and adds the cleanups it needs.
+    """
+
+    class StoreTests(DeliveriesContract):
+        def make_store(self) -> IStore:
+            return fixture(self)
+
+    return StoreTests

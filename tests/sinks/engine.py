@@ -1,0 +1,244 @@
+"""A distribution in virtual time, over a store that a test can hold up or take away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, insert
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.events import TopicChanged
+from rsscloud_broker.interfaces import INotifier
+from rsscloud_broker.model import (
+    Callback,
+    Fanout,
+    Lease,
+    Notification,
+    Outcome,
+    Reading,
+    Subscription,
+    Unavailable,
+)
+from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.storage.schema import subscription
+from rsscloud_broker.storage.subscriptions import lease_values
+from rsscloud_broker.storage.topics import topic_key
+from rsscloud_broker.testing import memory_store, sink_parts
+
+FEED = "http://feeds.example/rss.xml"
+NOW = 1_790_683_200.0
+
+#: The outcome of a call to a host that is not there.
+NO_ANSWER = Outcome(False, "nobody is there", answered=False)
+
+REFUSED = Outcome(False, "refused")
+
+
+@implementer(INotifier)
+class ScriptedNotifier:
+    """Calls nobody.
+
+    :ivar calls: the URL and the time of each call, in order.
+    :ivar outcomes: by callback URL or host; success otherwise.
+    :ivar holds: callback URLs or hosts whose calls wait for the test to end them.
+    :ivar held: the calls that wait, in order.
+    """
+
+    protocol = "http-post"
+    marks_after = 3
+
+    def __init__(self, clock: Clock, retries: tuple[float, ...]) -> None:
+        self._clock = clock
+        self.retries = retries
+        self.calls: list[tuple[str, float]] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.holds: set[str] = set()
+        self.held: list[tuple[str, Deferred[None]]] = []
+
+    async def verify(self, intent: object) -> Outcome:
+        raise NotImplementedError("distribution verifies nobody")
+
+    async def notify(self, notification: Notification) -> Outcome:
+        callback = notification.callback
+        names = (callback.url, callback.host)
+        self.calls.append((callback.url, self._clock.seconds()))
+        if self.holds.intersection(names):
+            gate: Deferred[None] = Deferred()
+            self.held.append((callback.url, gate))
+            await gate
+        found = (self.outcomes[name] for name in names if name in self.outcomes)
+        return next(found, Outcome(True))
+
+    def end(self, *urls: str) -> None:
+        """End the calls that wait, or those of some URLs."""
+        waiting, self.held = self.held, []
+        for url, gate in waiting:
+            if not urls or url in urls:
+                if not gate.called:
+                    gate.callback(None)
+            else:
+                self.held.append((url, gate))
+
+
+class EngineTestCase(SynchronousTestCase):
+    """:ivar unavailable: methods of the store that raise Unavailable while in here.
+    :ivar slow: methods of the store whose results wait until ``hurry``.
+    :ivar asked: the names of the methods of the store that were called.
+    :ivar jitter: what the jitter is taken from.
+    """
+
+    retries: tuple[float, ...] = (5.0, 30.0, 120.0, 600.0, 1800.0)
+
+    def setUp(self) -> None:
+        self.store: Any = memory_store()
+        self.addCleanup(self.store.stopService)
+        self.clock = Clock()
+        self.clock.advance(NOW)
+        self.jitter = 0.0
+        self.notifier = ScriptedNotifier(self.clock, self.retries)
+        self.contents = 0
+        self.unavailable: set[str] = set()
+        self.slow: set[str] = set()
+        self.asked: list[str] = []
+        self._late: list[Callable[[], None]] = []
+        for name in (
+            "fanouts",
+            "subscriptions",
+            "record_slice",
+            "record_deliveries",
+            "claim_due",
+            "next_due",
+            "hosts",
+            "record_hosts",
+        ):
+            self._watch(name)
+
+    def _watch(self, name: str) -> None:
+        operation = getattr(self.store, name)
+
+        def watched(*args: Any) -> Deferred[Any]:
+            self.asked.append(name)
+            if name in self.unavailable:
+                return fail(Unavailable("the disk is full"))
+            if name in self.slow:
+                result: Deferred[Any] = Deferred()
+                self._late.append(lambda: operation(*args).chainDeferred(result))
+                return result
+            done: Deferred[Any] = operation(*args)
+            return done
+
+        self.patch(self.store, name, watched)
+
+    def hurry(self) -> None:
+        """Let the store do what it was slow to do, and be slow no more."""
+        self.slow.clear()
+        late, self._late = self._late, []
+        for operation in late:
+            operation()
+
+    def start(self, **options: int) -> Distribution:
+        """A distribution over the store, beside the one before, which has crashed."""
+        self.counters = Counters()
+        parts = sink_parts(
+            store=self.store,
+            clock=self.clock,
+            notifiers={"http-post": self.notifier},
+            counters=self.counters,
+        )
+        self.distribution = Distribution(DistributionOptions(**options), parts)
+        self.distribution._attempts._jitter = lambda: self.jitter
+        self.distribution.startService()
+        return self.distribution
+
+    def crash(self) -> None:
+        """End the process: nothing it waits for comes to pass."""
+        for call in list(self.clock.getDelayedCalls()):
+            call.cancel()
+        self._late.clear()
+        self.notifier.held.clear()
+
+    def stop(self) -> None:
+        stopped = self.distribution.stopService()
+        self.advance(6)
+        self.successResultOf(stopped)
+        self.notifier.held.clear()
+
+    def subscribe(self, url: str, topic: str = FEED) -> Subscription:
+        wanted = Subscription(topic, Callback(url, "http-post"), Lease(NOW, 90_000))
+        stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
+        return stored
+
+    def subscribe_many(self, count: int, topic: str = FEED, host: str = "") -> list[str]:
+        """Subscribe some, each at a host of its own unless one is named; their URLs."""
+        urls = [f"http://{host or f'reader{n}.example'}/{n}" for n in range(count)]
+        self.successResultOf(
+            self.store._threads.write(lambda conn: _subscribe_all(conn, urls, topic))
+        )
+        return urls
+
+    def change(self, topic: str = FEED) -> None:
+        """Have the store begin a walk, and tell of it."""
+        self.contents += 1
+        digest = self.contents.to_bytes(32, "big")
+        reading = Reading(topic, digest, self.contents, self.clock.seconds())
+        self.successResultOf(self.store.record_reading(reading, None))
+        event = TopicChanged(topic, self.clock.seconds())
+        self.successResultOf(Deferred.fromCoroutine(self.distribution.handle(event)))
+
+    def advance(self, seconds: float, step: float = 0.05) -> None:
+        """Let time pass, in steps."""
+        until = self.clock.seconds() + seconds
+        while (left := until - self.clock.seconds()) > 0:
+            self.clock.advance(min(step, left))
+
+    def called(self) -> list[str]:
+        """The URLs that were called, in order."""
+        return [url for url, _ in self.notifier.calls]
+
+    def times(self, url: str) -> list[float]:
+        """When a URL was called, in seconds since the test began."""
+        return [at - NOW for called, at in self.notifier.calls if called == url]
+
+    def assert_times(self, url: str, expected: Iterable[float], delta: float = 0.3) -> None:
+        """A URL was called at these times, or up to a moment later."""
+        expected, times = list(expected), self.times(url)
+        self.assertEqual(len(times), len(expected), (times, expected))
+        for at, wanted in zip(times, expected, strict=True):
+            self.assertTrue(wanted <= at <= wanted + delta, (times, expected))
+
+    def subscriptions(self, topic: str = FEED) -> list[Subscription]:
+        self.unavailable.discard("subscriptions")
+        found = self.successResultOf(self.store.subscriptions(topic, 0, 100_000))
+        return [evolve(one) for one in found]
+
+    def waiting(self, topic: str = FEED) -> dict[str, int]:
+        """How often the notifications that wait were tried, by callback URL."""
+        return {
+            one.callback.url: one.attempts
+            for one in self.subscriptions(topic)
+            if one.attempts is not None
+        }
+
+    def walks(self) -> list[Fanout]:
+        self.unavailable.discard("fanouts")
+        found: list[Fanout] = self.successResultOf(self.store.fanouts(1000))
+        return found
+
+    def count(self, name: str, **labels: str) -> float:
+        """The value of a counter, 0 where nothing was counted."""
+        return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
+
+
+def _subscribe_all(conn: Connection, urls: list[str], topic: str) -> None:
+    """One statement for many: the broker has no need of it, only tests do."""
+    row: dict[str, Any] = {"topic_id": topic_key(conn, topic), "protocol": "http-post"}
+    row |= lease_values(Lease(NOW, 90_000))
+    row |= {"consecutive_errors": 0, "last_error": "", "marked": False}
+    rows = [row | {"callback_url": url, "host": url.split("/")[2]} for url in urls]
+    conn.execute(insert(subscription), rows)

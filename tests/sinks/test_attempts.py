@@ -1,0 +1,314 @@
+"""What comes of one attempt, and of several for the same subscription."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.model import (
+    Callback,
+    Delivery,
+    HostState,
+    Lease,
+    Outcome,
+    Subscription,
+    Unavailable,
+)
+from rsscloud_broker.sinks.attempts import JITTER, SOON, Attempt, Attempts
+from rsscloud_broker.sinks.dispatch import LINGER, Dispatcher
+from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD, Hosts
+from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
+
+HOST = "reader.example"
+URL = f"http://{HOST}/notify"
+RETRIES = (5.0, 30.0, 120.0)
+
+
+def subscription(number: int = 1, host: str = HOST) -> Subscription:
+    callback = Callback(f"http://{host}/notify", "http-post")
+    return Subscription(FEED, callback, Lease(NOW, 90_000), id=number)
+
+
+class AttemptsTestCase(SynchronousTestCase):
+    """:ivar delivered: what each attempt came to, in order.
+    :ivar began: the ids of those that began, or were over, in order.
+    """
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.clock.advance(NOW)
+        self.jitter = 0.0
+        self.notifier = ScriptedNotifier(self.clock, RETRIES)
+        self.counters = Counters()
+        self.delivered: list[Delivery] = []
+        self.began: list[int] = []
+        self.make()
+
+    def make(self, places: int = 200, per_host: int = 4, lingering: int = 2000) -> None:
+        self.hosts = Hosts(self.clock, self.counters, lambda: None)
+        dispatcher = Dispatcher(
+            self.clock, self.counters, places=places, per_host=per_host, lingering=lingering
+        )
+        self.attempts = Attempts(
+            {"http-post": self.notifier},
+            self.clock,
+            dispatcher,
+            self.hosts,
+            self.counters,
+            jitter=lambda: self.jitter,
+        )
+
+    def submit(self, wanted: Subscription | None = None, *, news: bool = True) -> Attempt:
+        wanted = wanted or subscription()
+        key = wanted.id
+        return self.attempts.submit(
+            wanted, self.delivered.append, news=news, began=lambda: self.began.append(key)
+        )
+
+    def outcome(self, outcome: Outcome, attempts: int | None = None) -> Delivery:
+        """What is to be stored after an attempt that had an outcome."""
+        self.notifier.outcomes[HOST] = outcome
+        self.submit(evolve(subscription(), attempts=attempts))
+        return self.delivered[-1]
+
+    def hold(self) -> None:
+        self.notifier.holds = {HOST}
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
+
+
+class OutcomeTests(AttemptsTestCase):
+    def test_success(self) -> None:
+        attempt = self.submit()
+        self.assertEqual(self.delivered, [Delivery(subscription(), Outcome(True), NOW, 3, 1)])
+        self.assertEqual((attempt.over, self.began), (True, [1]))
+        self.assertEqual(self.attempts.under_way, [])
+        self.assertEqual(
+            self.count("deliveries_total", protocol="http-post", outcome="delivered"), 1
+        )
+
+    def test_failure_waits_as_the_schedule_says(self) -> None:
+        for tried, pause in ((None, 5.0), (0, 5.0), (1, 30.0), (2, 120.0)):
+            delivery = self.outcome(REFUSED, tried)
+            expected = (REFUSED, (tried or 0) + 1, NOW + pause)
+            self.assertEqual((delivery.outcome, delivery.attempts, delivery.retry_at), expected)
+        self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="failed"), 4)
+        self.assertEqual(self.count("retries_total"), 2)
+        self.assertEqual(self.count("given_up_total", protocol="http-post"), 0)
+
+    def test_given_up_at_the_end_of_the_schedule(self) -> None:
+        delivery = self.outcome(REFUSED, 3)
+        self.assertEqual(delivery, Delivery(delivery.subscription, REFUSED, NOW, 3, 4))
+        self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
+
+    def test_more_attempts_than_the_schedule_has(self) -> None:
+        """It may have been longer before the last start."""
+        self.assertIsNone(self.outcome(REFUSED, 99).retry_at)
+
+    def test_jitter_only_lengthens(self) -> None:
+        self.jitter = 1.0
+        self.assertEqual(self.outcome(REFUSED).retry_at, NOW + 5 * (1 + JITTER))
+
+    def test_retry_after_is_honoured(self) -> None:
+        delivery = self.outcome(evolve(REFUSED, retry_after=90.0))
+        self.assertEqual(delivery.retry_at, NOW + 90)
+        self.assertEqual(self.outcome(evolve(REFUSED, retry_after=90.0), 2).retry_at, NOW + 120)
+
+    def test_gone(self) -> None:
+        gone = Outcome(False, "status 410", gone=True)
+        delivery = self.outcome(gone)
+        self.assertEqual((delivery.outcome, delivery.retry_at), (gone, None))
+        self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="gone"), 1)
+
+    def test_any_answer_is_one_for_the_host(self) -> None:
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.outcome(REFUSED)
+        self.assertEqual(self.hosts.take_changes(), [HostState(HOST, 0, 0.0)])
+
+    def test_no_answer_is_none_for_the_host(self) -> None:
+        for _ in range(THRESHOLD):
+            self.outcome(NO_ANSWER)
+        self.assertEqual(self.hosts.take_changes(), [HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)])
+
+    def test_broker_that_cannot_call_says_nothing_of_anybody(self) -> None:
+        async def cannot(notification: object) -> Outcome:
+            raise Unavailable("too many open files")
+
+        self.patch(self.notifier, "notify", cannot)
+        for _ in range(2 * THRESHOLD):
+            self.submit()
+        put_off = Delivery(subscription(), None, NOW, None, 0, NOW + SOON)
+        self.assertEqual(self.delivered, [put_off] * 2 * THRESHOLD)
+        self.assertEqual(self.hosts.take_changes(), [])
+
+    def test_what_the_broker_would_not_call_says_nothing_of_the_host(self) -> None:
+        for _ in range(2 * THRESHOLD):
+            self.outcome(Outcome(False, "a private address", answered=False, refused=True))
+        self.assertEqual(len(self.notifier.calls), 2 * THRESHOLD)
+        self.assertEqual(self.hosts.take_changes(), [])
+
+
+class PutOffTests(AttemptsTestCase):
+    def put_off(self, pause: float, attempts: int = 0) -> Delivery:
+        return Delivery(subscription(), None, self.clock.seconds(), None, attempts, NOW + pause)
+
+    def test_host_that_does_not_answer(self) -> None:
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW + 7)])
+        self.jitter = 1.0
+        self.submit()
+        self.assertEqual(self.delivered, [self.put_off(7 * (1 + JITTER))])
+        self.assertEqual((self.notifier.calls, self.began), ([], [1]))
+        self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="put_off"), 1)
+
+    def test_one_tries_when_the_pause_is_over(self) -> None:
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.hold()
+        for number in (1, 2, 3):
+            self.submit(subscription(number))
+        self.assertEqual(len(self.notifier.calls), 1)
+        self.notifier.end()
+        self.submit(subscription(4))
+        self.assertEqual(len(self.notifier.calls), 2)
+
+    def test_host_that_is_found_dead_while_some_wait_for_it(self) -> None:
+        """They are put off, and not tried one after the other."""
+        self.make(per_host=THRESHOLD)
+        self.hold()
+        self.notifier.outcomes[HOST] = NO_ANSWER
+        for number in range(100):
+            self.submit(subscription(number))
+        self.clock.advance(15)
+        self.notifier.end()
+        called = 2 * THRESHOLD - 1  # the place of each that failed but the last was taken
+        self.assertEqual(len(self.notifier.calls), called)
+        later = [one.retry_at for one in self.delivered if one.outcome is None]
+        self.assertEqual(later, [NOW + 15 + FIRST_PAUSE] * (100 - called))
+        self.assertEqual(len(self.began), 100)
+        self.notifier.end()
+        self.assertEqual((len(self.notifier.calls), self.attempts.under_way), (called, []))
+
+    def test_withdrawn(self) -> None:
+        self.make(per_host=1)
+        self.hold()
+        self.submit(subscription(2))
+        waits = self.submit()
+        self.attempts.withdraw(waits)
+        self.assertEqual((self.delivered, self.began), ([self.put_off(SOON)], [2, 1]))
+        self.attempts.withdraw(waits)
+        self.notifier.end()
+        self.assertEqual((len(self.delivered), len(self.notifier.calls)), (2, 1))
+
+    def test_what_has_begun_is_not_withdrawn(self) -> None:
+        self.hold()
+        self.attempts.withdraw(self.submit())
+        self.assertEqual((self.delivered, self.began), ([], [1]))
+
+    def test_called_off_for_lingering_is_no_answer(self) -> None:
+        """Else a host that swallows everything would never be left alone."""
+        self.make(places=1, lingering=1)
+        other = subscription(2, "other.example")
+        self.notifier.holds = {HOST, "other.example"}
+        for _ in range(THRESHOLD):
+            self.submit()
+            self.clock.advance(LINGER)
+            self.submit(other)
+            self.clock.advance(LINGER)
+            self.submit(subscription(3, "third.example"))
+            self.notifier.end("http://other.example/notify")
+        put_off = [one for one in self.delivered if one.subscription.id == 1]
+        self.assertEqual({(one.outcome, one.attempts) for one in put_off}, {(None, 0)})
+        self.assertEqual([one.host for one in self.hosts.take_changes()], [HOST])
+
+    def test_stopping(self) -> None:
+        self.make(places=1)
+        self.notifier.holds = {HOST, "other.example"}
+        self.submit()
+        self.submit(subscription(2, "other.example"))
+        self.attempts.withdraw_all()
+        self.submit(subscription(3, "third.example"))
+        self.assertEqual([one.subscription.id for one in self.delivered], [2, 3])
+        idle = Deferred.fromCoroutine(self.attempts.idle())
+        self.assertNoResult(idle)
+        self.attempts.call_off()
+        self.successResultOf(idle)
+        self.assertEqual({one.retry_at for one in self.delivered}, {NOW})
+        self.assertEqual({one.outcome for one in self.delivered}, {None})
+        self.assertEqual((self.began, len(self.notifier.calls)), ([1, 2, 3], 1))
+        self.assertEqual(self.hosts.take_changes(), [])
+
+    def test_idle_when_nothing_is_under_way(self) -> None:
+        self.successResultOf(Deferred.fromCoroutine(self.attempts.idle()))
+
+
+class SameSubscriptionTests(AttemptsTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.hold()
+        self.nothing = Delivery(subscription(), None, NOW)
+
+    def test_change_during_an_attempt_is_told_of_after_it(self) -> None:
+        self.submit()
+        followers = [self.submit() for _ in range(3)]
+        self.assertEqual((self.began, self.delivered), ([1] * 4, []))
+        self.clock.advance(1)
+        self.notifier.end()
+        again, *nothing = self.delivered
+        at = NOW + 1
+        self.assertEqual(again, Delivery(subscription(), None, at, 3, attempts=0, retry_at=at))
+        self.assertEqual(nothing, [evolve(self.nothing, at=at)] * 3)
+        self.assertTrue(all(follower.over for follower in followers))
+        self.assertEqual((len(self.notifier.calls), self.attempts.under_way), (1, []))
+
+    def test_retry_that_comes_up_during_an_attempt_changes_nothing(self) -> None:
+        self.submit()
+        self.submit(news=False)
+        self.notifier.end()
+        told = Delivery(subscription(), Outcome(True), NOW, 3, 1)
+        self.assertEqual(self.delivered, [told, self.nothing])
+        self.assertEqual(len(self.notifier.calls), 1)
+
+    def test_change_before_the_attempt_began_is_told_of_by_it(self) -> None:
+        self.make(per_host=1)
+        self.submit(subscription(2))
+        self.submit(news=False)
+        self.submit()
+        self.notifier.end(URL)
+        self.notifier.end(URL)
+        told = Delivery(subscription(), Outcome(True), NOW, 3, 1)
+        self.assertEqual(self.delivered[1:], [told, self.nothing])
+
+    def test_change_during_an_attempt_that_fails_keeps_to_the_schedule(self) -> None:
+        self.notifier.outcomes[HOST] = REFUSED
+        self.submit(evolve(subscription(), attempts=1))
+        self.submit()
+        self.notifier.end()
+        failed = self.delivered[0]
+        self.assertEqual((failed.outcome, failed.attempts, failed.retry_at), (REFUSED, 2, NOW + 30))
+
+    def test_change_during_the_last_attempt_begins_anew(self) -> None:
+        self.notifier.outcomes[HOST] = REFUSED
+        self.submit(evolve(subscription(), attempts=3))
+        self.submit()
+        self.notifier.end()
+        again = self.delivered[0]
+        self.assertEqual((again.outcome, again.attempts, again.retry_at), (None, 0, NOW + SOON))
+
+    def test_change_does_not_bring_back_who_is_gone(self) -> None:
+        gone = self.notifier.outcomes[HOST] = Outcome(False, "status 410", gone=True)
+        self.submit()
+        self.submit()
+        self.notifier.end()
+        self.assertEqual((self.delivered[0].outcome, self.delivered[0].retry_at), (gone, None))
+
+    def test_follower_of_one_that_is_withdrawn(self) -> None:
+        self.make(per_host=1)
+        self.submit(subscription(2))
+        waits = self.submit(news=False)
+        self.submit()
+        self.attempts.withdraw(waits)
+        self.assertEqual([one.retry_at for one in self.delivered], [NOW + SOON, None])
+        self.assertEqual(self.began, [2, 1, 1])

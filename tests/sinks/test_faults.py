@@ -1,0 +1,215 @@
+"""Whatever goes wrong, and in whatever order: everybody is told in the end.
+
+Hypothesis lets subscribers come, go, fail, hang and vanish, the store be slow or
+unavailable, and the process stop or crash, at any time.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Notification, Outcome, Subscription
+from rsscloud_broker.sinks.hosts import LONGEST_PAUSE
+from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotifier
+
+TOPICS = ("http://feeds.example/a", "http://feeds.example/b")
+HOSTS = ("one.example", "two.example", "three.example")
+OPERATIONS = ("fanouts", "subscriptions", "record_slice", "record_deliveries", "claim_due")
+GONE = Outcome(False, "status 410", gone=True)
+
+
+@define
+class _Reader:
+    """A subscriber, as a test sees it.  Moments are numbered as they come.
+
+    :ivar changed_at: the moment of the last change that it is to be told of.
+    :ivar told_at: the moment at which the last call that it took began.
+    :ivar unsubscribed: whether its subscription was removed.
+    :ivar excused: calls that may come all the same: what is in memory by then.
+    """
+
+    subscription: Subscription
+    changed_at: int = 0
+    told_at: int = 0
+    unsubscribed: bool = False
+    excused: int = 0
+
+
+class _Notifier(ScriptedNotifier):
+    """Keeps what readers were told.
+
+    :ivar harassed: readers that were told after they left.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, (5.0, 30.0) * 1000)  # nobody is given up
+        self.readers: dict[str, _Reader] = {}
+        self.harassed: list[_Reader] = []
+        self.moment = 0
+
+    def next_moment(self) -> int:
+        self.moment += 1
+        return self.moment
+
+    async def notify(self, notification: Notification) -> Outcome:
+        reader = self.readers[notification.callback.url]
+        if reader.unsubscribed:
+            reader.excused -= 1
+            if reader.excused < 0:
+                self.harassed.append(reader)
+        began_at = self.next_moment()
+        outcome = await super().notify(notification)
+        if outcome.success:
+            reader.told_at = max(reader.told_at, began_at)
+        return outcome
+
+
+class _Engine(EngineTestCase):
+    """The engine of one example; it is no test by itself."""
+
+    def runTest(self) -> None:
+        """Nothing."""
+
+
+class DeliveryMachine(RuleBasedStateMachine):
+    @initialize(places=st.integers(1, 4), lingering=st.integers(0, 3), slice_size=st.integers(1, 3))
+    def begin(self, places: int, lingering: int, slice_size: int) -> None:
+        self.engine = _Engine()
+        self.engine.setUp()
+        self.engine.jitter = 0.5
+        self.notifier = self.engine.notifier = _Notifier(self.engine.clock)
+        self.readers = self.notifier.readers
+        self.options = {
+            "in_flight": places,
+            "per_host": 2,
+            "lingering": lingering,
+            "slice_size": slice_size,
+            "slices": 2,
+        }
+        self.engine.start(**self.options)
+
+    # subscribers
+
+    @rule(topic=st.sampled_from(TOPICS), host=st.sampled_from(HOSTS), count=st.integers(1, 4))
+    def subscribe(self, topic: str, host: str, count: int) -> None:
+        for _ in range(count):
+            url = f"http://{host}/{len(self.readers)}"
+            self.readers[url] = _Reader(self.engine.subscribe(url, topic))
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        reader = self.readers[data.draw(st.sampled_from(sorted(self.readers)))]
+        found = reader.subscription
+        self.engine.successResultOf(
+            self.engine.store.remove_subscription(found.topic, found.callback)
+        )
+        if not reader.unsubscribed:
+            reader.unsubscribed = True
+            distribution = self.engine.distribution
+            in_line = any(
+                one.subscription.id == found.id and not one.begun
+                for one in distribution._attempts.under_way
+            )
+            # A walk may have read its next slice already.
+            reader.excused = int(in_line or found.topic in distribution._walks)
+
+    @rule(host=st.sampled_from(HOSTS), outcome=st.sampled_from((REFUSED, NO_ANSWER, GONE, None)))
+    def answer(self, host: str, outcome: Outcome | None) -> None:
+        self.notifier.holds.discard(host)
+        self.notifier.outcomes.pop(host, None)
+        if outcome is not None:
+            self.notifier.outcomes[host] = outcome
+
+    @rule(host=st.sampled_from(HOSTS))
+    def hang(self, host: str) -> None:
+        self.notifier.holds.add(host)
+
+    @precondition(lambda self: self.notifier.held)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        urls = sorted({url for url, _ in self.notifier.held})
+        self.notifier.end(data.draw(st.sampled_from(urls)))
+
+    # the world
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def change(self, topic: str) -> None:
+        moment = self.notifier.next_moment()
+        for reader in self.readers.values():
+            if reader.subscription.topic == topic:
+                reader.changed_at = moment
+        self.engine.change(topic)
+
+    @rule(seconds=st.sampled_from((0.05, 0.1, 0.3, 0.6, 1.0, 6.0, 15.0, 130.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.engine.advance(seconds, max(0.05, seconds / 20))
+
+    @rule(operations=st.sets(st.sampled_from(OPERATIONS)))
+    def store_becomes_unavailable(self, operations: set[str]) -> None:
+        self.engine.unavailable.clear()
+        self.engine.unavailable.update(operations)
+
+    @rule(operations=st.sets(st.sampled_from((*OPERATIONS, "next_due"))))
+    def store_becomes_slow(self, operations: set[str]) -> None:
+        self.engine.hurry()
+        self.engine.slow.update(operations)
+
+    @rule()
+    def crash(self) -> None:
+        self.engine.crash()
+        self.engine.slow.clear()
+        self.engine.start(**self.options)
+
+    @rule()
+    def stop(self) -> None:
+        stopped = self.engine.distribution.stopService()
+        self.engine.advance(3)
+        self.engine.hurry()
+        self.engine.advance(3)
+        self.engine.successResultOf(stopped)
+        self.engine.crash()
+        self.engine.start(**self.options)
+
+    @invariant()
+    def nobody_is_told_who_left(self) -> None:
+        assert self.notifier.harassed == []
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        self.engine.unavailable.clear()
+        self.engine.hurry()
+        for host in HOSTS:
+            self.answer(host, None)
+        self.notifier.end()
+        self.engine.advance(200, 0.5)
+        self.engine.advance(2 * LONGEST_PAUSE, 20)
+        left = {one.callback.url for topic in TOPICS for one in self.engine.subscriptions(topic)}
+        for url in left:
+            reader = self.readers[url]
+            assert reader.told_at >= reader.changed_at, f"{reader} was not told"
+        self.nobody_is_told_who_left()
+        assert self.engine.walks() == []
+        assert [self.engine.waiting(topic) for topic in TOPICS] == [{}, {}]
+        assert self.engine.distribution._attempts.under_way == []
+        assert self.engine.distribution._retries._in_memory == {}
+        self.engine.store.stopService()
+
+
+class DeliveryTests(SynchronousTestCase):
+    def test_everybody_is_told_in_the_end(self) -> None:
+        often = settings(max_examples=60, stateful_step_count=40, deadline=None)
+        run_state_machine_as_test(DeliveryMachine, settings=often)

@@ -1,0 +1,379 @@
+"""Notifications that failed or were put off are made again, in time."""
+
+from __future__ import annotations
+
+from rsscloud_broker.model import Outcome
+from rsscloud_broker.sinks.attempts import JITTER
+from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD
+from rsscloud_broker.sinks.patience import UNAVAILABLE_PAUSE
+from rsscloud_broker.sinks.retries import AT_A_TIME, CLAIM, OF_A_HOST, PORTION
+from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
+
+URL = "http://reader0.example/0"
+
+
+class ScheduleTests(EngineTestCase):
+    def test_after_5_s_30_s_2_min_10_min_30_min_it_is_one_error(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        at, expected = 0.0, [0.0]
+        for pause in self.retries:
+            self.assertEqual(self.subscriptions()[0].consecutive_errors, 0)
+            at += pause
+            expected.append(at)
+            self.advance(pause + 1, 0.25)
+        self.assert_times(URL, expected, delta=2)
+        (found,) = self.subscriptions()
+        self.assertEqual((found.consecutive_errors, found.last_error), (1, "refused"))
+        self.assertEqual((found.marked, self.waiting()), (False, {}))
+        self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
+        self.advance(7200, 60)
+        self.assertEqual(len(self.notifier.calls), 6)
+
+    def test_jitter(self) -> None:
+        self.jitter = 1.0
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(120)
+        self.assert_times(URL, [0, 5 * (1 + JITTER), (5 + 30) * (1 + JITTER)])
+
+    def test_three_that_were_given_up_mark(self) -> None:
+        self.notifier.retries = (1.0,)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for errors, marked in ((1, False), (2, False), (3, True)):
+            self.change()
+            self.advance(3)
+            (found,) = self.subscriptions()
+            self.assertEqual((found.consecutive_errors, found.marked), (errors, marked))
+        self.assertEqual(len(self.notifier.calls), 6)
+
+    def test_success_is_one_whenever_it_comes(self) -> None:
+        self.notifier.retries = (1.0,)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(2):
+            self.change()
+            self.advance(3)
+        self.assertEqual(self.subscriptions()[0].consecutive_errors, 2)
+        self.change()
+        self.notifier.outcomes.clear()
+        self.advance(3)
+        (found,) = self.subscriptions()
+        self.assertEqual((found.consecutive_errors, found.last_error), (0, ""))
+        self.assertEqual((len(self.notifier.calls), self.waiting()), (6, {}))
+
+    def test_retry_after(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=100.0)
+        self.start()
+        self.change()
+        self.advance(99)
+        self.notifier.outcomes.clear()
+        self.advance(2)
+        self.assert_times(URL, [0, 100])
+
+    def test_who_is_gone_is_told_no_more(self) -> None:
+        urls = self.subscribe_many(2)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.outcomes[URL] = Outcome(False, "status 410", gone=True)
+        self.advance(10)
+        self.assertEqual([one.callback.url for one in self.subscriptions()], urls[1:])
+        self.change()
+        self.advance(60)
+        self.assertEqual(self.called(), [URL, urls[1], URL, urls[1]])
+
+    def test_protocol_with_a_schedule_of_its_own(self) -> None:
+        self.notifier.retries = (7.0, 7.0)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(60)
+        self.assert_times(URL, [0, 7, 14], delta=0.5)
+
+    def test_subscription_that_is_removed_meanwhile(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        (found,) = self.subscriptions()
+        self.successResultOf(self.store.remove_subscription(FEED, found.callback))
+        self.advance(60)
+        self.assertEqual(len(self.notifier.calls), 1)
+
+    def test_restart_goes_on_with_the_schedule(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        for _ in range(4):
+            self.advance(9)
+            self.crash()
+            self.start()
+        self.advance(10)
+        self.assert_times(URL, [0, 5, 35], delta=1)
+        self.assertEqual(self.waiting(), {URL: 3})
+
+    def test_what_was_due_while_nothing_ran_is_made_at_the_start(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.crash()
+        self.advance(3600, 600)
+        self.start()
+        self.advance(1)
+        self.assert_times(URL, [0, 3600])
+
+
+class CoalescingTests(EngineTestCase):
+    def test_changes_while_one_waits_make_no_second(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(2):
+            self.change()
+        self.assertEqual(self.waiting(), {URL: 2})
+        self.notifier.outcomes.clear()
+        self.advance(60)
+        self.assert_times(URL, [0, 0, 30])
+        self.assertEqual(self.waiting(), {})
+
+    def test_changes_during_a_retry_make_exactly_one_more(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(6)
+        for _ in range(3):
+            self.change()
+            self.advance(1)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(200)
+        self.assert_times(URL, [0, 5, 9], delta=0.5)
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
+    def test_claim_that_is_over_does_not_double_an_attempt(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(3 * CLAIM, 1)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.notifier.end()
+        self.advance(3 * CLAIM, 1)
+        self.assertEqual((len(self.notifier.calls), self.waiting()), (2, {}))
+
+
+class ClosedHostTests(EngineTestCase):
+    def test_put_off_and_made_when_it_answers_again(self) -> None:
+        urls = self.subscribe_many(50, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start(slice_size=10)
+        self.change()
+        self.advance(FIRST_PAUSE - 1)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD)
+        self.assertEqual(self.count("open_hosts"), 1)
+        self.assertEqual(sorted(self.waiting().values()), [0] * (50 - THRESHOLD) + [1] * THRESHOLD)
+        self.advance(FIRST_PAUSE)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD + 1)
+        self.notifier.calls.clear()
+        self.notifier.outcomes.clear()
+        self.advance(4 * FIRST_PAUSE)
+        self.assertEqual(sorted(self.called()), sorted(urls))
+        self.assertEqual((self.waiting(), self.count("open_hosts")), ({}, 0))
+
+    def test_survives_a_restart(self) -> None:
+        self.subscribe_many(20, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.change()
+        self.advance(2)
+        self.crash()
+        self.start()
+        self.assertEqual(self.count("open_hosts"), 1)
+        self.change()
+        self.advance(FIRST_PAUSE / 2)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD)
+
+    def test_is_stored_by_a_stop(self) -> None:
+        self.subscribe_many(20, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.change()
+        self.stop()
+        (state,) = self.successResultOf(self.store.hosts())
+        self.assertEqual((state.host, state.failures), ("dead.example", THRESHOLD))
+
+    def test_black_hole_costs_a_probe_now_and_then(self) -> None:
+        self.subscribe_many(200, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.change()
+        self.advance(4 * 3600, 5)
+        # Five at first; then after 1, 2, 4, 8, 16, 32 and 60 minutes, and a bit more each time.
+        self.assertLessEqual(len(self.notifier.calls), THRESHOLD + 10)
+        given_up = sum(one.consecutive_errors for one in self.subscriptions())
+        self.assertEqual(len(self.waiting()) + given_up, 200)
+
+
+class BacklogTests(EngineTestCase):
+    def wait_many(self, count: int, host: str = "") -> list[str]:
+        """Have notifications wait that are due now; nothing runs."""
+        urls = self.subscribe_many(count, host=host)
+        self.notifier.outcomes = dict.fromkeys(urls, REFUSED)
+        self.start()
+        self.change()
+        self.stop()
+        self.notifier.outcomes.clear()
+        self.notifier.calls.clear()
+        self.assertEqual((len(self.waiting()), self.walks()), (count, []))
+        self.advance(60, 60)
+        return urls
+
+    def in_memory(self) -> int:
+        return len(self.distribution._retries._in_memory)
+
+    def test_worked_off_in_portions(self) -> None:
+        urls = self.wait_many(3000)
+        self.notifier.holds.update(urls)
+        self.start(in_flight=50, lingering=0)
+        most = 0
+        while len(self.notifier.calls) < len(urls):
+            self.advance(0.2, 0.2)
+            most = max(most, self.in_memory())
+            self.assertLessEqual(len(self.notifier.held), 50)
+            self.notifier.end()
+        self.notifier.end()
+        self.advance(CLAIM, 1)
+        self.assertEqual(sorted(self.called()), sorted(urls))
+        self.assertTrue(AT_A_TIME <= most < AT_A_TIME + PORTION, most)
+        self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
+
+    def test_ten_thousand(self) -> None:
+        urls = self.wait_many(10_000)
+        self.start()
+        self.advance(30, 0.5)
+        self.assertEqual(sorted(self.called()), sorted(urls))
+        self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
+
+    def test_slow_host_keeps_out_nobody(self) -> None:
+        """It has its share of what is in memory, and of what is under way."""
+        slow = self.wait_many(1000, host="slow.example")
+        quick = self.subscribe_many(300)
+        self.notifier.outcomes = dict.fromkeys(quick, REFUSED)
+        self.notifier.holds = {"slow.example"}
+        self.start()
+        self.change()
+        self.advance(4)
+        self.assertEqual(len(self.notifier.held), 4)
+        self.notifier.outcomes.clear()
+        self.advance(6)
+        called = self.called()
+        self.assertEqual(len(set(called) & set(slow)), 4)
+        self.assertEqual(sorted(set(called) - set(slow)), sorted(quick))
+        self.assertEqual(set(self.waiting()), set(slow))
+        self.assertLess(self.in_memory(), OF_A_HOST + PORTION)
+        for _ in range(400):
+            self.notifier.end()
+            self.advance(0.3, 0.3)
+        self.assertEqual((set(self.called()), self.waiting()), ({*slow, *quick}, {}))
+        self.assertLess(len(self.called()), 1000 + 2 * 300 + 10)
+
+
+class CrashTests(EngineTestCase):
+    def test_claims_come_up_again(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(6)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.crash()
+        self.notifier.holds.clear()
+        self.start()
+        self.advance(CLAIM - 10)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.advance(10)
+        self.assert_times(URL, [0, 5, 5 + CLAIM], delta=1)
+        self.assertEqual(self.waiting(), {})
+
+
+class UnavailableTests(EngineTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.outcomes.clear()
+
+    def test_store_that_cannot_be_used(self) -> None:
+        for operation in ("claim_due", "next_due", "record_deliveries"):
+            self.notifier.calls.clear()
+            self.unavailable.add(operation)
+            self.advance(3 * UNAVAILABLE_PAUSE, 0.5)
+            self.assertIn(operation, self.asked)
+            self.unavailable.clear()
+            self.advance(UNAVAILABLE_PAUSE + 1, 0.5)
+            self.assertEqual((self.called(), self.waiting()), ([URL], {}), operation)
+            self.notifier.outcomes[URL] = REFUSED
+            self.change()
+            self.notifier.outcomes.clear()
+
+    def test_stop_does_not_wait_for_it(self) -> None:
+        self.unavailable.add("claim_due")
+        self.advance(6)
+        self.unavailable.add("record_deliveries")
+        self.stop()
+        self.unavailable.clear()
+        self.start()
+        self.advance(CLAIM)
+        self.assertEqual((self.called(), self.waiting()), ([URL, URL], {}))
+
+    def test_bug_in_the_store(self) -> None:
+        for operation in ("claim_due", "record_deliveries"):
+            self.notifier.outcomes[URL] = REFUSED
+            self.change()
+            self.notifier.outcomes.clear()
+            self.notifier.calls.clear()
+            works = getattr(self.store, operation)
+
+            def broken(*args: object) -> None:
+                raise ZeroDivisionError
+
+            self.patch(self.store, operation, broken)
+            self.advance(40, 0.5)
+            self.patch(self.store, operation, works)
+            self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
+            self.advance(2 * CLAIM, 0.5)
+            self.assertEqual((set(self.called()), self.waiting()), ({URL}, {}), operation)
+
+    def test_what_is_due_while_the_store_is_slow(self) -> None:
+        """To be woken while a look goes on must not be lost."""
+        self.slow = {"next_due"}
+        self.advance(6)  # URL is told; the look is not over yet
+        self.notifier.outcomes[URL] = REFUSED
+        self.change()
+        self.advance(6)
+        self.notifier.outcomes.clear()
+        self.slow = set()
+        late, self._late = self._late, []
+        self.patch(self.store, "next_due", self.store.next_due)
+        for operation in late:
+            operation()
+        self.advance(2)
+        self.assertEqual((len(self.called()), self.waiting()), (4, {}))

@@ -1,0 +1,349 @@
+"""Walks: slices that settle, are saved in order, and leave nobody out."""
+
+from __future__ import annotations
+
+from gc import collect
+
+from twisted.internet.defer import Deferred, fail
+
+from rsscloud_broker.model import Subscription, Unavailable
+from rsscloud_broker.sinks.attempts import SOON
+from rsscloud_broker.sinks.walk import SAFETY, SETTLE
+from tests.sinks.engine import FEED, REFUSED, EngineTestCase
+
+OTHER_FEED = "http://feeds.example/other.xml"
+
+
+class SettleTests(EngineTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.urls = self.subscribe_many(3)
+        self.notifier.holds = {self.urls[1]}
+
+    def test_slice_is_saved_without_those_who_take_long(self) -> None:
+        self.start()
+        self.change()
+        self.advance(SETTLE - 0.1)
+        self.assertEqual((self.walks()[0].cursor, self.waiting()), (0, {}))
+        self.advance(0.2)
+        self.assertEqual((self.walks(), self.waiting()), ([], {self.urls[1]: 0}))
+
+    def test_slice_is_saved_at_once_when_all_have_answered(self) -> None:
+        self.start()
+        self.change()
+        self.advance(0.1)
+        self.notifier.end()
+        self.assertEqual((self.walks(), self.waiting()), ([], {}))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_who_succeeds_late_waits_no_more(self) -> None:
+        self.start()
+        self.change()
+        self.advance(SETTLE)
+        self.notifier.end()
+        self.assertEqual(self.waiting(), {})
+        self.advance(2 * SAFETY, 1)
+        self.assertEqual(self.called(), self.urls)
+
+    def test_who_fails_late_is_tried_again(self) -> None:
+        self.notifier.outcomes[self.urls[1]] = REFUSED
+        self.start()
+        self.change()
+        self.advance(SETTLE)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.assertEqual(self.waiting(), {self.urls[1]: 1})
+        self.notifier.outcomes.clear()
+        self.advance(6)
+        self.assert_times(self.urls[1], [0, SETTLE + 5])
+
+    def test_who_finishes_while_the_slice_is_being_saved(self) -> None:
+        self.slow = {"record_slice"}
+        self.start()
+        self.change()
+        self.advance(SETTLE)
+        self.notifier.end()
+        self.assertNotIn("record_deliveries", self.asked)  # it would be overwritten
+        self.hurry()
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+        self.advance(2 * SAFETY, 1)
+        self.assertEqual(self.called(), self.urls)
+
+    def test_process_that_ends_meanwhile(self) -> None:
+        self.start()
+        self.change()
+        self.advance(SETTLE)
+        self.crash()
+        self.notifier.holds.clear()
+        self.start()
+        self.advance(SAFETY - 1)
+        self.assertEqual(self.called(), self.urls)
+        self.advance(2)
+        self.assertEqual((self.called(), self.waiting()), ([*self.urls, self.urls[1]], {}))
+
+    def test_change_while_one_takes_long(self) -> None:
+        """It is told again when it has answered, once for any number of changes."""
+        self.start()
+        self.change()
+        self.advance(1)
+        for _ in range(3):
+            self.change()
+            self.advance(1)
+        self.assertEqual(self.times(self.urls[1]), [0])
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(1)
+        self.advance(2 * SAFETY, 1)
+        self.assert_times(self.urls[1], [0, 4])
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
+    def test_process_that_ends_after_such_a_change(self) -> None:
+        self.start()
+        self.change()
+        self.advance(1)
+        self.change()
+        self.advance(1)
+        self.assertEqual(self.walks(), [])
+        self.crash()
+        self.notifier.holds.clear()
+        self.start()
+        self.advance(SAFETY + 1, 0.5)
+        self.assertEqual((len(self.times(self.urls[1])), self.waiting()), (2, {}))
+
+    def test_late_success_that_is_saved_late_takes_nothing_away(self) -> None:
+        """The next change, of which it was not told, must not be forgotten with it."""
+        late = self.urls[1]
+        self.start()
+        self.change()
+        self.advance(SETTLE)
+        self.slow = {"record_deliveries"}
+        self.notifier.holds.clear()
+        self.notifier.end()  # the success waits to be saved
+        self.notifier.outcomes[late] = REFUSED
+        self.change()
+        self.hurry()
+        self.advance(0.1)
+        self.assertEqual(self.waiting(), {late: 1})
+        self.notifier.outcomes.clear()
+        self.advance(6)
+        self.assertEqual((len(self.times(late)), self.waiting()), (3, {}))
+
+
+class OrderTests(EngineTestCase):
+    def test_slices_that_settle_out_of_order_are_saved_in_order(self) -> None:
+        urls = self.subscribe_many(6)
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=2)
+        self.change()
+        self.assertEqual((self.called(), self.walks()[0].cursor), (urls, 0))
+        self.notifier.end()
+        self.assertEqual(self.walks(), [])
+
+    def test_crash_between_slices_repeats_what_was_not_saved(self) -> None:
+        urls = self.subscribe_many(6)
+        self.notifier.holds = {urls[3]}
+        self.start(slice_size=2)
+        self.change()
+        self.assertEqual(self.walks()[0].cursor, 2)
+        self.crash()
+        self.notifier.calls.clear()
+        self.notifier.holds.clear()
+        self.start(slice_size=2)
+        self.assertEqual((self.called(), self.walks()), (urls[2:], []))
+
+    def test_number_of_slices_under_way_is_limited(self) -> None:
+        urls = self.subscribe_many(100)
+        self.notifier.holds = set(urls[::2])
+        self.start(slice_size=2, slices=3)
+        self.change()
+        self.assertEqual(self.called(), urls[:6])
+        self.advance(SETTLE)
+        self.assertEqual(self.called(), urls[:12])
+
+    def test_walk_whose_slices_cannot_be_saved_stops(self) -> None:
+        urls = self.subscribe_many(100)
+
+        def broken(*args: object) -> None:
+            raise ZeroDivisionError
+
+        works = self.store.record_slice
+        self.patch(self.store, "record_slice", broken)
+        self.start(slice_size=2, slices=3)
+        self.change()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertLess(len(self.called()), 10)
+        self.patch(self.store, "record_slice", works)
+        self.advance(20)
+        self.assertEqual((set(self.called()), self.walks()), (set(urls), []))
+
+    def test_slice_that_was_read_ahead_for_nothing(self) -> None:
+        """That it could not be read is told to nobody, if nobody wants it any more."""
+        urls = self.subscribe_many(4)
+        self.notifier.holds = {urls[0]}
+        read: list[object] = []
+        works = self.store.subscriptions
+
+        def once(*args: object) -> Deferred[list[Subscription]]:
+            read.append(args)
+            if len(read) > 1:
+                return fail(Unavailable("the disk is full"))
+            found: Deferred[list[Subscription]] = works(*args)
+            return found
+
+        self.patch(self.store, "subscriptions", once)
+        self.unavailable = {"record_slice"}
+        self.start(slice_size=2, in_flight=1, lingering=0)
+        self.change()
+        self.advance(1)
+        self.stop()
+        collect()
+        self.assertEqual((len(read), self.flushLoggedErrors()), (2, []))
+
+    def test_late_ones_of_such_a_walk_are_saved_all_the_same(self) -> None:
+        urls = self.subscribe_many(2)
+        self.notifier.holds = {urls[0]}
+
+        def broken(*args: object) -> None:
+            raise ZeroDivisionError
+
+        works = self.store.record_slice
+        self.patch(self.store, "record_slice", broken)
+        self.start()
+        self.change()
+        self.advance(SETTLE)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.patch(self.store, "record_slice", works)
+        self.advance(15)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.walks(), self.waiting()), ([], {}))
+        self.assertEqual(len(self.times(urls[0])), 2)
+
+
+class BusyTests(EngineTestCase):
+    def test_those_behind_a_busy_host_are_put_off(self) -> None:
+        slow = self.subscribe_many(20, host="slow.example")
+        quick = self.subscribe_many(20)
+        self.notifier.holds = {"slow.example"}
+        self.start(slice_size=10)
+        self.change()
+        self.advance(2 * SETTLE + 0.1)
+        self.assertEqual(self.called(), slow[:4] + quick)
+        self.assertEqual((self.walks(), set(self.waiting())), ([], set(slow)))
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(SOON + 1)
+        self.assertEqual((len(self.called()), set(self.called())), (40, {*slow, *quick}))
+        self.assertEqual(self.waiting(), {})
+
+    def test_those_who_wait_for_a_place_are_waited_for(self) -> None:
+        urls = self.subscribe_many(10)
+        self.notifier.holds = set(urls)
+        self.start(in_flight=1, lingering=0)
+        self.change()
+        for told in range(10):
+            self.advance(3 * SETTLE)
+            self.assertEqual(self.called(), urls[: told + 1])
+            self.assertEqual(len(self.walks()), 1 if told < 9 else 0)
+            self.notifier.end()
+        self.assertEqual((self.walks(), self.waiting()), ([], {}))
+
+
+class FairnessTests(EngineTestCase):
+    def test_small_topic_is_told_long_before_a_large_one_is_done(self) -> None:
+        large = self.subscribe_many(10_000)
+        small = [f"http://small{number}.example/" for number in range(3)]
+        for url in small:
+            self.subscribe(url, OTHER_FEED)
+        self.notifier.holds = {*large, *small}
+        self.start(in_flight=10)
+        self.change()
+        self.change(OTHER_FEED)
+        while not set(small) <= set(self.called()):
+            self.notifier.end()
+        self.assertLess(len(self.called()), 500)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.assertEqual((len(self.called()), self.walks()), (10_003, []))
+
+    def test_black_holes_hold_up_nobody(self) -> None:
+        holes = [f"http://hole{number}.example/" for number in range(30)]
+        urls = self.subscribe_many(70)
+        for url in holes:
+            self.subscribe(url)
+        self.subscribe("http://last.example/")
+        self.notifier.holds = set(holes)
+        self.start(in_flight=2, slice_size=10)
+        self.change()
+        self.advance(4)
+        self.assertTrue({*urls, "http://last.example/"} <= set(self.called()))
+        self.assertEqual(self.walks(), [])
+
+
+class LatencyTests(EngineTestCase):
+    def latency(self, which: str) -> tuple[float, float]:
+        """How many were observed, and their sum."""
+        return self.count(f"{which}_latency_seconds_count"), self.count(
+            f"{which}_latency_seconds_sum"
+        )
+
+    def test_first_success_and_end(self) -> None:
+        urls = self.subscribe_many(3)
+        self.notifier.outcomes[urls[0]] = REFUSED
+        self.notifier.holds = set(urls)
+        self.start()
+        self.change()
+        self.advance(0.1, 0.1)
+        self.notifier.end(urls[0])
+        self.assertEqual(self.latency("first")[0], 0)
+        self.advance(0.1, 0.1)
+        self.notifier.end(urls[1])
+        count, seconds = self.latency("first")
+        self.assertEqual((count, round(seconds, 3)), (1, 0.2))
+        self.assertEqual(self.latency("last")[0], 0)
+        self.advance(0.1, 0.1)
+        self.notifier.end()
+        self.assertEqual(self.latency("first")[0], 1)
+        count, seconds = self.latency("last")
+        self.assertEqual((count, round(seconds, 3)), (1, 0.3))
+
+    def test_late_success_may_be_the_first(self) -> None:
+        urls = self.subscribe_many(1)
+        self.notifier.holds = set(urls)
+        self.start()
+        self.change()
+        self.advance(2)
+        self.notifier.end()
+        count, seconds = self.latency("first")
+        self.assertEqual((count, round(seconds, 3)), (1, 2.0))
+
+    def test_walk_that_goes_on_after_a_start_had_its_first_before(self) -> None:
+        urls = self.subscribe_many(4)
+        self.notifier.holds = {urls[2]}
+        self.start(slice_size=2, slices=1)
+        self.change()
+        self.assertEqual((self.latency("first")[0], self.walks()[0].cursor), (1, 2))
+        self.crash()
+        self.notifier.holds.clear()
+        self.start()
+        self.assertEqual((self.latency("first")[0], self.latency("last")[0]), (0, 1))
+
+    def test_walk_that_is_stopped_has_no_end(self) -> None:
+        self.notifier.holds = set(self.subscribe_many(4))
+        self.start(slice_size=2, slices=1)
+        self.change()
+        self.stop()
+        self.assertEqual((len(self.walks()), self.latency("last")[0]), (1, 0))
+
+
+class RemovedTests(EngineTestCase):
+    def test_who_leaves_before_its_slice_is_read_is_not_told(self) -> None:
+        urls = self.subscribe_many(6)
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=2, slices=1)
+        self.change()
+        leaving: Subscription = self.subscriptions()[5]
+        self.successResultOf(self.store.remove_subscription(FEED, leaving.callback))
+        self.notifier.end()
+        self.assertEqual((self.called(), self.walks()), (urls[:5], []))
