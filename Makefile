@@ -23,7 +23,7 @@ lint: $(VENV)/dev-ready
 	$(BIN)/mypy
 
 unit: $(VENV)/dev-ready
-	$(BIN)/trial --jobs 4 --reporter=summary tests
+	$(BIN)/trial --jobs 4 --reporter=text tests
 
 docs: $(VENV)/dev-ready
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html

@@ -102,6 +102,7 @@ class Distribution(Service):
             slices=options.slices,
         )
         self._walks: dict[str, Deferred[None]] = {}
+        self._ended: set[int] = set()
         self._hinted = False
         self._looking: Deferred[None] | None = None
         parts.counters.fan_outs.set_function(lambda: len(self._walks))
@@ -175,9 +176,12 @@ class Distribution(Service):
         try:
             while self._hinted and self.running:
                 self._hinted = False
+                self._ended.clear()
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks)
                 for fanout in await self._patience(fanouts):
-                    self._walk(fanout)
+                    # What is read may be older than the end of a walk meanwhile.
+                    if fanout.id not in self._ended:
+                        self._walk(fanout)
         except CancelledError:
             pass  # the service stops; the store remembers
         except Exception:  # a bug must not end distribution until the next start
@@ -193,6 +197,7 @@ class Distribution(Service):
 
         def ended(result: object) -> None:
             del self._walks[fanout.topic]
+            self._ended.add(fanout.id)
             over.callback(None)
             self._look()
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
@@ -210,6 +210,24 @@ class WalkTests(DistributionTestCase):
             gate.callback(None)
         self.assertEqual(len(self.told()), 4)
         self.assertEqual(self.walks(), [])
+
+    def test_walk_that_ends_while_walks_are_looked_for_is_not_walked_again(self) -> None:
+        """A reader may see the store as it was before the walk's end was written."""
+        self.subscribe_many(2)
+        distribution = self.start()
+        held = self.hold()
+        self.tell(distribution)
+        seen = self.walks()
+        reading: Deferred[list[Fanout]] = Deferred()
+        self.patch(self.store, "fanouts", lambda limit: reading)
+        self.successResultOf(
+            Deferred.fromCoroutine(distribution.handle(TopicChanged(FEED, self.clock.seconds())))
+        )
+        for gate in held:
+            gate.callback(None)
+        self.patch(self.store, "fanouts", lambda limit: succeed([]))
+        reading.callback(seen)
+        self.assertEqual(self.told(), ["1", "2"])
 
 
 class OutcomeTests(DistributionTestCase):
