@@ -236,7 +236,9 @@ class DaemonTests(EndToEndTestCase):
         done = self.daemonize(directory, port)
         self.assertEqual(done.returncode, 1)
         self.assertIn("Couldn't listen on", done.stdout + done.stderr)
-        self.assertIn(f"127.0.0.1:{port}", (directory / "broker.log").read_text(encoding="utf-8"))
+        # The daemon writes why as the last thing, when its parent has gone already.
+        log = directory / "broker.log"
+        until(lambda: f"127.0.0.1:{port}" in log.read_text(encoding="utf-8"), "a line in the log")
         self.assertFalse((directory / "broker.pid").exists())
 
 
