@@ -173,7 +173,7 @@ class Attempts:
                 self._hosts.failed(host)
             delivery = self._put_off(subscription, SOON)
         except Unavailable as error:  # says nothing of the subscriber: later, then
-            self.log.error("{error}", error=error)
+            self._tell_of_want(error)
             delivery = self._put_off(subscription, SOON)
         if attempt.news and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
@@ -257,6 +257,13 @@ class Attempts:
             reason=outcome.reason,
             what_next=what_next,
         )
+
+    def _tell_of_want(self, error: Unavailable) -> None:
+        """Say what we lack: one line for a while, and not one for each subscriber."""
+        now = self._clock.seconds()
+        if now >= self._told_of_want + SOON:
+            self._told_of_want = now
+            self.log.error("Notifications are put off: {error}", error=error)
 
     def _leave_alone(self, subscription: Subscription, until: float) -> Delivery:
         """Put an attempt off, for its host does not answer."""

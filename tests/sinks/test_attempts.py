@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
@@ -144,6 +145,19 @@ class OutcomeTests(AttemptsTestCase):
         put_off = Delivery(subscription(), None, NOW, None, 0, NOW + SOON)
         self.assertEqual(self.delivered, [put_off] * 2 * THRESHOLD)
         self.assertEqual(self.hosts.take_changes(), [])
+
+    def test_broker_that_cannot_call_says_so_once_for_a_while(self) -> None:
+        async def cannot(notification: object) -> Outcome:
+            raise Unavailable("too many open files")
+
+        self.patch(self.notifier, "notify", cannot)
+        with capturedLogs() as logs:
+            for _ in range(10):
+                self.submit()
+            self.assertEqual(len(logs), 1)
+            self.clock.advance(SOON)
+            self.submit()
+        self.assertEqual(len(logs), 2)
 
     def test_what_the_broker_would_not_call_says_nothing_of_the_host(self) -> None:
         for _ in range(2 * THRESHOLD):
