@@ -32,7 +32,7 @@ from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import Admission, Broker, ChangeDetector, Sweeper
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.discovery import Makers, PluginError, discover, faults, select
+from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faults, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
@@ -213,10 +213,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         what cannot be.
     """
     makers = makers or discover()
-    chosen = {
-        kind: select(makers.of_kind(kind), getattr(config, kind), kind)
-        for kind in ("front_doors", "notifiers", "sinks")
-    }
+    chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.public_url or _public_url(config.listen)
     service = BrokerService(config, public_url)

@@ -1,12 +1,16 @@
-"""What the notifiers of rssCloud have in common: one call to a callback."""
+"""What the notifiers of rssCloud have in common: one call to a callback, tried once
+before a subscription is stored.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from rsscloud_broker.model import AddressRefused, OutboundError, Outcome
+from rsscloud_broker.model import AddressRefused, Intent, Notification, OutboundError, Outcome
+from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.wire.text import clean
 
 #: How many redirects of a notification are followed, as POST.
@@ -17,6 +21,25 @@ MAX_RETRY_AFTER = 86_400.0
 
 #: Characters of a reason that are kept: parts of it are a stranger's words.
 MAX_REASON = 300
+
+
+class RssCloudNotifier(ABC):
+    """A notifier that is verified by a notification like any other.
+
+    :param outbound: connects only where callbacks may be.
+    """
+
+    def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
+        self.marks_after = options.marks_after
+        self.retries = options.retries
+        self._outbound = outbound
+
+    async def verify(self, intent: Intent) -> Outcome:
+        return await self.notify(Notification(intent.topic, intent.callback))
+
+    @abstractmethod
+    async def notify(self, notification: Notification) -> Outcome:
+        """See ``INotifier.notify``."""
 
 
 async def call(

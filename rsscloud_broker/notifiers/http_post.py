@@ -26,25 +26,23 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Intent, Notification, Outcome
-from rsscloud_broker.notifiers.calling import call
+from rsscloud_broker.notifiers.calling import RssCloudNotifier, call
 from rsscloud_broker.notifiers.options import RssCloudOptions
 
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @implementer(INotifier)
-class HttpPostNotifier:
+class HttpPostNotifier(RssCloudNotifier):
     """Notifies by ``http-post``, or by ``https-post``, which differs in the URL only."""
 
     def __init__(self, protocol: str, outbound: IOutbound, options: RssCloudOptions) -> None:
+        super().__init__(outbound, options)
         self.protocol = protocol
-        self.marks_after = options.marks_after
-        self.retries = options.retries
-        self._outbound = outbound
 
     async def verify(self, intent: Intent) -> Outcome:
         if not intent.challenge:
-            return await self._post(intent.callback.url, intent.topic)
+            return await super().verify(intent)
         token = token_urlsafe(15)  # 20 characters, as many as the guide speaks of
 
         def accept(reply: OutboundReply) -> str:
@@ -58,10 +56,8 @@ class HttpPostNotifier:
         return await call(self._outbound, "GET", f"{url}{joint}{query}", {}, accept=accept)
 
     async def notify(self, notification: Notification) -> Outcome:
-        return await self._post(notification.callback.url, notification.topic)
-
-    async def _post(self, url: str, topic: str) -> Outcome:
-        return await call(self._outbound, "POST", url, _FORM, _body(topic))
+        url, body = notification.callback.url, _body(notification.topic)
+        return await call(self._outbound, "POST", url, _FORM, body)
 
 
 @lru_cache(maxsize=100)  # a topic has many subscribers, who all get the same

@@ -22,27 +22,18 @@ from urllib.parse import urlsplit
 
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
-from rsscloud_broker.model import Intent, Notification, Outcome
-from rsscloud_broker.notifiers.calling import call, failed
-from rsscloud_broker.notifiers.options import RssCloudOptions
+from rsscloud_broker.interfaces import INotifier, OutboundReply
+from rsscloud_broker.model import Notification, Outcome
+from rsscloud_broker.notifiers.calling import RssCloudNotifier, call, failed
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.xml import MalformedXML, parse
 
 
 @implementer(INotifier)
-class SoapNotifier:
+class SoapNotifier(RssCloudNotifier):
     """Notifies by ``soap``."""
 
     protocol = "soap"
-
-    def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
-        self.marks_after = options.marks_after
-        self.retries = options.retries
-        self._outbound = outbound
-
-    async def verify(self, intent: Intent) -> Outcome:
-        return await self.notify(Notification(intent.topic, intent.callback))
 
     async def notify(self, notification: Notification) -> Outcome:
         callback = notification.callback

@@ -16,27 +16,18 @@ from __future__ import annotations
 
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
-from rsscloud_broker.model import Intent, Notification, Outcome
-from rsscloud_broker.notifiers.calling import call
-from rsscloud_broker.notifiers.options import RssCloudOptions
+from rsscloud_broker.interfaces import INotifier, OutboundReply
+from rsscloud_broker.model import Notification, Outcome
+from rsscloud_broker.notifiers.calling import RssCloudNotifier, call
 from rsscloud_broker.wire import xmlrpc
 from rsscloud_broker.wire.xml import MalformedXML
 
 
 @implementer(INotifier)
-class XMLRPCNotifier:
+class XMLRPCNotifier(RssCloudNotifier):
     """Notifies by ``xml-rpc``."""
 
     protocol = "xml-rpc"
-
-    def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
-        self.marks_after = options.marks_after
-        self.retries = options.retries
-        self._outbound = outbound
-
-    async def verify(self, intent: Intent) -> Outcome:
-        return await self.notify(Notification(intent.topic, intent.callback))
 
     async def notify(self, notification: Notification) -> Outcome:
         body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
