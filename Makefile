@@ -43,6 +43,9 @@ $(VENV)/run-ready: $(BIN)/pip setup.py pyproject.toml
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
+# Flask-WebSub is somebody else's subscriber, for the tests.  It brings a package
+# "tests" of its own, which would hide ours: so it goes where only that process looks.
 $(VENV)/dev-ready: $(BIN)/pip setup.py pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --upgrade --target $(VENV)/apart 'Flask-WebSub>=0.4.1'
 	touch $@ $(VENV)/run-ready

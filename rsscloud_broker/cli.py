@@ -29,7 +29,9 @@ from twisted.python.filepath import FilePath
 from twisted.web.client import Agent
 
 from rsscloud_broker import __version__, config, discovery, storage
-from rsscloud_broker.client import publisher
+from rsscloud_broker.client import publisher, websub
+from rsscloud_broker.client import resourcesync as resourcesync_client
+from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
 from rsscloud_broker.client.web import ClientError, Web
@@ -132,15 +134,30 @@ def ping(
 
 
 @main.command()
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
+def publish(urls: tuple[str, ...], broker: str) -> None:
+    """Say that what is at URL changed, as WebSub says it."""
+
+    async def work(reactor: Any) -> None:
+        click.echo(await websub.publish(_web(reactor), websub.hub_of(broker), urls))
+
+    _run(work)
+
+
+@main.command()
 @click.argument("feed_urls", nargs=-1, required=True, metavar="FEED_URL...")
 @click.option(
     "--protocol",
-    type=click.Choice(["http-post", "xml-rpc", "soap"]),
+    type=click.Choice(["http-post", "xml-rpc", "soap", "websub"]),
     default="http-post",
     show_default=True,
     help="How the notifications are to come.",
 )
-@click.option("--broker", metavar="URL", help="Whom to ask, instead of the cloud of each feed.")
+@click.option(
+    "--broker", metavar="URL", help="Whom to ask, instead of the cloud or the hub of each feed."
+)
+@click.option("--secret", default="", help="With websub: what deliveries are to be signed with.")
 @click.option("--host", default="", help="The address to listen on.  [default: all]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: any free one]")
 @click.option("--domain", default="", help="The name by which we are called back.")
@@ -148,11 +165,17 @@ def listen(
     feed_urls: tuple[str, ...],
     protocol: str,
     broker: str | None,
+    secret: str,
     host: str,
     port: int,
     domain: str,
 ) -> None:
     """Ask to be notified of feeds, and print a line for each notification."""
+    if protocol == "websub":
+        _run(lambda reactor: _be_subscriber(reactor, feed_urls, broker, secret, host, port, domain))
+        return
+    if secret:
+        raise click.UsageError("--secret is for --protocol websub: nothing else is signed")
     procedure = "" if protocol == "http-post" else DEFAULT_PROCEDURE
 
     async def work(reactor: Any) -> None:
@@ -174,6 +197,38 @@ def listen(
             subscriber.stop()
 
     _run(work)
+
+
+async def _be_subscriber(
+    reactor: Any,
+    topics: Iterable[str],
+    broker: str | None,
+    secret: str,
+    host: str,
+    port: int,
+    domain: str,
+) -> None:
+    """Subscribe to topics at their hubs, until nobody reads what is printed."""
+    web = _web(reactor)
+    nobody_reads: Deferred[None] = Deferred()
+    show = _printer(reactor, nobody_reads)
+
+    def delivered(delivery: websub.Delivery) -> None:
+        words = {True: ", signature OK", False: ", signature WRONG", None: ""}
+        show(f"{delivery.topic} {len(delivery.body)} bytes{words[delivery.signed]}")
+
+    subscriber = websub.HubSubscriber(web, reactor, delivered, _tell, secret)
+    limits = Limits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
+    bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
+    # While the hubs can still ask whether we mean it.
+    reactor.addSystemEventTrigger(
+        "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.leave())
+    )
+    for url in topics:
+        hub, topic = (websub.hub_of(broker), url) if broker else await websub.find_hub(web, url)
+        callbacks = f"http://{domain or own_address(hub)}:{bound}/"
+        _tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
+    await nobody_reads
 
 
 def _cloud_at(broker: str) -> cloud.Cloud:
@@ -200,6 +255,37 @@ def _printer(reactor: Any, nobody_reads: Deferred[None]) -> Callable[[str], None
 def _tell(sentence: str) -> None:
     """Say something that is not a notification."""
     click.echo(text.clean(sentence), err=True)
+
+
+@main.group()
+def resourcesync() -> None:
+    """Tell a hub what changed of a ResourceSync source."""
+
+
+@resourcesync.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--topic", required=True, metavar="URL", help="The channel.")
+@click.option("--hub", required=True, metavar="URL", help="The hub, such as BROKER/websub.")
+@click.option(
+    "--capability-list", default="", metavar="URL", help="If FILE names none as rs:ln rel=up."
+)
+@click.option(
+    "--token",
+    default="",
+    envvar="RSSCLOUD_BROKER_TOKEN",
+    show_envvar=True,
+    help="What the hub knows the publisher by.",
+)
+def notify(file: IO[bytes], topic: str, hub: str, capability_list: str, token: str) -> None:
+    """Send FILE, a framework or change notification, to a hub."""
+    payload = file.read()
+
+    async def work(reactor: Any) -> None:
+        web = _web(reactor)
+        said = await resourcesync_client.notify(web, payload, topic, hub, capability_list, token)
+        click.echo(said)
+
+    _run(work)
 
 
 # --- looking after a broker -------------------------------------------------

@@ -35,6 +35,7 @@ __all__ = [
     "Http",
     "Limits",
     "Network",
+    "Topics",
     "build",
     "load",
     "loads",
@@ -224,6 +225,21 @@ class Limits:
 
 
 @frozen
+class Topics:
+    """``[topics]``: which topics are for everybody.
+
+    Patterns are compared with whole URLs: ``*`` stands for any characters, ``?`` for
+    one, ``[...]`` for one of a set.
+
+    :ivar subscribe: patterns of topics that may be subscribed to.
+    :ivar publish: patterns of topics that may be said to have changed.
+    """
+
+    subscribe: tuple[str, ...] = ("*",)
+    publish: tuple[str, ...] = ("*",)
+
+
+@frozen
 class Config:
     """The whole configuration.
 
@@ -248,6 +264,7 @@ class Config:
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
     limits: Limits = field(factory=Limits)
+    topics: Topics = field(factory=Topics)
     front_doors: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=_holds_tables)

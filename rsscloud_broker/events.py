@@ -30,6 +30,26 @@ class TopicChanged:
 
 
 @frozen
+class TopicEnded:
+    """A topic ended: its subscribers are told so, and it is not read any more."""
+
+    topic: str
+    reason: str
+    at: float
+
+
+@frozen
+class FilePublished:
+    """A file for crawlers was made or made anew.
+
+    :ivar path: where the broker serves it, such as ``/changes.xml``.
+    """
+
+    path: str
+    at: float
+
+
+@frozen
 class SubscriptionStored:
     """A subscription was verified and stored, or renewed."""
 
@@ -53,5 +73,11 @@ class SubscriptionsSwept:
 
 
 Event: TypeAlias = (
-    PingReceived | TopicChanged | SubscriptionStored | SubscriptionRemoved | SubscriptionsSwept
+    PingReceived
+    | TopicChanged
+    | TopicEnded
+    | FilePublished
+    | SubscriptionStored
+    | SubscriptionRemoved
+    | SubscriptionsSwept
 )

@@ -23,8 +23,10 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event
 from rsscloud_broker.model import (
     Callback,
+    Check,
     Content,
     Delivery,
+    Denial,
     Fanout,
     HostState,
     Intent,
@@ -37,6 +39,7 @@ from rsscloud_broker.model import (
     Subscription,
     Swept,
     Topic,
+    WaitingIntent,
 )
 
 # --- the middle -------------------------------------------------------------
@@ -46,6 +49,7 @@ class IBroker(Interface):
     """The verbs.  When one of them returns, what it did is on disk."""
 
     protocols = Attribute("A frozenset of the protocols that subscribers may ask for.")
+    content_protocols = Attribute("Those of them whose notifications carry the content of topics.")
 
     def ping(ping: Ping, repeat_window: float, source: str) -> Awaitable[None]:
         """Take in that a site changed.  Nothing is fetched before this returns.
@@ -71,18 +75,56 @@ class IBroker(Interface):
         :raises TopicUnreadable: it could not be read; nothing was stored.
         """
 
+    def publish(urls: Collection[str], source: str) -> Awaitable[None]:
+        """Take in that topics changed, to be read afterwards.
+
+        Each counts as a ping of that topic.  Nothing is fetched before this returns.
+
+        :param source: as for ``ping``.
+        :raises TooMany: the caller pinged too often; none of them was taken in.
+        :raises Forbidden: nobody may publish one of them; none was taken in.
+        :raises TopicUnreadable: the broker would not call a URL like that, or the
+            topic has ended; none was taken in.
+        """
+
+    def distribute(topic: str, content: Content) -> Awaitable[bool]:
+        """Carry a content to the subscribers of a topic, as it is and without a fetch.
+
+        Whoever calls this has made sure of the publisher.
+
+        :returns: whether there is anybody to carry it to.
+        """
+
     def subscribe(intent: Intent) -> Awaitable[Subscription]:
         """Verify an intent, then store the subscription or renew it.
 
         :raises UnsupportedProtocol: no notifier carries its protocol.
-        :raises TopicUnreadable: the topic could not be read.
+        :raises Forbidden: nobody may subscribe to the topic.
+        :raises TopicUnreadable: the topic could not be read, or has ended.
         :raises CallbackFailed: the callback did not confirm, now or a moment ago.
         :raises TooMany: the caller asks too often, or too much is asked of the
             hosts of the topic or the callback; neither was called.
         """
 
-    def unsubscribe(topic: str, callback: Callback) -> Awaitable[bool]:
-        """Remove a subscription.  True if there was one."""
+    def unsubscribe(intent: Intent) -> Awaitable[bool]:
+        """Verify an intent to end a subscription, then remove it.
+
+        :returns: whether there was one.
+        :raises UnsupportedProtocol, CallbackFailed, TooMany: as for ``subscribe``.
+        """
+
+    def accept(intent: Intent) -> Awaitable[None]:
+        """Take in an intent to subscribe or to unsubscribe, to be verified afterwards.
+
+        It outlives a restart.  A later one of the same topic and callback replaces
+        it.  What comes of it the subscriber learns at its callback.
+
+        :raises UnsupportedProtocol, Forbidden, TooMany: as for ``subscribe``; too many
+            too if more intents wait than the broker keeps.
+        :raises TopicUnreadable: the broker would not call a URL like that, or the
+            topic has ended.
+        :raises CallbackFailed: the broker would not call a URL like that.
+        """
 
 
 class IEventBus(Interface):
@@ -129,11 +171,21 @@ class INotifier(Interface):
         "that failed.  When it is used up, the notification is given up."
     )
 
+    carries_content = Attribute(
+        "Whether its notifications carry the content of the topic, which is kept for them."
+    )
+
     def verify(intent: Intent) -> Awaitable[Outcome]:
         """Ask the callback whether it wants this.  Never raises for its answers."""
 
     def notify(notification: Notification) -> Awaitable[Outcome]:
         """Tell a subscriber that a topic changed.  Never raises for its answers."""
+
+    def deny(denial: Denial) -> Awaitable[Outcome]:
+        """Tell a subscriber that it has no subscription, or not any more.
+
+        Never raises for its answers; success, where the protocol has no word for it.
+        """
 
 
 # --- the edges --------------------------------------------------------------
@@ -180,6 +232,18 @@ class IOutbound(Interface):
         """
 
 
+class IJudge(Interface):
+    """Says which URLs the broker calls, without calling them."""
+
+    def judge(url: str) -> Awaitable[None]:
+        """Return, unless the broker would never call a URL.
+
+        A name that does not resolve now says nothing of that.
+
+        :raises AddressRefused: for its form, or where it leads.
+        """
+
+
 class ITopicFetcher(Interface):
     """Reads topics."""
 
@@ -187,6 +251,7 @@ class ITopicFetcher(Interface):
         """Read the bytes at a URL.
 
         :raises TopicUnreadable: there is no 2xx answer with a body in bounds.
+        :raises TopicEnded: its server says that it is gone for good.
         """
 
 
@@ -231,16 +296,49 @@ class IStore(Interface):
         If the content differs from the last reading (or there was none), the
         topic is changed: a fan-out begins if it has subscriptions, and ``ping``
         is recorded.  Checks asked for before the fetch began are answered.
+
+        The content is kept, once for all, while a walk or a notification that
+        waits has need of it, and if some subscription of the topic wants content.
         """
 
-    def checks_due(limit: int) -> Awaitable[list[str]]:
-        """The URLs of topics that wait to be read, longest first."""
+    def checks_due(limit: int) -> Awaitable[list[Check]]:
+        """The topics that wait to be read, longest first."""
 
-    def request_check(url: str, at: float) -> Awaitable[bool]:
-        """Ask for a check of a topic, if it has a subscription.  True if it has."""
+    def request_check(url: str, at: float, pinged: bool = ...) -> Awaitable[bool]:
+        """Ask for a check of a topic, if it has a subscription.  True if it has.
+
+        :param pinged: somebody said that it changed: then also of a topic without
+            subscriptions, known or not.
+        """
 
     def drop_check(url: str, asked_until: float) -> Awaitable[None]:
         """Give up reading a topic that was asked for until a time."""
+
+    def push_content(url: str, content: Content, at: float) -> Awaitable[bool]:
+        """Begin a fan-out of a content that was handed in, if the topic has
+        subscriptions.  True if it has.
+
+        Such a fan-out makes no earlier one needless, and no later one makes it so.
+        """
+
+    def content(key: int) -> Awaitable[Content | None]:
+        """A content by the key that a fan-out has.  None if it is needed no more."""
+
+    def newest_content(url: str) -> Awaitable[Content | None]:
+        """The last content of a topic that is kept."""
+
+    def end_topic(url: str, reason: str, at: float) -> Awaitable[bool]:
+        """End a topic, known or not: it is not to be read, checks of it are dropped,
+        and a fan-out begins if it has subscriptions.  True unless it had ended.
+        """
+
+    def revive_topic(url: str) -> Awaitable[bool]:
+        """Take back that a topic has ended.  True if it had."""
+
+    def watched_topics(after: str, limit: int) -> Awaitable[list[str]]:
+        """The URLs above one of topics that have subscriptions and have not ended, in
+        their order.
+        """
 
     # subscriptions
 
@@ -251,7 +349,8 @@ class IStore(Interface):
         its errors are forgotten.
 
         :param known: the digest of the content that was there when it was asked
-            for.  If the topic has changed since, a notification waits for it.
+            for.  If the topic has changed since, a notification waits for it; and if
+            that is to carry a content which is not kept, a check is asked for.
         """
 
     def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
@@ -268,19 +367,33 @@ class IStore(Interface):
         without a subscription that were last read before a time.
         """
 
+    # intents
+
+    def add_intent(intent: Intent, limit: int) -> Awaitable[WaitingIntent | None]:
+        """Keep an intent until it is verified, in place of an earlier one of the same
+        topic and callback.  None if as many as ``limit`` wait already.
+        """
+
+    def remove_intent(key: int) -> Awaitable[None]:
+        """Forget an intent that was kept."""
+
+    def intents() -> Awaitable[list[WaitingIntent]]:
+        """The intents that are kept, oldest first."""
+
     # fan-out
 
     def fanouts(limit: int) -> Awaitable[list[Fanout]]:
-        """Walks that have not ended, oldest first: for each topic the newest,
-        which makes those before it needless.
+        """Walks that have not ended, oldest first, one for each topic: the oldest that
+        is not needless.  A newer one makes those before it needless, except where
+        one of the two carries a content that was handed in.
         """
 
     def record_slice(
         fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
     ) -> Awaitable[None]:
         """Move a walk to a new cursor, together with what came of the
-        deliveries up to there.  Once done, the walk and those of the same topic
-        that are older are removed.
+        deliveries up to there.  Once done, the walk and those that it made needless
+        are removed, and contents that nothing needs any more.
         """
 
     def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[None]:
@@ -333,12 +446,15 @@ class Route:
         below it too, unless a longer one fits.
     :ivar method: ``GET`` (HEAD included) or ``POST``.
     :ivar requires: names of query or form parameters, in lower case.
+    :ivar content_types: media types, in lower case, of the bodies that it is for;
+        empty for those that no other route at that path names.
     """
 
     path: str
     method: str
     resource: IResource
     requires: frozenset[str] = frozenset()
+    content_types: frozenset[str] = frozenset()
 
 
 @frozen
@@ -438,6 +554,7 @@ class SinkParts:
     :ivar public_directory: where files for crawlers go.
     :ivar in_thread: calls a function in a thread kept for the work of sinks;
         what takes longer than a few milliseconds belongs there.
+    :ivar public_url: the broker's own address, without a slash at the end.
     """
 
     store: IStore
@@ -447,6 +564,7 @@ class SinkParts:
     public_directory: FilePath[str]
     in_thread: Callable[..., Awaitable[Any]]
     counters: Counters
+    public_url: str
 
 
 class IPluginMaker(IPlugin):

@@ -7,9 +7,14 @@ epoch (UTC) as floats; durations are seconds.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 
 from attrs import field, frozen
+
+#: What a subscriber asked of its notifications, beyond that it wants them: how they
+#: are to be signed, for one.  The notifier alone knows what the names mean.
+Terms = Mapping[str, str]
 
 
 @frozen
@@ -65,6 +70,8 @@ class Intent:
         its owner, so that it must repeat a challenge and not merely answer.
     :ivar source: the address of the caller, for the limits of what one may ask;
         empty if nobody called.
+    :ivar terms: of the subscription; replaced by those of the last intent.
+    :ivar ends: whether the subscription is to end, and not to begin.
     """
 
     topic: str
@@ -72,6 +79,19 @@ class Intent:
     lease_seconds: int
     challenge: bool = False
     source: str = ""
+    terms: Terms = field(factory=dict, hash=False, repr=False)
+    ends: bool = False
+
+
+@frozen
+class WaitingIntent:
+    """An intent that was taken in, and waits to be verified.
+
+    :ivar id: the store's key, ascending.
+    """
+
+    id: int
+    intent: Intent
 
 
 @frozen
@@ -84,6 +104,9 @@ class Subscription:
     :ivar marked: too many failed in a row; dropped at the top of the hour.
     :ivar attempts: how often the notification that waits for this subscription
         was tried already; None if none waits.
+    :ivar terms: what the subscriber asked of notifications.
+    :ivar wants_content: whether notifications carry the content of the topic.
+    :ivar ended: why the topic has ended, for people; empty while it has not.
     """
 
     topic: str
@@ -95,14 +118,22 @@ class Subscription:
     last_error_at: float | None = None
     marked: bool = False
     attempts: int | None = None
+    terms: Terms = field(factory=dict, hash=False, repr=False)
+    wants_content: bool = False
+    ended: str = ""
 
 
 @frozen
 class Content:
-    """The bytes of a topic as they were read, and what they were labelled."""
+    """The bytes of a topic as they were read or handed in, and what they were labelled.
+
+    :ivar link: the value of the Link header (RFC 8288) that a publisher handed in
+        with them, to be passed on; empty for what was read.
+    """
 
     body: bytes = field(repr=False)
     content_type: str = ""
+    link: str = ""
 
     @property
     def digest(self) -> bytes:
@@ -116,23 +147,29 @@ class Reading:
 
     :ivar started_at: when the fetch began.  What was asked for later is not
         answered by this reading.
+    :ivar content: what was read, for the subscribers who want it.
     """
 
     url: str
     digest: bytes
     size: int
     started_at: float
+    content: Content | None = None
 
 
 @frozen
 class Topic:
-    """A URL being watched, and what was there when it was last read."""
+    """A URL being watched, and what was there when it was last read.
+
+    :ivar ended: why it is not read any more, for people; empty while it is.
+    """
 
     url: str
     digest: bytes | None = None
     size: int | None = None
     read_at: float | None = None
     changed_at: float | None = None
+    ended: str = ""
 
 
 @frozen
@@ -164,10 +201,28 @@ class Ping:
 
 @frozen
 class Notification:
-    """That a topic changed, on its way to one subscriber."""
+    """That a topic changed, on its way to one subscriber.
+
+    :ivar content: of the topic, for a notifier that carries it; None for others.
+    """
 
     topic: str
     callback: Callback
+    terms: Terms = field(factory=dict, hash=False, repr=False)
+    content: Content | None = None
+
+
+@frozen
+class Denial:
+    """That there is no subscription, or not any more, on its way to its subscriber.
+
+    :ivar reason: why, for people.
+    """
+
+    topic: str
+    callback: Callback
+    reason: str
+    terms: Terms = field(factory=dict, hash=False, repr=False)
 
 
 @frozen
@@ -232,12 +287,26 @@ class Fanout:
 
     :ivar cursor: the id of the last subscription that was dealt with.
     :ivar begun_at: when the topic was found changed.
+    :ivar content_id: the store's key of the content that is carried; None if nobody
+        wanted it when the walk began.
     """
 
     id: int
     topic: str
     cursor: int = 0
     begun_at: float = 0.0
+    content_id: int | None = None
+
+
+@frozen
+class Check:
+    """A topic that waits to be read.
+
+    :ivar pinged: somebody said that it changed, which is listed if it did.
+    """
+
+    url: str
+    pinged: bool = False
 
 
 @frozen
@@ -293,25 +362,45 @@ class TopicUnreadable(Refused):
     """The topic could not be read, or its URL is one that never will be.
 
     :ivar refused: the broker would not call a URL like that, and did not.
+    :ivar lasting: asking again would not help.
     """
 
-    def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
+    def __init__(
+        self, url: str, reason: str, *, refused: bool = False, lasting: bool = False
+    ) -> None:
         super().__init__(f"{url}: {reason}")
         self.url = url
         self.reason = reason
         self.refused = refused
+        self.lasting = lasting or refused
+
+
+class TopicEnded(TopicUnreadable):
+    """Its publisher or the operator has ended the topic: it is not read any more."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason, lasting=True)
+
+
+class Forbidden(Refused):
+    """The operator does not allow this for that topic."""
 
 
 class CallbackFailed(Refused):
-    """The callback did not confirm that it wants the notifications.
+    """The callback did not confirm that it wants this.
 
     :ivar refused: the broker would not call a URL like that, and did not.
+    :ivar retry_after: seconds after which it may do so all the same, at the earliest,
+        for it could not be asked just now; None if it said no.
     """
 
-    def __init__(self, reason: str, *, refused: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, refused: bool = False, retry_after: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.refused = refused
+        self.retry_after = retry_after
 
 
 class PingTooSoon(Refused):

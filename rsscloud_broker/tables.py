@@ -35,7 +35,8 @@ def build(
 
     The types of its fields are checked without conversion (a whole number may
     stand for a float, a list for a tuple), then its validators run.  A table
-    within the table is a field whose type is an attrs class, or a ``dict``.
+    within the table is a field whose type is an attrs class, or a ``dict``; a list
+    of tables is one whose type is a ``tuple`` of any number of an attrs class.
 
     :param where: what to call the document in messages: its file.
     :param path: the names of the table, outermost first.
@@ -112,6 +113,12 @@ def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: li
     """The value of one key, or None and at least one more problem."""
     if attrs.has(hint) and isinstance(value, dict):
         return _make(hint, value, (*path, name), problems)
+    inside = get_args(hint)[:1] if get_args(hint)[1:] == (...,) else ()
+    if inside and attrs.has(inside[0]) and isinstance(value, list):
+        return tuple(
+            _value(inside[0], each, path, f"{name}[{number}]", problems)
+            for number, each in enumerate(value)
+        )
     try:
         return msgspec.convert(value, hint, strict=True)
     except msgspec.ValidationError as error:

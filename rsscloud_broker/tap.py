@@ -30,7 +30,16 @@ from rsscloud_broker import __version__
 from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
-from rsscloud_broker.core import Admission, Broker, ChangeDetector, Sweeper
+from rsscloud_broker.core import (
+    Access,
+    Admission,
+    Broker,
+    ChangeDetector,
+    IntentQueue,
+    OwnTopicsSink,
+    Sweeper,
+    Verifier,
+)
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faults, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
@@ -40,8 +49,10 @@ from rsscloud_broker.interfaces import FrontDoorParts, INotifier, SinkParts
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
+    Judge,
     LeanClient,
     Outbound,
+    OwnTopics,
     Resolver,
     TLSContext,
     TopicFetcher,
@@ -228,18 +239,18 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     resolver = Resolver(resolving)
     tls = TLSContext()
     own = tuple(own_listeners(config.listen))
+    callback_guard = AddressGuard(config.egress.callback_networks, own)
+    topic_guard = AddressGuard(config.egress.topic_networks, own)
     callbacks = LeanClient(
         reactor,
         resolver,
-        AddressGuard(config.egress.callback_networks, own),
+        callback_guard,
         tls,
         user_agent=user_agent,
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
     )
-    endpoints = GuardedEndpoints(
-        reactor, resolver, AddressGuard(config.egress.topic_networks, own), tls
-    )
+    endpoints = GuardedEndpoints(reactor, resolver, topic_guard, tls)
     topics = Outbound(
         Agent.usingEndpointFactory(
             reactor, endpoints, HTTPConnectionPool(reactor, persistent=False)
@@ -252,9 +263,26 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
     )
-    detector = ChangeDetector(store, TopicFetcher(topics), bus, reactor, counters)
-    admission = Admission(config.limits, store, reactor, counters)
-    broker = Broker(store, bus, detector, notifiers, reactor, admission, counters)
+    reading = OwnTopics(
+        TopicFetcher(topics), Judge(resolver, topic_guard), public_url, public_directory, filing
+    )
+    detector = ChangeDetector(store, reading, bus, reactor, counters)
+    verifier = Verifier(store, bus, detector, notifiers, reactor)
+    intents = IntentQueue(store, verifier, reactor)
+    access = Access(config.topics)
+    broker = Broker(
+        store,
+        bus,
+        detector,
+        verifier,
+        intents,
+        reactor,
+        Admission(config.limits, store, reactor, counters),
+        access,
+        reading,
+        Judge(resolver, callback_guard),
+        counters,
+    )
     sink_parts = SinkParts(
         store=store,
         bus=bus,
@@ -263,9 +291,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_directory=public_directory,
         in_thread=filing,
         counters=counters,
+        public_url=public_url,
     )
     sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
-    for sink in sinks:
+    for sink in (*sinks, OwnTopicsSink(store, detector, reactor, public_url)):
         bus.attach(sink)
     door_parts = FrontDoorParts(
         broker=broker,
@@ -280,9 +309,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
-    sweeper = Sweeper(store, bus, reactor)
+    sweeper = Sweeper(store, bus, reactor, access)
     workers = (resolving, filing, callbacks)
-    for part in (store, *workers, bus, detector, *sink_services, sweeper, *listeners):
+    for part in (store, *workers, bus, detector, intents, *sink_services, sweeper, *listeners):
         part.setServiceParent(service)
     return service
 

@@ -103,6 +103,8 @@ class GroupTests(CommandTests):
             ["listen"],
             ["listen", "http://example.org/rss.xml", "--port", "70000"],
             ["listen", "http://example.org/rss.xml", "--protocol", "rest"],
+            ["resourcesync", "notify", __file__, "--topic", "http://example.org/"],
+            ["resourcesync", "notify", "--topic", "http://a/", "--hub", "http://b/"],
             ["import"],
             ["import", str(self.directory / "no-such-file")],
         ):
@@ -361,6 +363,25 @@ class PingTests(ProcessTests):
         self.assertEqual(await command.ended, 1)
         self.assertIn(b"Error: http://127.0.0.1:", command.errors)
         self.assertEqual(command.errors.count(b"\n"), 1)
+
+
+class ResourceSyncTests(ProcessTests):
+    payload = Path(__file__).parent / "wire" / "fixtures" / "resourcesync" / "new_resource_list.xml"
+    content = payload.read_bytes()
+
+    async def test_a_notification(self) -> None:
+        server = Server(Answer(b"The notification was taken in.\n", 202), Answer(b"No.\n", 403))
+        hub = f"{self.serve(server)}/websub"
+        arguments = ("resourcesync", "notify", str(self.payload), "--hub", hub)
+        command = self.start(*arguments, "--topic", "http://example.com/dataset1/framework/")
+        self.assertEqual(await command.lines.get(), "The notification was taken in.")
+        self.assertEqual((await command.ended, command.errors), (0, b""))
+        self.assertEqual(server.asked[0].body, self.content)
+        refused = self.start(*arguments, "--topic", "http://other.example/")
+        self.assertEqual(await refused.ended, 1)
+        self.assertEqual(
+            refused.errors, f"Error: {hub}: answered with HTTP status 403: No.\n".encode()
+        )
 
 
 class ListenTests(ProcessTests):

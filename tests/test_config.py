@@ -302,6 +302,7 @@ class Options:
     inner: Inner = field(factory=Inner)
     free: dict[str, Any] = field(factory=dict)
     limit: int | None = None
+    inners: tuple[Inner, ...] = ()
     share: float = field(default=0.5)
 
     @share.validator
@@ -321,7 +322,7 @@ class BuildTests(SynchronousTestCase):
 
     def test_values(self) -> None:
         made = self.build(path="p", inner={"depth": 3}, free={"a": [1]}, limit=7, share=1)
-        self.assertEqual(made, Options("p", "minutes", Inner(3), {"a": [1]}, 7, 1.0))
+        self.assertEqual(made, Options("p", "minutes", Inner(3), {"a": [1]}, 7, (), 1.0))
         self.assertIsInstance(made.share, float)
 
     def test_missing(self) -> None:
@@ -345,6 +346,21 @@ class BuildTests(SynchronousTestCase):
             "[sinks.x.inner] depth: must be >= 1", self.refusal(path="p", inner={"depth": 0})
         )
         self.assertIn("[sinks.x.inner] dept: unknown", self.refusal(path="p", inner={"dept": 1}))
+
+    def test_list_of_tables(self) -> None:
+        made = self.build(path="p", inners=[{"depth": 3}, {}])
+        self.assertEqual(made.inners, (Inner(3), Inner(1)))
+        text = self.refusal(path="p", inners=[{}, {"depth": 0}, {"dept": 1, "depth": "2"}, 7])
+        for line in (
+            "[sinks.x.inners[1]] depth: must be >= 1",
+            "[sinks.x.inners[2]] dept: unknown key; the nearest known is 'depth'",
+            "[sinks.x.inners[2]] depth: must be a whole number, not a string",
+            "[sinks.x] inners[3]: must be a table, not a whole number",
+        ):
+            self.assertIn(line, text)
+        self.assertIn(
+            "[sinks.x] inners: must be a list, not a table", self.refusal(path="p", inners={})
+        )
 
     def test_validator_that_names_no_key(self) -> None:
         self.assertEqual(
@@ -416,10 +432,15 @@ class ExampleTests(SynchronousTestCase):
     def test_names_the_bundled_plugins(self) -> None:
         loaded = self.uncommented()
         self.assertEqual(
-            set(loaded.front_doors), {"rsscloud", "ping_sink", "change_lists", "front_page"}
+            set(loaded.front_doors),
+            {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "resourcesync"},
         )
-        self.assertEqual(set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap"})
-        self.assertEqual(set(loaded.sinks), {"distribution", "change_list", "archive"})
+        self.assertEqual(
+            set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap", "websub"}
+        )
+        self.assertEqual(
+            set(loaded.sinks), {"distribution", "change_list", "archive", "resourcesync"}
+        )
 
     def test_options_of_the_bundled_plugins(self) -> None:
         """Each option stands there, with its default."""

@@ -222,6 +222,13 @@ class ExampleTests(BrokerTestCase):
             callback.wait_for(f"^/notify url=http%3A%2F%2Flocalhost%3A{self.web_port}%2Ffeed.xml$")
         self.assertEqual(callback.output.count("/other?url="), 1)
 
+    def test_websub(self) -> None:
+        agreed, callback = self.run_page("websub.rst")
+        self.assertEqual(agreed, 2)
+        assert callback is not None
+        callback.wait_for("^subscribe$")
+        callback.wait_for("^sha256=[0-9a-f]{64} b'<rss/>.*something new")
+
     def test_pings(self) -> None:
         self.assertEqual(self.run_page("pings.rst")[0], 3)
 
@@ -341,6 +348,16 @@ class ReferenceTests(SynchronousTestCase):
             code = (TOP / "rsscloud_broker" / file).read_text(encoding="utf-8")
             for part in name.split("."):
                 self.assertRegex(code, rf"(?m)^ *(async def|def|class) {part}\b", file)
+
+    def test_requirements_name_tests(self) -> None:
+        """`file`: Class.test in the table of WebSub are in that file."""
+        text = (TOP / "docs" / "protocols" / "websub.rst").read_text(encoding="utf-8")
+        named = re.findall(r"``(tests/\w+/\w+\.py)``:\s+((?:[\w.]+(?:,\s+)?)+)", text)
+        self.assertGreater(len(named), 20)
+        for file, names in named:
+            code = (TOP / file).read_text(encoding="utf-8")
+            for name in re.split(r"[.,\s]+", names.strip(" ,.\n")):
+                self.assertRegex(code, rf"(?m)^ *(async def|def|class) {name}\b", file)
 
     def test_every_dependency_has_its_reason(self) -> None:
         text = (TOP / "docs" / "dependencies.rst").read_text(encoding="utf-8")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pkgutil
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 import rsscloud_broker
+import tests
 
 PACKAGE = Path(rsscloud_broker.__file__).parent
 
@@ -75,3 +80,20 @@ class HouseTests(SynchronousTestCase):
             if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 450
         }
         self.assertEqual(long, {})
+
+
+class TestsTests(SynchronousTestCase):
+    def test_nobody_waits_in_vain_for_a_result(self) -> None:
+        """A SynchronousTestCase would not run a test that is a coroutine, and call it good."""
+        for module in iter_modules_below(tests):
+            for name, kind in inspect.getmembers(import_module(module), inspect.isclass):
+                if issubclass(kind, SynchronousTestCase) and not issubclass(kind, TestCase):
+                    for method, _ in inspect.getmembers(kind, inspect.iscoroutinefunction):
+                        self.assertFalse(method.startswith("test"), f"{module}.{name}.{method}")
+
+
+def iter_modules_below(package: ModuleType) -> Iterator[str]:
+    """The names of all modules of tests in a package."""
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if found.name.rpartition(".")[2].startswith("test_"):
+            yield found.name

@@ -24,6 +24,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import (
     Callback,
+    Content,
     Intent,
     Lease,
     Notification,
@@ -194,9 +195,15 @@ class FakesTests(SynchronousTestCase):
         self.assertTrue(self.successResultOf(run(broker.ping_topic(FEED, "192.0.2.7"))))
         subscription = self.successResultOf(run(broker.subscribe(intent)))
         self.assertEqual(subscription, Subscription(FEED, CALLBACK, Lease(0, 90), id=1))
-        self.assertTrue(self.successResultOf(run(broker.unsubscribe(FEED, CALLBACK))))
+        self.assertTrue(self.successResultOf(run(broker.unsubscribe(intent))))
+        self.assertIsNone(self.successResultOf(run(broker.accept(intent))))
         self.assertEqual((broker.pings, broker.pinged), ([(ping, 60)], [FEED]))
-        self.assertEqual((broker.intents, broker.unsubscribed), ([intent], [(FEED, CALLBACK)]))
+        asked = (broker.intents, broker.unsubscribed, broker.accepted)
+        self.assertEqual(asked, ([intent], [intent], [intent]))
+        content = Content(b"<rss/>")
+        self.assertIsNone(self.successResultOf(run(broker.publish([FEED], "192.0.2.7"))))
+        self.assertTrue(self.successResultOf(run(broker.distribute(FEED, content))))
+        self.assertEqual((broker.published, broker.distributed), ([(FEED,)], [(FEED, content)]))
         broker.failures["ping"] = Unavailable("the disk is full")
         self.failureResultOf(run(broker.ping(ping, 60, "192.0.2.7")), Unavailable)
         self.assertEqual(broker.protocols, {"soap"})

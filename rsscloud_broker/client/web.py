@@ -30,11 +30,17 @@ class ClientError(Exception):
 
 @frozen
 class Reply:
-    """What a server answered; the body in whole."""
+    """What a server answered; the body in whole.
+
+    :ivar url: where the answer came from, after redirects; empty if that is not known.
+    :ivar link: the values of Link headers, joined by commas.
+    """
 
     status: int
     content_type: str
     body: bytes = field(repr=False)
+    url: str = ""
+    link: str = ""
 
     @property
     def success(self) -> bool:
@@ -93,7 +99,9 @@ class Web:
 
         await collect(response, take)
         content_type = response.headers.getRawHeaders("content-type", [""])[-1]
-        return Reply(response.code, content_type, bytes(read))
+        link = ", ".join(response.headers.getRawHeaders("link", []))
+        final = response.request.absoluteURI or b""
+        return Reply(response.code, content_type, bytes(read), final.decode("ascii"), link)
 
     async def _in_time(self, url: str, exchange: Coroutine[Any, Any, Reply]) -> Reply:
         """Wait for an exchange until the deadline, and put its failure into words."""

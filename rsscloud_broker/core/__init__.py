@@ -1,8 +1,21 @@
 """The verbs of the broker, change detection and leases.  Knows no HTTP and no SQL."""
 
+from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.leases import Sweeper
+from rsscloud_broker.core.own_topics import OwnTopicsSink
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.verification import Verifier
 
-__all__ = ["Admission", "Broker", "ChangeDetector", "Sweeper"]
+__all__ = [
+    "Access",
+    "Admission",
+    "Broker",
+    "ChangeDetector",
+    "IntentQueue",
+    "OwnTopicsSink",
+    "Sweeper",
+    "Verifier",
+]

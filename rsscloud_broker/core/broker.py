@@ -2,76 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
-from twisted.internet.defer import DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.events import (
-    PingReceived,
-    SubscriptionRemoved,
-    SubscriptionStored,
-    TopicChanged,
-)
-from rsscloud_broker.interfaces import IBroker, IEventBus, INotifier, IStore
+from rsscloud_broker.events import PingReceived, TopicChanged
+from rsscloud_broker.interfaces import IBroker, IEventBus, IJudge, IStore
 from rsscloud_broker.model import (
-    Callback,
+    AddressRefused,
     CallbackFailed,
+    Content,
     Intent,
-    Lease,
-    Outcome,
     Ping,
-    Reading,
     Subscription,
-    Topic,
+    TopicEnded,
     TopicUnreadable,
-    UnsupportedProtocol,
 )
-
-#: Callbacks that are verified at the same time.
-MAX_VERIFICATIONS = 100
 
 
 @implementer(IBroker)
 class Broker:
     """What every front door talks to.
 
-    :param notifiers: those that run, by protocol.
+    :param verifier: verifies intents whose callers wait for it.
+    :param intents: keeps and verifies those whose callers do not.
     :param admission: says who may ask for how much.
+    :param access: says which topics there may be.
+    :param topics: says which topics the broker would read.
+    :param callbacks: says which callbacks it would call.
     """
-
-    log = Logger()
 
     def __init__(
         self,
         store: IStore,
         bus: IEventBus,
         detector: ChangeDetector,
-        notifiers: Mapping[str, INotifier],
+        verifier: Verifier,
+        intents: IntentQueue,
         clock: IReactorTime,
         admission: Admission,
+        access: Access,
+        topics: IJudge,
+        callbacks: IJudge,
         counters: Counters,
     ) -> None:
         self._store = store
         self._bus = bus
         self._detector = detector
-        self._notifiers = notifiers
+        self._verifier = verifier
+        self._intents = intents
         self._clock = clock
         self._admission = admission
+        self._access = access
+        self._topics = topics
+        self._callbacks = callbacks
         self._counters = counters
-        self._verifications = DeferredSemaphore(MAX_VERIFICATIONS)
 
     @property
     def protocols(self) -> frozenset[str]:
-        return frozenset(self._notifiers)
+        return self._verifier.protocols
+
+    @property
+    def content_protocols(self) -> frozenset[str]:
+        return self._verifier.content_protocols
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         self._admission.ping(source)
+        self._access.check_publish(*ping.named_urls)
         record = await self._store.add_ping(ping, repeat_window)
         if record.repeat:
             self._counters.repeats.inc()
@@ -83,6 +87,7 @@ class Broker:
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._admission.ping(source)
+        self._access.check_publish(url)
         try:
             record = await self._detector.check(url, pinged=True)
         except TopicUnreadable:
@@ -91,63 +96,64 @@ class Broker:
             raise
         return record.changed
 
+    async def publish(self, urls: Collection[str], source: str) -> None:
+        for _ in urls:
+            self._admission.ping(source)
+        self._access.check_publish(*urls)
+        for url in urls:
+            await self._check_topic(url)
+        for url in urls:
+            if await self._store.request_check(url, self._clock.seconds(), True):
+                self._detector.ask(url, pinged=True)
+
+    async def distribute(self, topic: str, content: Content) -> bool:
+        now = self._clock.seconds()
+        wanted = await self._store.push_content(topic, content, now)
+        if wanted:
+            self._bus.publish(TopicChanged(topic, now))
+        return wanted
+
     async def subscribe(self, intent: Intent) -> Subscription:
-        notifier = self._notifiers.get(intent.callback.protocol)
-        if notifier is None:
-            raise UnsupportedProtocol(intent.callback.protocol)
+        self._verifier.notifier(intent.callback.protocol)
+        self._access.check_subscribe(intent.topic)
         await self._admission.verification(intent)
         try:
-            before = await self._store.topic(intent.topic)
-            reading = await self._detector.read(intent.topic)
-        except TopicUnreadable as error:
-            self.log.info(
-                "No subscription of {callback}: {error}", callback=intent.callback.url, error=error
-            )
+            return await self._verifier.subscribe(intent)
+        except CallbackFailed as error:
+            self._admission.failed(intent, error)
             raise
-        outcome = await self._verify(notifier, intent)
-        if not outcome.success:
-            self.log.info(
-                "No subscription of {callback} to {topic}: {reason}",
-                callback=intent.callback.url,
-                topic=intent.topic,
-                reason=outcome.reason,
-            )
-            failure = CallbackFailed(outcome.reason, refused=outcome.refused)
-            self._admission.failed(intent, failure)
-            raise failure
-        await self._record(reading, before)
-        subscription = await self._store.put_subscription(
-            Subscription(
-                topic=intent.topic,
-                callback=intent.callback,
-                lease=Lease(self._clock.seconds(), intent.lease_seconds),
-            ),
-            reading.digest,
-        )
-        self._bus.publish(SubscriptionStored(subscription))
-        return subscription
 
-    async def unsubscribe(self, topic: str, callback: Callback) -> bool:
-        removed = await self._store.remove_subscription(topic, callback)
-        if removed:
-            self._bus.publish(SubscriptionRemoved(topic, callback.url))
-        return removed
-
-    async def _verify(self, notifier: INotifier, intent: Intent) -> Outcome:
-        await self._verifications.acquire()
+    async def unsubscribe(self, intent: Intent) -> bool:
+        self._verifier.notifier(intent.callback.protocol)
+        await self._admission.verification(intent)
         try:
-            return await notifier.verify(intent)
-        finally:
-            self._verifications.release()
+            return await self._verifier.unsubscribe(intent)
+        except CallbackFailed as error:
+            self._admission.failed(intent, error)
+            raise
 
-    async def _record(self, reading: Reading, before: Topic | None) -> None:
-        """Record what was read before the callback was verified.
+    async def accept(self, intent: Intent) -> None:
+        self._verifier.notifier(intent.callback.protocol)
+        if not intent.ends:
+            self._access.check_subscribe(intent.topic)
+        await self._admission.verification(intent, remembering=False)
+        if not intent.ends:
+            await self._check_topic(intent.topic)
+        try:
+            await self._callbacks.judge(intent.callback.url)
+        except AddressRefused as error:
+            raise CallbackFailed(str(error), refused=True) from error
+        await self._intents.add(intent)
 
-        Not before that, since unverified requests change nothing; and not if the
-        topic was read once more meanwhile, which is newer.
+    async def _check_topic(self, url: str) -> None:
+        """Return, if a topic can be one that the broker reads.
+
+        :raises TopicUnreadable: it would not read it, or does not any more.
         """
-        if await self._store.topic(reading.url) != before:
-            return
-        record = await self._store.record_reading(reading, None)
-        if record.changed and before is not None:
-            self._bus.publish(TopicChanged(reading.url, self._clock.seconds()))
+        try:
+            await self._topics.judge(url)
+        except AddressRefused as error:
+            raise TopicUnreadable(url, str(error), refused=True) from error
+        topic = await self._store.topic(url)
+        if topic is not None and topic.ended:
+            raise TopicEnded(url, topic.ended)

@@ -15,6 +15,7 @@ Both share fetches: see ``sharing``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
@@ -22,14 +23,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from rsscloud_broker import events
 from rsscloud_broker.core.sharing import SharedCalls
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicUnreadable, Unavailable
-
-#: Seconds until a topic is tried again after the store could not be used.
-UNAVAILABLE_PAUSE = 10.0
+from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicEnded, TopicUnreadable
+from rsscloud_broker.patience import Patience
 
 
 class ChangeDetector(Service):
@@ -65,16 +65,20 @@ class ChangeDetector(Service):
         self._read = SharedCalls(self._fetch)
         self._pinged: set[str] = set()
         self._asked: dict[str, int] = {}
+        self._asked_by_ping: set[str] = set()
         self._waiting: set[Deferred[None]] = set()
+        self._patience = Patience(clock, "Reading topics")
 
     def startService(self) -> None:
         """Begin with the topics that still waited when the last process ended."""
         super().startService()
+        self._patience.stopped = False
         self._keep(Deferred.fromCoroutine(self._resume()))
 
     def stopService(self) -> None:
         """Stop waiting for topics; what was not read waits in the store."""
         super().stopService()
+        self._patience.stop()
         for waiting in tuple(self._waiting):
             waiting.cancel()
 
@@ -96,13 +100,17 @@ class ChangeDetector(Service):
         """
         return self._read(url)
 
-    def ask(self, url: str) -> None:
+    def ask(self, url: str, *, pinged: bool = False) -> None:
         """Read a topic soon, which the store already knows to be waiting.
 
         If the service does not run, the topic is read after its next start.
+
+        :param pinged: as for ``check``.
         """
         if not self.running:
             return
+        if pinged:
+            self._asked_by_ping.add(url)
         first = url not in self._asked
         self._asked[url] = self._asked.get(url, 0) + 1
         if first:
@@ -115,20 +123,12 @@ class ChangeDetector(Service):
 
     async def _resume(self) -> None:
         try:
-            for url in await self._due():
-                self.ask(url)
+            for check in await self._patience(partial(self._store.checks_due, 100_000)):
+                self.ask(check.url, pinged=check.pinged)
         except CancelledError:
             pass  # the service stops; the store remembers
         except Exception:  # a bug must not go unseen; new pings are answered all the same
             self.log.failure("Topics that wait to be read could not be looked up.")
-
-    async def _due(self) -> list[str]:
-        while True:
-            try:
-                return await self._store.checks_due(100_000)
-            except Unavailable as error:
-                self.log.error("{error}; waiting topics are read when that is over.", error=error)
-                await deferLater(self._clock, UNAVAILABLE_PAUSE)
 
     async def _answer(self, url: str) -> None:
         """Check a topic until no one has asked since the last check began."""
@@ -146,11 +146,8 @@ class ChangeDetector(Service):
         answered = 0
         while answered != self._asked[url]:
             asking, asked_until = self._asked[url], self._clock.seconds()
-            try:
-                delay = await self._check_or_give_up(url, asked_until, retries)
-            except Unavailable as error:
-                self.log.error("{error}; {url} is read when that is over.", error=error, url=url)
-                delay = UNAVAILABLE_PAUSE
+            attempt = partial(self._check_or_give_up, url, asked_until, retries)
+            delay = await self._patience(attempt)
             if delay is None:
                 answered = asking
             else:
@@ -160,10 +157,12 @@ class ChangeDetector(Service):
         self, url: str, asked_until: float, retries: Iterator[float]
     ) -> float | None:
         """Seconds until the topic is to be tried again; None if it is done with."""
+        pinged = url in self._asked_by_ping
         try:
-            await self.check(url)
+            await self.check(url, pinged=pinged)
         except TopicUnreadable as error:
-            delay = next(retries, None)
+            hopeless = error.refused or isinstance(error, TopicEnded)
+            delay = None if hopeless else next(retries, None)
             if delay is not None:
                 self.log.warn(
                     "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
@@ -173,6 +172,8 @@ class ChangeDetector(Service):
                 "{error}; given up: its subscribers are not told of this ping.", error=error
             )
             await self._store.drop_check(url, asked_until)
+        if pinged:
+            self._asked_by_ping.discard(url)
         return None
 
     async def _fetch(self, url: str) -> Reading:
@@ -180,18 +181,34 @@ class ChangeDetector(Service):
         try:
             started_at = self._clock.seconds()
             content = await self._fetcher.fetch(url)
-        except TopicUnreadable:
+        except TopicUnreadable as error:
             self._readings.labels("failed").inc()
+            if isinstance(error, TopicEnded):
+                await self._end(url, error.reason)
             raise
         finally:
             self._fetches.release()
         return Reading(
-            url=url, digest=content.digest, size=len(content.body), started_at=started_at
+            url=url,
+            digest=content.digest,
+            size=len(content.body),
+            started_at=started_at,
+            content=content,
         )
+
+    async def _end(self, url: str, reason: str) -> None:
+        """End a topic that its publisher has ended, if it is known here."""
+        now = self._clock.seconds()
+        if await self._store.topic(url) and await self._store.end_topic(url, reason, now):
+            self.log.info("{url} has ended: {reason}", url=url, reason=reason)
+            self._bus.publish(events.TopicEnded(url, reason, now))
 
     async def _read_and_record(self, url: str) -> ReadingRecord:
         pinged = url in self._pinged
         self._pinged.discard(url)
+        known = await self._store.topic(url)
+        if known is not None and known.ended:
+            raise TopicEnded(url, known.ended)
         reading = await self._read(url)
         now = self._clock.seconds()
         ping = Ping(name=url, url=url, rss_url=url, received_at=now) if pinged else None

@@ -1,11 +1,15 @@
-"""The top of the hour: what has ended is dropped, and not before."""
+"""The top of the hour: what has ended is dropped, and not before.
+
+Topics end too that have subscribers and are not allowed any more.
+"""
 
 from __future__ import annotations
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from rsscloud_broker.events import SubscriptionsSwept
+from rsscloud_broker.core.access import Access
+from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IEventBus, IStore
 from rsscloud_broker.timing import EachPeriod
 
@@ -13,16 +17,20 @@ from rsscloud_broker.timing import EachPeriod
 #: forgotten.
 IDLE_TOPIC_SECONDS = 7 * 86_400
 
+#: Topics that are looked at together.
+AT_ONCE = 1000
+
 
 class Sweeper(EachPeriod):
     """Drops expired and marked subscriptions, and topics that nobody watches."""
 
     log = Logger()
 
-    def __init__(self, store: IStore, bus: IEventBus, clock: IReactorTime) -> None:
+    def __init__(self, store: IStore, bus: IEventBus, clock: IReactorTime, access: Access) -> None:
         super().__init__(clock, 3600.0, self.sweep, name="sweep")
         self._store = store
         self._bus = bus
+        self._access = access
 
     async def sweep(self) -> None:
         """What the top of the hour does."""
@@ -35,3 +43,17 @@ class Sweeper(EachPeriod):
                 swept=swept,
             )
         self._bus.publish(SubscriptionsSwept(swept, now))
+        if self._access.limited:
+            await self._end_forbidden(now)
+
+    async def _end_forbidden(self, now: float) -> None:
+        reason = "this broker takes no subscriptions to it any more"
+        topics = await self._store.watched_topics("", AT_ONCE)
+        while topics:
+            for url in topics:
+                if self._access.may_subscribe(url):
+                    continue
+                if await self._store.end_topic(url, reason, now):
+                    self.log.info("{url} is not allowed any more: it ends.", url=url)
+                    self._bus.publish(TopicEnded(url, reason, now))
+            topics = await self._store.watched_topics(topics[-1], AT_ONCE)

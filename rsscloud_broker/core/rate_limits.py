@@ -166,16 +166,18 @@ class Admission:
                 "pings", f"more than {_often(self._pings, 'pings')} came from your address", pause
             )
 
-    async def verification(self, intent: Intent) -> None:
-        """Let a request for a subscription in by returning.
+    async def verification(self, intent: Intent, *, remembering: bool = True) -> None:
+        """Let a request for a subscription, or for its end, in by returning.
 
+        :param remembering: whether what failed a moment ago is not tried again.
         :raises CallbackFailed: the same was tried a moment ago.
         :raises TooMany: the caller asked too often, or one of the hosts is asked
             too often, or the host of the callback has too many subscriptions.
         """
         if self._is_exempt(intent.source):
             return
-        self._check_failures(intent)
+        if remembering:
+            self._check_failures(intent)
         pause = self._sources.take(_bucket_of(intent.source))
         if pause:
             often = _often(self._sources, "registrations")
@@ -183,7 +185,8 @@ class Admission:
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        await self._check_room(intent)
+        if not intent.ends:
+            await self._check_room(intent)
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for a moment that a callback did not confirm."""
@@ -274,5 +277,6 @@ def _host_of(url: str) -> str:
 def _identity(intent: Intent) -> bytes:
     """What is tried when an intent is verified.  To be challenged is another trial."""
     callback = intent.callback
-    parts = (intent.topic, callback.url, callback.protocol, callback.procedure, intent.challenge)
+    how = (intent.challenge, intent.ends)
+    parts = (intent.topic, callback.url, callback.protocol, callback.procedure, *how)
     return sha256(repr(parts).encode()).digest()

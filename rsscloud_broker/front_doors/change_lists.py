@@ -20,6 +20,9 @@ crawler that allows gzip gets the twin, with an ETag of its own; one that sends
     Cache-Control: public, max-age=60
     ETag: "18a8f2c1d0a3e500-2f1c-gzip"
 
+Where the broker is a WebSub hub too, answers name it, and themselves as the topic to
+subscribe to, in a ``Link`` header.
+
 Only the names in the table are looked for: a request's path is compared with
 them as it came and never used to walk the directory, so nothing else there can
 be read.
@@ -42,6 +45,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.wire.links import hub_and_self
 
 _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
 
@@ -68,15 +72,12 @@ class ChangeListsDoor:
     name = "change_lists"
 
     def __init__(self, options: ChangeListsOptions, parts: FrontDoorParts) -> None:
-        public_directory = parts.public_directory
         self._routes = (
-            Route("/changes.xml", "GET", _List(public_directory.child("changes.xml"), _MINUTE)),
+            Route("/changes.xml", "GET", PublishedFile(parts, "/changes.xml", _MINUTE)),
             Route(
-                "/shortChanges.xml",
-                "GET",
-                _List(public_directory.child("shortChanges.xml"), _HALF_MINUTE),
+                "/shortChanges.xml", "GET", PublishedFile(parts, "/shortChanges.xml", _HALF_MINUTE)
             ),
-            Route("/*", "GET", _Archives(public_directory)),
+            Route("/*", "GET", _Archives(parts)),
         )
 
     def routes(self) -> Sequence[Route]:
@@ -89,17 +90,29 @@ class ChangeListsDoor:
         return ()
 
 
-class _List(Resource):
-    """A change list that is always there, once it has been made."""
+def topic_link(parts: FrontDoorParts, path: str) -> bytes | None:
+    """The Link header of what is served at a path; None where nobody can subscribe to it."""
+    return hub_and_self(parts.public_url, path).encode() if "websub" in parts.running else None
+
+
+class PublishedFile(Resource):
+    """A file of a sink's that is always there, once it has been made.
+
+    :param path: where it is served, and where it lies below the public directory.
+    :param max_age: seconds for which others may keep the answer.
+    """
 
     isLeaf = True
 
-    def __init__(self, path: FilePath[str], max_age: int) -> None:
+    def __init__(self, parts: FrontDoorParts, path: str, max_age: int) -> None:
         super().__init__()
-        self._path = path
+        self._path: FilePath[str] = parts.public_directory.descendant(path[1:].split("/"))
         self._max_age = max_age
+        self._link = topic_link(parts, path)
 
     def render_GET(self, request: Request) -> bytes | int:
+        if self._link:
+            request.setHeader(b"link", self._link)
         try:
             return _serve(request, self._path, self._max_age)
         except FileNotFoundError:
@@ -107,7 +120,7 @@ class _List(Resource):
             return _say(
                 request,
                 http.SERVICE_UNAVAILABLE,
-                b"This change list has not been made yet. One is made each minute.\n",
+                b"This file has not been made yet. Please come again in a minute.\n",
             )
 
 
@@ -116,18 +129,23 @@ class _Archives(Resource):
 
     isLeaf = True
 
-    def __init__(self, public_directory: FilePath[str]) -> None:
+    def __init__(self, parts: FrontDoorParts) -> None:
         super().__init__()
-        self._directory = public_directory
+        self._directory = parts.public_directory
+        link = topic_link(parts, "/*")  # what is the same for all of them is made once
+        self._link = link.split(b"*") if link else None
 
     def render_GET(self, request: Request) -> bytes | int:
         found = _ARCHIVE.fullmatch(request.path)
         if found is None:
             return _say(request, http.NOT_FOUND, b"There is no such page here.\n")
         segments = [segment.decode("ascii") for segment in found.groups()]
+        if self._link:
+            request.setHeader(b"link", request.path[1:].join(self._link))
         try:
             return _serve(request, self._directory.descendant(segments), _DAY)
         except FileNotFoundError:
+            request.responseHeaders.removeHeader(b"link")
             return _say(
                 request,
                 http.NOT_FOUND,

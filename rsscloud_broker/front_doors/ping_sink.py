@@ -46,7 +46,7 @@ from rsscloud_broker.interfaces import (
     SoapOperation,
     SoapService,
 )
-from rsscloud_broker.model import Ping, Refused, TooMany
+from rsscloud_broker.model import Forbidden, Ping, Refused, TooMany
 from rsscloud_broker.wire import weblog_updates
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
@@ -129,6 +129,8 @@ class PingSinkDoor:
         except TooMany as error:
             message = weblog_updates.limited(error.reason, error.retry_after)
             return {"flerror": True, "message": message}
+        except Forbidden as error:
+            return {"flerror": True, "message": str(error)}
         return {"flerror": False, "message": weblog_updates.THANKS}
 
     def routes(self) -> Sequence[Route]:
@@ -226,6 +228,8 @@ class PingSinkDoor:
             request.setHeader("retry-after", str(error.retry_after))
             message = weblog_updates.limited(error.reason, error.retry_after)
             return await self._refusal(request, 429, message)
+        except Forbidden as error:
+            return await self._refusal(request, 403, str(error))
         return await self._page(
             request,
             200,

@@ -55,6 +55,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import (
     CallbackFailed,
+    Forbidden,
     Intent,
     PingTooSoon,
     Refused,
@@ -63,7 +64,7 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.wire import rsscloud
-from rsscloud_broker.wire.rsscloud import BadRegistration, Limited
+from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
 #: Topics whose last ping is remembered for the pause between pings.
@@ -96,7 +97,9 @@ class RssCloud:
         :raises BadRegistration: with the sentence for the client.
         :raises Limited: at least one topic was refused for being one too many.
         """
-        wanted = rsscloud.registration(fields, topics, caller, self._broker.protocols)
+        # A registration has no word for what is to be sent along, or how it is signed.
+        offered = self._broker.protocols - self._broker.content_protocols
+        wanted = rsscloud.registration(fields, topics, caller, offered)
         await _any_of([self._subscribe(intent) for intent in wanted.intents()])
 
     async def _subscribe(self, intent: Intent) -> BadRegistration | None:
@@ -111,6 +114,8 @@ class RssCloud:
             sentence = rsscloud.callback_failed(_rule(error))
         except TooMany as error:
             return Limited(rsscloud.limited("subscription", error.reason, error.retry_after))
+        except Forbidden as error:
+            return NotAllowed(str(error))
         except Refused:
             sentence = rsscloud.callback_failed()
         else:
@@ -139,6 +144,8 @@ class RssCloud:
         except TooMany as error:
             self._last_pings.pop(url, None)  # it was none
             return Limited(rsscloud.limited("ping", error.reason, error.retry_after))
+        except Forbidden as error:
+            return NotAllowed(str(error))
         return None
 
     async def call_ping(self, url: str, source: str) -> None:
@@ -146,11 +153,11 @@ class RssCloud:
 
         What is answered with success must not be lost: such a feed is read again.
 
-        :raises Limited: with the sentence for the client.
+        :raises Limited, NotAllowed: with the sentence for the client.
         """
         try:
             await self.ping(rsscloud.distinct([url]), source, again=True)
-        except Limited:
+        except (Limited, NotAllowed):
             raise
         except BadRegistration:
             pass  # the protocol has no answer for it
@@ -314,7 +321,7 @@ class RssCloudDoor:
             raise Refused(rsscloud.missing(["url"]))
         try:
             await self._rss_cloud.call_ping(url, caller)
-        except Limited as error:
+        except (Limited, NotAllowed) as error:
             raise Refused(str(error)) from error
         return True
 

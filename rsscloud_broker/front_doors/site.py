@@ -2,9 +2,10 @@
 
 1. A POST whose body is XML, at one of the call paths, is a call: XML-RPC if its
    root is ``methodCall``, SOAP otherwise, whatever its Content-Type says.
-2. Everything else goes to a route: the longest path that fits, and of those the
-   one that requires the most parameters.  What has its own path is not left to
-   a route that ends in ``/*``, whatever its method.
+2. Everything else goes to a route: the longest path that fits; of those the ones
+   for the media type of the body, or, if there are none, those for any; and of
+   those the one that requires the most parameters.  What has its own path is not
+   left to a route that ends in ``/*``, whatever its method.
 3. Any other POST at a call path is a call that cannot be read, and is told so.
 """
 
@@ -23,6 +24,7 @@ from rsscloud_broker.front_doors.requests import (
     body_of,
     charset,
     header,
+    media_type,
     parameters,
     plain,
 )
@@ -100,7 +102,7 @@ class Root(Resource):
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
-        if any(other.requires == route.requires for other in routes):
+        if any(_for_the_same(route, other) for other in routes):
             raise FrontDoorsError(f"two front doors offer {route.method} {route.path}")
         routes.append(route)
         routes.sort(key=lambda each: -len(each.requires))
@@ -129,10 +131,19 @@ class Root(Resource):
         # "/" is not only called, it may also be somebody's home page.
         known = path != "/" and self._methods(path)
         for candidate in [path] if known else _candidates(path):
-            for route in self._routes.get((candidate, method), ()):
+            for route in self._suitable(request, candidate, method):
                 if route.requires <= names:
                     return route.resource
         return None
+
+    def _suitable(self, request: Request, path: str, method: str) -> Sequence[Route]:
+        """The routes at a path for a body like that of a request."""
+        routes = self._routes.get((path, method), ())
+        if not any(route.content_types for route in routes):
+            return routes
+        kind = media_type(request)
+        named = [route for route in routes if kind in route.content_types]
+        return named or [route for route in routes if not route.content_types]
 
     def _call(self, request: Request, body: bytes) -> bytes | int:
         """Parse a document once and give it to whom its root element names."""
@@ -169,13 +180,24 @@ class Root(Resource):
             return plain(request, 404, "There is nothing at this address.")
         if method in allowed:
             asked = "GET" if method == "HEAD" else method
-            needed = "&".join(sorted(self._routes[path, asked][-1].requires))
+            suitable = self._suitable(request, path, asked)
+            if not suitable:
+                kinds = {
+                    kind for route in self._routes[path, asked] for kind in route.content_types
+                }
+                return plain(request, 415, f"This address takes {' and '.join(sorted(kinds))}.")
+            needed = "&".join(sorted(suitable[-1].requires))
             text = f"This address needs parameters that did not come: ?{needed}"
             return plain(request, 400, text)
         text = f"This address takes {' and '.join(sorted(allowed - {'HEAD'}))} requests"
         if path in self._call_paths:
             text += "; a POST is an XML-RPC or SOAP call"
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
+
+
+def _for_the_same(one: Route, other: Route) -> bool:
+    """Whether two routes at one path are for the same requests."""
+    return (one.requires, one.content_types) == (other.requires, other.content_types)
 
 
 def _candidates(path: str) -> Sequence[str]:

@@ -3,6 +3,14 @@
 from rsscloud_broker.notifiers.http_post import HttpPostNotifier
 from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.notifiers.soap import SoapNotifier
+from rsscloud_broker.notifiers.websub import WebSubNotifier, WebSubOptions
 from rsscloud_broker.notifiers.xml_rpc import XMLRPCNotifier
 
-__all__ = ["HttpPostNotifier", "RssCloudOptions", "SoapNotifier", "XMLRPCNotifier"]
+__all__ = [
+    "HttpPostNotifier",
+    "RssCloudOptions",
+    "SoapNotifier",
+    "WebSubNotifier",
+    "WebSubOptions",
+    "XMLRPCNotifier",
+]

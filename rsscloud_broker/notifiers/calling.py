@@ -1,19 +1,26 @@
-"""What the notifiers of rssCloud have in common: one call to a callback, tried once
-before a subscription is stored.
+"""What the notifiers have in common: one call to a callback.  Those of rssCloud make it
+once before a subscription is stored, and have no other words.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from rsscloud_broker.model import AddressRefused, Intent, Notification, OutboundError, Outcome
+from rsscloud_broker.model import (
+    AddressRefused,
+    Denial,
+    Intent,
+    Notification,
+    OutboundError,
+    Outcome,
+)
 from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.wire.text import clean
 
-#: How many redirects of a notification are followed, as POST.
+#: How many redirects of a notification of rssCloud are followed, as POST.
 REDIRECTS = 5
 
 #: Seconds for which a callback may ask to be left alone.
@@ -29,6 +36,8 @@ class RssCloudNotifier(ABC):
     :param outbound: connects only where callbacks may be.
     """
 
+    carries_content = False
+
     def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
         self.marks_after = options.marks_after
         self.retries = options.retries
@@ -41,6 +50,9 @@ class RssCloudNotifier(ABC):
     async def notify(self, notification: Notification) -> Outcome:
         """See ``INotifier.notify``."""
 
+    async def deny(self, denial: Denial) -> Outcome:
+        return DELIVERED  # the protocol has no word for it
+
 
 async def call(
     outbound: IOutbound,
@@ -49,28 +61,36 @@ async def call(
     headers: Mapping[str, str],
     body: bytes = b"",
     accept: Callable[[OutboundReply], str] = lambda reply: "",
+    redirects: int = REDIRECTS,
+    passing: Container[int] = (),
 ) -> Outcome:
     """Call a callback and say what came of it.
 
+    A redirect that is not followed is an answer like any other, and no success.
+
     :param accept: looks at a 2xx answer; returns why it is a failure all the
         same, or an empty string.
+    :param passing: the statuses after which trying again makes sense, even where the
+        answer does not say when.
     """
     try:
-        reply = await outbound.request(method, url, headers, body, REDIRECTS)
+        reply = await outbound.request(method, url, headers, body, redirects)
     except OutboundError as error:
         refused = isinstance(error, AddressRefused)
         return failed(str(error), answered=False, refused=refused)
     if not reply.success:
+        pause = retry_after(reply.headers.get("retry-after"))
         return failed(
             f"the callback answered with status {reply.status}",
-            retry_after=retry_after(reply.headers.get("retry-after")),
+            retry_after=0.0 if pause is None and reply.status in passing else pause,
             gone=reply.status == 410,
         )
     reason = accept(reply)
-    return failed(reason) if reason else _DELIVERED
+    return failed(reason) if reason else DELIVERED
 
 
-_DELIVERED = Outcome(True)
+#: The one outcome that has nothing more to say.
+DELIVERED = Outcome(True)
 
 
 def failed(reason: str, **facts: Any) -> Outcome:

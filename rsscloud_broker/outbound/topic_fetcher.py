@@ -5,10 +5,19 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IOutbound, ITopicFetcher
-from rsscloud_broker.model import AddressRefused, Content, OutboundError, TopicUnreadable
+from rsscloud_broker.model import (
+    AddressRefused,
+    Content,
+    OutboundError,
+    TopicEnded,
+    TopicUnreadable,
+)
 
 #: How many redirects a topic may take.
 REDIRECTS = 5
+
+#: Statuses that say "not so" where 500 and above say "not now": but for these.
+PASSING = frozenset({408, 425, 429})
 
 
 @implementer(ITopicFetcher)
@@ -27,6 +36,10 @@ class TopicFetcher:
         except OutboundError as error:
             refused = isinstance(error, AddressRefused)
             raise TopicUnreadable(url, str(error), refused=refused) from error
+        if reply.status == 410:
+            raise TopicEnded(url, "its server answered that it is gone for good (status 410)")
         if not reply.success:
-            raise TopicUnreadable(url, f"its server answered with status {reply.status}")
+            lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
+            reason = f"its server answered with status {reply.status}"
+            raise TopicUnreadable(url, reason, lasting=lasting)
         return Content(body=reply.body, content_type=reply.headers.get("content-type", ""))

@@ -12,7 +12,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
+from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
+from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import (
     IFrontDoorMaker,
     INotifier,
@@ -20,11 +22,18 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     ISinkMaker,
 )
-from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, XMLRPCNotifier
+from rsscloud_broker.notifiers import (
+    HttpPostNotifier,
+    SoapNotifier,
+    WebSubNotifier,
+    XMLRPCNotifier,
+)
 from rsscloud_broker.notifiers import RssCloudOptions as RssCloudNotifierOptions
+from rsscloud_broker.notifiers import WebSubOptions as WebSubNotifierOptions
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 
 
@@ -76,6 +85,18 @@ change_lists = FrontDoorMaker(
     ChangeListsOptions,
     ChangeListsDoor,
 )
+websub = FrontDoorMaker(
+    "websub",
+    "the hub of WebSub and PubSubHubbub: subscribe, unsubscribe and publish",
+    WebSubOptions,
+    WebSubDoor,
+)
+resourcesync = FrontDoorMaker(
+    "resourcesync",
+    "ResourceSync: notifications of other sources, and the documents of our own",
+    ResourceSyncOptions,
+    ResourceSyncDoor,
+)
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
 )
@@ -104,6 +125,12 @@ soap = NotifierMaker(
     RssCloudNotifierOptions,
     _swapped(SoapNotifier),
 )
+websub_delivery = NotifierMaker(
+    "websub",
+    "WebSub deliveries: the content of topics by HTTP POST, signed",
+    WebSubNotifierOptions,
+    _swapped(WebSubNotifier),
+)
 
 distribution = SinkMaker(
     "distribution",
@@ -115,3 +142,9 @@ change_list = SinkMaker(
     "change_list", "makes changes.xml and shortChanges.xml", ChangeListOptions, ChangeListSink
 )
 archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)
+resourcesync_source = SinkMaker(
+    "resourcesync",
+    "makes the ResourceSync documents of the hourly archives",
+    ResourceSyncSinkOptions,
+    ResourceSyncSink,
+)

@@ -24,7 +24,16 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import INotifier
-from rsscloud_broker.model import Delivery, Notification, Outcome, Subscription, Unavailable
+from rsscloud_broker.model import (
+    Content,
+    Delivery,
+    Denial,
+    Notification,
+    Outcome,
+    Subscription,
+    Unavailable,
+)
+from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher, Job
 from rsscloud_broker.sinks.hosts import Hosts
 
@@ -47,6 +56,8 @@ Began: TypeAlias = Callable[[], None]
 class Attempt:
     """An attempt that was submitted.
 
+    :ivar content: what the notification carries; None to carry the newest there is
+        when it begins, or nothing, as the subscription wants it.
     :ivar submitted_at: when.
     :ivar news: whether the topic changed again since it began.
     :ivar followers: attempts for the same subscription that were submitted since.
@@ -55,6 +66,7 @@ class Attempt:
     subscription: Subscription
     done: Done
     began: Began
+    content: Content | None = None
     job: Job | None = None
     over: bool = False
     submitted_at: float = 0.0
@@ -76,6 +88,7 @@ class Attempts:
     """Makes attempts.
 
     :param notifiers: by protocol.
+    :param contents: of the topics whose subscribers want them.
     :param jitter: a number from 0 to 1, at random.
     :ivar stopping: nothing begins any more.
     """
@@ -85,6 +98,7 @@ class Attempts:
     _dispatcher: Dispatcher
     _hosts: Hosts
     _counters: Counters
+    _contents: Contents
     _jitter: Callable[[], float] = random
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
@@ -105,16 +119,22 @@ class Attempts:
         *,
         news: bool,
         began: Began = _nobody_asks,
+        content: Content | None = None,
     ) -> Attempt:
         """Notify a subscriber when there is a place for it.
 
         :param done: told once, perhaps before this returns; likewise ``began``.
         :param news: whether the topic has changed, or else an earlier
             notification of it is tried again.
+        :param content: what it carries, if that is not the newest there is.
         """
-        attempt = Attempt(subscription, done, began)
+        attempt = Attempt(subscription, done, began, content)
         if self.stopping:
             self._finish(attempt, self._put_off(subscription, SOON))
+            return attempt
+        now = self._clock.seconds()
+        if subscription.lease.expires_at <= now:  # it goes at the top of the hour
+            self._finish(attempt, Delivery(subscription, None, now))
             return attempt
         earlier = self._under_way.get(subscription.id)
         if earlier is not None:
@@ -127,7 +147,7 @@ class Attempts:
         if closed_until is not None:
             self._finish(attempt, self._leave_alone(subscription, closed_until))
             return attempt
-        attempt.submitted_at = self._clock.seconds()
+        attempt.submitted_at = now
         self._under_way[subscription.id] = attempt
         attempt.job = Job(host, lambda: Deferred.fromCoroutine(self._make(attempt)))
         self._dispatcher.submit(attempt.job)
@@ -167,7 +187,7 @@ class Attempts:
             self._finish(attempt, self._leave_alone(subscription, closed_until))
             return
         try:
-            delivery = await self._notify(subscription)
+            delivery = await self._notify(subscription, attempt.content)
         except CancelledError:
             if not self.stopping:  # it took long, and others needed the place
                 self._hosts.failed(host)
@@ -204,7 +224,7 @@ class Attempts:
             for idle in waiting:
                 idle.callback(None)
 
-    async def _notify(self, subscription: Subscription) -> Delivery:
+    async def _notify(self, subscription: Subscription, content: Content | None) -> Delivery:
         callback = subscription.callback
         tried = (subscription.attempts or 0) + 1
         if tried > 1:
@@ -213,30 +233,57 @@ class Attempts:
         if notifier is None:
             outcome = Outcome(False, f"no notifier for {callback.protocol} runs here")
             return Delivery(subscription, outcome, self._clock.seconds(), attempts=tried)
-        outcome = await self._outcome(notifier, Notification(subscription.topic, callback))
+        outcome = await self._outcome(notifier, subscription, content)
         if outcome.answered:
             self._hosts.answered(callback.host)
         elif not outcome.refused:
             self._hosts.failed(callback.host)
         now = self._clock.seconds()
         delivery = Delivery(subscription, outcome, now, notifier.marks_after, tried)
-        if outcome.success:
+        if outcome.success and not subscription.ended:
             self._count(subscription, "delivered")
             return delivery
-        if not outcome.gone and tried <= len(notifier.retries):
+        last = outcome.success or outcome.gone or tried > len(notifier.retries)
+        if not last:
             delay = max(notifier.retries[tried - 1], outcome.retry_after or 0.0)
             delivery = evolve(delivery, retry_at=now + delay * self._stretch())
+        elif subscription.ended:
+            return self._ended(delivery, outcome)
         self._tell_of_failure(delivery, outcome)
         return delivery
 
-    async def _outcome(self, notifier: INotifier, notification: Notification) -> Outcome:
+    async def _outcome(
+        self, notifier: INotifier, subscription: Subscription, content: Content | None
+    ) -> Outcome:
+        topic, callback, terms = subscription.topic, subscription.callback, subscription.terms
         try:
-            return await notifier.notify(notification)
+            if subscription.ended:
+                return await notifier.deny(Denial(topic, callback, subscription.ended, terms))
+            if not subscription.wants_content:
+                content = None
+            elif content is None:
+                content = await self._contents.newest(topic)
+                if content is None:  # it is being read anew
+                    return Outcome(False, "the content of the topic is not there yet")
+            return await notifier.notify(Notification(topic, callback, terms, content))
         except (CancelledError, Unavailable):
             raise
         except Exception as error:  # a notifier's bug is its own and not the walk's
             self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
             return Outcome(False, f"the notifier failed: {error}")
+
+    def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+        """A subscription goes with its topic, whether its subscriber could be told or not."""
+        subscription = delivery.subscription
+        self._count(subscription, "gone")
+        self.log.info(
+            "The subscription of {callback} to {topic} ends with the topic: {reason}{unheard}",
+            callback=subscription.callback.url,
+            topic=subscription.topic,
+            reason=subscription.ended,
+            unheard="" if outcome.success else f"; it was not told: {outcome.reason}",
+        )
+        return evolve(delivery, outcome=Outcome(False, subscription.ended, gone=True))
 
     def _tell_of_failure(self, delivery: Delivery, outcome: Outcome) -> None:
         subscription = delivery.subscription

@@ -25,13 +25,14 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.events import Event, SubscriptionStored, TopicChanged
+from rsscloud_broker.events import Event, SubscriptionStored, TopicChanged, TopicEnded
 from rsscloud_broker.interfaces import IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Fanout, Unavailable
+from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
+from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.hosts import Hosts
-from rsscloud_broker.sinks.patience import Patience
 from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.walk import Tools, Walk
 
@@ -68,7 +69,7 @@ class Distribution(Service):
     """Walks the fan-outs that the store has, and tries again what waits there."""
 
     name = "distribution"
-    handles = (TopicChanged, SubscriptionStored)
+    handles = (TopicChanged, TopicEnded, SubscriptionStored)
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -77,7 +78,7 @@ class Distribution(Service):
         self._max_walks = options.topics
         self._hosts = Hosts(parts.clock, parts.counters, self._hosts_changed)
         self._saving_hosts: IDelayedCall | None = None
-        self._patience = Patience(parts.clock)
+        self._patience = Patience(parts.clock, "Distribution")
         dispatcher = Dispatcher(
             parts.clock,
             parts.counters,
@@ -85,8 +86,9 @@ class Distribution(Service):
             per_host=options.per_host,
             lingering=options.lingering,
         )
+        self._contents = Contents(parts.store)
         self._attempts = Attempts(
-            parts.notifiers, parts.clock, dispatcher, self._hosts, parts.counters
+            parts.notifiers, parts.clock, dispatcher, self._hosts, parts.counters, self._contents
         )
         self._retries = Retries(parts.store, parts.clock, self._attempts, self._patience)
         self._tools = Tools(
@@ -120,7 +122,8 @@ class Distribution(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def handle(self, event: Event) -> None:
-        if isinstance(event, TopicChanged):
+        if isinstance(event, TopicChanged | TopicEnded):
+            self._contents.forget(event.topic)
             self._look()
         elif isinstance(event, SubscriptionStored) and event.subscription.attempts is not None:
             self._retries.wake_at(self._clock.seconds())  # it changed while it was verified

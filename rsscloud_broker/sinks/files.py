@@ -6,7 +6,7 @@ So a change list grows as ``NAME.part`` and its gzipped twin as
 
 A list may hold 100,000 pings.  They are read, rendered and written slice by
 slice, the last two in the thread of the sinks, so the reactor never does more
-than hand the next slice over.
+than hand the next slice over.  Once a file is in its place, ``FilePublished`` says so.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import IO, Final
 
 from twisted.python.filepath import FilePath
 
+from rsscloud_broker.events import FilePublished
 from rsscloud_broker.interfaces import IStore, SinkParts
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import change_list
@@ -117,7 +118,29 @@ async def publish_change_list(
     except Exception:
         await parts.in_thread(draft.discard)
         raise
+    tell_published(parts, target)
     return records
+
+
+def publish_file(target: FilePath[str], content: bytes) -> None:
+    """Make a small file and its twin at once.  Blocks.
+
+    :raises OSError: it cannot be written; the old file stays as it is.
+    """
+    draft = Draft(target)
+    try:
+        draft.begin()
+        draft.write(content)
+        draft.publish()
+    except Exception:
+        draft.discard()
+        raise
+
+
+def tell_published(parts: SinkParts, target: FilePath[str]) -> None:
+    """Say on the bus that a file below the public directory is there, or there anew."""
+    path = "/".join(target.segmentsFrom(parts.public_directory))
+    parts.bus.publish(FilePublished(f"/{path}", parts.clock.seconds()))
 
 
 def records_in(target: FilePath[str]) -> int | None:

@@ -18,8 +18,8 @@ from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Delivery
+from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempt, Attempts
-from rsscloud_broker.sinks.patience import Patience
 
 #: Retries in memory at a time, and how many are claimed at once.
 AT_A_TIME, PORTION = 500, 100

@@ -24,9 +24,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Delivery, Fanout, Subscription
+from rsscloud_broker.model import Content, Delivery, Fanout, Subscription
+from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempt, Attempts
-from rsscloud_broker.sinks.patience import Patience
 
 T = TypeVar("T")
 
@@ -65,6 +65,7 @@ class Tools:
 class _Slice:
     """Some subscriptions, and what came of each.
 
+    :ivar content: what notifications carry, to those who want it.
     :ivar told: called for each subscriber that took its notification.
     :ivar begun: fires when every attempt has begun or been put off.
     :ivar settled: fires when it is known what to save of every one.
@@ -72,6 +73,7 @@ class _Slice:
 
     _tools: Tools
     _subscriptions: Sequence[Subscription]
+    _content: Content | None
     _told: Callable[[], None]
     begun: Deferred[None] = field(factory=Deferred, init=False)
     settled: Deferred[None] = field(factory=Deferred, init=False)
@@ -86,7 +88,11 @@ class _Slice:
         self._in_line = len(self._subscriptions) + 1  # until all are submitted
         for subscription in self._subscriptions:
             attempt = self._tools.attempts.submit(
-                subscription, self._done, news=True, began=self._began
+                subscription,
+                self._done,
+                news=True,
+                began=self._began,
+                content=self._content,
             )
             if not attempt.over:
                 self._open[subscription.id] = attempt
@@ -165,12 +171,13 @@ class Walk:
         done = False
         reading = self._read(cursor)
         try:
+            content = await self._content()
             while not (done or self._unsaved or tools.patience.stopped):
                 await room.acquire()
                 subscriptions = await reading
                 cursor = subscriptions[-1].id if subscriptions else cursor
                 done = len(subscriptions) < tools.slice_size
-                slice_ = _Slice(tools, subscriptions, self._told)
+                slice_ = _Slice(tools, _concerned(subscriptions, content), content, self._told)
                 slice_.notify()
                 if not done:  # the next is read while these wait for their places
                     reading = self._read(cursor)
@@ -190,6 +197,13 @@ class Walk:
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
         read = partial(self._tools.store.subscriptions, self.topic, cursor, self._tools.slice_size)
         return Deferred.fromCoroutine(self._tools.patience(read))
+
+    async def _content(self) -> Content | None:
+        """What was found when the walk began; by now there may be a newer one."""
+        key = self._fanout.content_id
+        if key is None:
+            return None
+        return await self._tools.patience(partial(self._tools.store.content, key))
 
     def _told(self) -> None:
         if not self._first_told:
@@ -215,6 +229,19 @@ class Walk:
         finally:
             slice_.saved()
         self._tools.wake_for(deliveries)
+
+
+def _concerned(
+    subscriptions: Sequence[Subscription], content: Content | None
+) -> Sequence[Subscription]:
+    """Those among some subscriptions that a walk is for.
+
+    One that carries no content began when nobody wanted any: who wants it now came
+    later, and has got, or waits for, what has changed since.
+    """
+    if content is not None:
+        return subscriptions
+    return [one for one in subscriptions if one.ended or not one.wants_content]
 
 
 def changes_something(delivery: Delivery) -> bool:

@@ -4,12 +4,18 @@ Two kinds are understood: our own, as ``exchange.export_document`` makes it::
 
     {"format": "rsscloud-broker", "version": 1, "exported_at": "2026-05-01T12:00:00.000000Z",
      "topics": [{"url": "http://feeds.example/rss", "digest": "9f86…", "size": 4711,
-                 "read_at": "…Z", "changed_at": "…Z",
+                 "read_at": "…Z", "changed_at": "…Z", "ended": "",
                  "subscriptions": [{"callback": "http://reader.example/notify",
                                     "protocol": "http-post", "procedure": "",
                                     "granted_at": "…Z", "lease_seconds": 90000,
                                     "consecutive_errors": 0, "last_error": "",
-                                    "last_error_at": null, "marked": false}]}]}
+                                    "last_error_at": null, "marked": false,
+                                    "terms": {}, "wants_content": false}]}]}
+
+Terms may hold secrets with which notifications are signed: keep such a document to
+yourself.  What is under way is not in it: checks asked for, walks, notifications that
+wait, the contents that are kept for them, and intents that wait to be verified.  Nor
+are pings.
 
 and version 2 of the data file of rsscloud-server, whose ``feeds`` have a
 member per feed.  What that remembers of a feed's content cannot be compared
@@ -104,6 +110,7 @@ def _topic(item: _Value) -> TopicEntry:
             size=size.whole(0, 2**62) if known else None,
             read_at=item.member("read_at").time_or_none(),
             changed_at=item.member("changed_at").time_or_none(),
+            ended=item.member("ended", "").text(),
         ),
         subscriptions=_each_once(
             _subscription(url, one) for one in item.member("subscriptions").items()
@@ -127,6 +134,8 @@ def _subscription(topic: str, item: _Value) -> Subscription:
         last_error=item.member("last_error", "").text(),
         last_error_at=item.member("last_error_at").time_or_none(),
         marked=item.member("marked", False).flag(),
+        terms=item.member("terms", {}).texts(),
+        wants_content=item.member("wants_content", False).flag(),
     )
 
 
@@ -207,6 +216,12 @@ class _Value:
         if not isinstance(self.value, str) or _UNSTORABLE.search(self.value):
             raise self.invalid("must be a text without null characters or lone surrogates")
         return self.value
+
+    def texts(self) -> dict[str, str]:
+        members = {key: value.text() for key, value in self.members()}
+        if any(map(_UNSTORABLE.search, members)):
+            raise self.invalid("must have names without null characters or lone surrogates")
+        return members
 
     def name(self) -> str:
         if not self.text():

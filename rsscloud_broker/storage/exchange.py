@@ -19,8 +19,8 @@ from rsscloud_broker.storage.documents import (
     format_time,
     read_document,
 )
-from rsscloud_broker.storage.schema import subscription, to_micros, topic
-from rsscloud_broker.storage.subscriptions import lease_values
+from rsscloud_broker.storage.schema import from_terms, subscription, to_micros, to_terms, topic
+from rsscloud_broker.storage.subscriptions import MATCH_WAITING, lease_values
 
 __all__ = [
     "Imported",
@@ -77,6 +77,7 @@ def _export_topic(row: Row[tuple[object, ...]]) -> dict[str, Any]:
         "size": row.size,
         "read_at": _time_or_none(row.read_at),
         "changed_at": _time_or_none(row.changed_at),
+        "ended": row.ended,
         "subscriptions": [],
     }
 
@@ -92,6 +93,8 @@ def _export_subscription(row: Row[tuple[object, ...]]) -> dict[str, Any]:
         "last_error": row.last_error,
         "last_error_at": _time_or_none(row.last_error_at),
         "marked": row.marked,
+        "terms": to_terms(row.terms),
+        "wants_content": row.wants_content,
     }
 
 
@@ -106,7 +109,7 @@ def import_document(conn: Connection, document: object, now: float) -> Imported:
     """Take in the topics and subscriptions of a document, in one transaction.
 
     A subscription of the same topic and callback is replaced, others are kept.
-    Of two readings of a topic the later is kept.  Nobody is notified.
+    Of two readings or ends of a topic the later is kept.  Nobody is notified.
 
     :param document: as ``json.loads`` gives it.
     :param now: seconds since the epoch; leases that ended before are left out.
@@ -165,31 +168,39 @@ def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
 def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, int]:
     """Store topics; their ids by URL."""
     among = topic.c.url.in_([one.url for one in topics])
-    read_at = dict(conn.execute(select(topic.c.url, topic.c.read_at).where(among)).tuples().all())
-    missing = [_reading_values(one) | {"url": one.url} for one in topics if one.url not in read_at]
+    known = {
+        url: _last(read_at, changed_at)
+        for url, read_at, changed_at in conn.execute(
+            select(topic.c.url, topic.c.read_at, topic.c.changed_at).where(among)
+        )
+    }
+    values = {one.url: _topic_values(one) for one in topics}
+    missing = [some | {"url": url} for url, some in values.items() if url not in known]
     if missing:
         conn.execute(insert(topic), missing)
     newer = [
-        _reading_values(one) | {"of_url": one.url}
-        for one in topics
-        if one.url in read_at and _later(one.read_at, read_at[one.url])
+        some | {"of_url": url}
+        for url, some in values.items()
+        if url in known and _last(some["read_at"], some["changed_at"]) > known[url]
     ]
     if newer:
         conn.execute(update(topic).where(topic.c.url == bindparam("of_url")), newer)
     return dict(conn.execute(select(topic.c.url, topic.c.id).where(among)).tuples().all())
 
 
-def _reading_values(known: Topic) -> dict[str, Any]:
+def _topic_values(known: Topic) -> dict[str, Any]:
     return {
         "digest": known.digest,
         "size": known.size,
         "read_at": _micros_or_none(known.read_at),
         "changed_at": _micros_or_none(known.changed_at),
+        "ended": known.ended,
     }
 
 
-def _later(at: float | None, known: int | None) -> bool:
-    return at is not None and (known is None or to_micros(at) > known)
+def _last(read_at: int | None, changed_at: int | None) -> int:
+    """When a topic was last read or ended; -1 if never."""
+    return max(-1 if at is None else at for at in (read_at, changed_at))
 
 
 def _micros_or_none(seconds: float | None) -> int | None:
@@ -228,6 +239,7 @@ def _store_subscriptions(
         conn.execute(insert(subscription), new)
     if renewed:
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
+        conn.execute(MATCH_WAITING, [{"key": one["key"]} for one in renewed])
 
 
 def _state_values(one: Subscription) -> dict[str, Any]:
@@ -237,4 +249,6 @@ def _state_values(one: Subscription) -> dict[str, Any]:
         "last_error": one.last_error,
         "last_error_at": _micros_or_none(one.last_error_at),
         "marked": one.marked,
+        "terms": from_terms(one.terms),
+        "wants_content": one.wants_content,
     }

@@ -8,6 +8,8 @@ holds that both agree.
 
 from __future__ import annotations
 
+import json
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -20,7 +22,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
+    true,
 )
+
+from rsscloud_broker.model import Terms
 
 MICROSECONDS = 1_000_000
 
@@ -38,6 +44,16 @@ def to_seconds(micros: int) -> float:
 def to_seconds_or_none(micros: int | None) -> float | None:
     """As ``to_seconds``, for a column that may be null."""
     return None if micros is None else to_seconds(micros)
+
+
+def from_terms(terms: Terms) -> str:
+    """Terms the way they are stored: as JSON; empty if there are none."""
+    return json.dumps(dict(terms), separators=(",", ":")) if terms else ""
+
+
+def to_terms(stored: str) -> Terms:
+    """Stored terms; quick where there are none, as this is done for each notification."""
+    return json.loads(stored) if stored else {}
 
 
 metadata = MetaData(
@@ -63,6 +79,10 @@ topic = Table(
     Column("changed_at", BigInteger),
     # Null unless somebody said that the topic changed and it was not read since.
     Column("check_requested_at", BigInteger, index=True),
+    # Whether one of those who asked for the check says that the topic changed.
+    Column("check_pinged", Boolean, nullable=False, server_default=false()),
+    # Why the topic has ended; empty while it has not.
+    Column("ended", Text, nullable=False, server_default=""),
 )
 
 # The ids of the tables below are never used twice: walks keep them as cursors,
@@ -84,9 +104,22 @@ subscription = Table(
     Column("last_error", Text, nullable=False),
     Column("last_error_at", BigInteger),
     Column("marked", Boolean, nullable=False),
+    # A JSON object, or empty where there are none: see to_terms.
+    Column("terms", Text, nullable=False, server_default=""),
+    Column("wants_content", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("topic_id", "callback_url", "protocol", "procedure"),
     Index("ix_subscription_walk", "topic_id", "id"),
     sqlite_autoincrement=True,
+)
+
+# Whether anybody wants the content of a topic is asked of topics with a million
+# subscribers who do not.
+Index(
+    "ix_subscription_content",
+    subscription.c.topic_id,
+    # Each uses it only where a query says the same, and this is how they say it.
+    sqlite_where=subscription.c.wants_content == true(),
+    postgresql_where=subscription.c.wants_content,
 )
 
 ping = Table(
@@ -106,6 +139,18 @@ ping = Table(
     sqlite_autoincrement=True,
 )
 
+#: What was found at topics or handed in for them, while something has need of it.
+content = Table(
+    "content",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("topic_id", Key, ForeignKey("topic.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("content_type", Text, nullable=False),
+    Column("link", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 fanout = Table(
     "fanout",
     metadata,
@@ -113,6 +158,9 @@ fanout = Table(
     Column("topic_id", Key, ForeignKey("topic.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("cursor", BigInteger, nullable=False),
     Column("begun_at", BigInteger, nullable=False),
+    Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
+    # Whether it carries a content that was handed in.
+    Column("pushed", Boolean, nullable=False, server_default=false()),
     sqlite_autoincrement=True,
 )
 
@@ -129,6 +177,35 @@ waiting = Table(
     ),
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger, nullable=False, index=True),
+    # The topic of a subscription that wants content, else null: it tells at once
+    # whether a content is waited for.
+    Column("content_topic_id", Key),
+)
+
+_content_waited_for = waiting.c.content_topic_id.is_not(None)
+Index(
+    "ix_waiting_content_topic_id",
+    waiting.c.content_topic_id,
+    sqlite_where=_content_waited_for,
+    postgresql_where=_content_waited_for,
+)
+
+#: What subscribers asked for, until it is verified.
+intent = Table(
+    "intent",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("callback_url", Text, nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("procedure", Text, nullable=False),
+    Column("lease_seconds", BigInteger, nullable=False),
+    Column("challenge", Boolean, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("ends", Boolean, nullable=False),
+    UniqueConstraint("topic", "callback_url", "protocol", "procedure"),
+    sqlite_autoincrement=True,
 )
 
 #: Hosts that do not answer.

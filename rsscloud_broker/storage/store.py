@@ -1,7 +1,8 @@
 """The store: every method one transaction, run outside the reactor's thread.
 
-What happens in a transaction is in ``pings``, ``topics``, ``subscriptions`` and
-``walks``; where it runs, in ``threads`` and ``writer``.
+What happens in a transaction is in ``pings``, ``topics``, ``contents``,
+``subscriptions``, ``intents`` and ``walks``; where it runs, in ``threads`` and
+``writer``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
     Callback,
+    Check,
+    Content,
     Delivery,
     Fanout,
     HostState,
+    Intent,
     Ping,
     PingRecord,
     Reading,
@@ -26,8 +30,9 @@ from rsscloud_broker.model import (
     Subscription,
     Swept,
     Topic,
+    WaitingIntent,
 )
-from rsscloud_broker.storage import pings, subscriptions, topics, walks
+from rsscloud_broker.storage import contents, intents, pings, subscriptions, topics, walks
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.storage.writer import Batched
@@ -91,14 +96,32 @@ class Store(Service):
     def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
         return self._threads.write(lambda conn: topics.record_reading(conn, reading, ping))
 
-    def checks_due(self, limit: int) -> Deferred[list[str]]:
+    def checks_due(self, limit: int) -> Deferred[list[Check]]:
         return self._threads.read(lambda conn: topics.checks_due(conn, limit))
 
-    def request_check(self, url: str, at: float) -> Deferred[bool]:
-        return self._threads.write(lambda conn: topics.request_check(conn, url, at))
+    def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
+        return self._threads.write(lambda conn: topics.request_check(conn, url, at, pinged))
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
         return self._threads.write(lambda conn: topics.drop_check(conn, url, asked_until))
+
+    def push_content(self, url: str, content: Content, at: float) -> Deferred[bool]:
+        return self._threads.write(lambda conn: topics.push_content(conn, url, content, at))
+
+    def content(self, key: int) -> Deferred[Content | None]:
+        return self._threads.read(lambda conn: contents.get_content(conn, key))
+
+    def newest_content(self, url: str) -> Deferred[Content | None]:
+        return self._threads.read(lambda conn: contents.newest_content(conn, url))
+
+    def end_topic(self, url: str, reason: str, at: float) -> Deferred[bool]:
+        return self._threads.write(lambda conn: topics.end_topic(conn, url, reason, at))
+
+    def revive_topic(self, url: str) -> Deferred[bool]:
+        return self._threads.write(lambda conn: topics.revive_topic(conn, url))
+
+    def watched_topics(self, after: str, limit: int) -> Deferred[list[str]]:
+        return self._threads.read(lambda conn: topics.watched_topics(conn, after, limit))
 
     # subscriptions
 
@@ -126,6 +149,17 @@ class Store(Service):
 
     def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
         return self._threads.write(lambda conn: subscriptions.sweep(conn, now, idle_topics_before))
+
+    # intents
+
+    def add_intent(self, intent: Intent, limit: int) -> Deferred[WaitingIntent | None]:
+        return self._threads.write(lambda conn: intents.add_intent(conn, intent, limit))
+
+    def remove_intent(self, key: int) -> Deferred[None]:
+        return self._threads.write(lambda conn: intents.remove_intent(conn, key))
+
+    def intents(self) -> Deferred[list[WaitingIntent]]:
+        return self._threads.read(intents.intents)
 
     # fan-out
 

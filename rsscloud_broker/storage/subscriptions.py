@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -23,15 +24,35 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Callback, Lease, Subscription, Swept
+from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
+    from_terms,
     subscription,
     to_micros,
     to_seconds_or_none,
+    to_terms,
     topic,
     waiting,
 )
-from rsscloud_broker.storage.topics import topic_key
+from rsscloud_broker.storage.topics import request_check, topic_key
+
+#: Seconds for which a topic that ended is known to have, without subscriptions.
+KEEP_ENDED = 90 * 86400
+
+#: What a notification that waits says of its subscription: see the table ``waiting``.
+CONTENT_TOPIC_ID = case((subscription.c.wants_content, subscription.c.topic_id))
+
+#: To be run, for a key, where a subscription may want content from now on or not.
+MATCH_WAITING = (
+    update(waiting)
+    .where(waiting.c.subscription_id == bindparam("key"))
+    .values(
+        content_topic_id=select(CONTENT_TOPIC_ID)
+        .where(subscription.c.id == waiting.c.subscription_id)
+        .scalar_subquery()
+    )
+)
 
 
 def lease_values(lease: Lease) -> dict[str, int]:
@@ -47,7 +68,7 @@ def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
     """See ``IStore.put_subscription``.  A renewed one keeps its id."""
-    identity = {
+    identity: dict[str, Any] = {
         "topic_id": topic_key(conn, wanted.topic),
         "callback_url": wanted.callback.url,
         "protocol": wanted.callback.protocol,
@@ -59,6 +80,8 @@ def put_subscription(
         "last_error": "",
         "last_error_at": None,
         "marked": False,
+        "terms": from_terms(wanted.terms),
+        "wants_content": wanted.wants_content,
     }
     key = conn.execute(select(subscription.c.id).filter_by(**identity)).scalar()
     if key is None:
@@ -68,20 +91,31 @@ def put_subscription(
         key = made[0]
     else:
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
-    if known is not None:
-        _tell_if_changed(conn, identity["topic_id"], key, known, values["granted_at"])
+        conn.execute(MATCH_WAITING, {"key": key})
+    if known is not None and _differs(conn, identity["topic_id"], known):
+        _let_wait(conn, key, to_micros(wanted.lease.granted_at))
+        if wanted.wants_content and not is_kept(conn, identity["topic_id"]):
+            request_check(conn, wanted.topic, wanted.lease.granted_at)
     (stored,) = by_ids(conn, [key])
     return stored
 
 
-def _tell_if_changed(
-    conn: Connection, topic_key: object, key: int, known: bytes, now: object
-) -> None:
-    """Let a notification wait for a subscriber who knows an earlier content."""
+def _differs(conn: Connection, topic_key: int, known: bytes) -> bool:
+    """Whether a topic has another content than a subscriber knows."""
     newer = select(topic.c.id).where(topic.c.id == topic_key, topic.c.digest != known)
+    return conn.execute(newer).first() is not None
+
+
+def _let_wait(conn: Connection, key: int, due_at: int) -> None:
+    """Let a notification wait for a subscription, unless one waits already."""
     waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id == key)
-    if conn.execute(newer).first() and not conn.execute(waits).first():
-        conn.execute(insert(waiting).values(subscription_id=key, attempts=0, due_at=now))
+    if conn.execute(waits).first() is None:
+        of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
+        conn.execute(
+            insert(waiting).values(
+                subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
+            )
+        )
 
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
@@ -121,6 +155,9 @@ _WITH_WAITING = (
         _COLUMNS.last_error_at,
         _COLUMNS.marked,
         waiting.c.attempts,
+        _COLUMNS.terms,
+        _COLUMNS.wants_content,
+        topic.c.ended,
     )
     .join(topic, topic.c.id == _COLUMNS.topic_id)
     .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
@@ -151,7 +188,7 @@ def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
 def _subscription(row: Sequence[Any]) -> Subscription:
     # By position and not by name: this is done for each notification.
     url, callback_url, protocol, procedure, granted_at, lease_seconds, *rest = row
-    key, errors, last_error, last_error_at, marked, attempts = rest
+    key, errors, last_error, last_error_at, marked, attempts, terms, wants_content, ended = rest
     return Subscription(
         url,
         Callback(callback_url, protocol, procedure),
@@ -162,6 +199,9 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         to_seconds_or_none(last_error_at),
         marked,
         attempts,
+        to_terms(terms),
+        wants_content,
+        ended,
     )
 
 
@@ -174,16 +214,23 @@ def count_of_host(conn: Connection, host: str, limit: int) -> int:
 def sweep(conn: Connection, now: float, idle_topics_before: float) -> Swept:
     """See ``IStore.sweep``.
 
-    What is both marked and expired counts as marked.  The walks over a topic
-    go with it.
+    What is both marked and expired counts as marked.  The walks over a topic and
+    its contents go with it.  One that has ended stays for a while, lest it be read
+    again when somebody asks for it.
     """
     marked = conn.execute(delete(subscription).where(subscription.c.marked)).rowcount
     expired = conn.execute(
         delete(subscription).where(subscription.c.expires_at <= to_micros(now))
     ).rowcount
     somebody = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
-    idle = or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before))
-    topics = conn.execute(
-        delete(topic).where(topic.c.check_requested_at.is_(None), idle, ~somebody)
-    ).rowcount
+    idle = and_(
+        topic.c.ended == "",
+        topic.c.check_requested_at.is_(None),
+        or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before)),
+    )
+    over = and_(
+        topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
+    )
+    topics = conn.execute(delete(topic).where(or_(idle, over), ~somebody)).rowcount
+    remove_all_unneeded(conn)
     return Swept(expired=expired, marked=marked, topics=topics)

@@ -1,4 +1,4 @@
-"""What the store does with topics: readings of them, and checks asked for.
+"""What the store does with topics: readings of them, checks asked for, their ends.
 
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.
@@ -7,9 +7,17 @@ after a rollback, it does the same.
 from __future__ import annotations
 
 import attrs
-from sqlalchemy import Connection, Row, case, insert, select, update
+from sqlalchemy import Connection, Row, case, insert, select, true, update
 
-from rsscloud_broker.model import Ping, Reading, ReadingRecord, Topic
+from rsscloud_broker.model import Check, Content, Ping, Reading, ReadingRecord, Topic
+from rsscloud_broker.storage.contents import (
+    insert_content,
+    is_kept,
+    is_waited_for,
+    is_wanted,
+    remove_outdated,
+    remove_unneeded,
+)
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
     fanout,
@@ -18,6 +26,11 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
     topic,
 )
+
+#: What a topic has of which no check is asked for, or not any more.
+_NO_CHECK = {"check_requested_at": None, "check_pinged": False}
+
+_SOMEBODY = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
 
 
 def get_topic(conn: Connection, url: str) -> Topic | None:
@@ -33,6 +46,7 @@ def _topic(row: Row[tuple[object, ...]]) -> Topic:
         size=row.size,
         read_at=to_seconds_or_none(row.read_at),
         changed_at=to_seconds_or_none(row.changed_at),
+        ended=row.ended,
     )
 
 
@@ -56,12 +70,15 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
     if changed:
         values |= {"digest": reading.digest, "size": reading.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
-        values["check_requested_at"] = None
+        values |= _NO_CHECK
     conn.execute(update(topic).where(topic.c.id == key).values(values))
+    content_key = _keep_content(conn, key, reading, changed)
     recorded = None
     if changed:
-        _begin_fanout(conn, key, read_at)
+        _begin_fanout(conn, key, read_at, content_key)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
+    if content_key is not None:
+        remove_unneeded(conn, [reading.url])
     now_known = attrs.evolve(
         _topic(row),
         digest=reading.digest,
@@ -72,34 +89,78 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
     return ReadingRecord(topic=now_known, changed=changed, ping=recorded)
 
 
-def _begin_fanout(conn: Connection, key: int, begun_at: int) -> None:
+def _keep_content(conn: Connection, key: int, reading: Reading, changed: bool) -> int | None:
+    """Keep what was read if somebody wants it; its key."""
+    if changed:
+        wanted = is_wanted(conn, key)
+    else:
+        # Who subscribed since the topic changed may wait for what nobody kept then.
+        wanted = is_waited_for(conn, key) and not is_kept(conn, key)
+    if changed and not wanted:
+        remove_outdated(conn, key)
+    if not wanted or reading.content is None:
+        return None
+    return insert_content(conn, key, reading.content)
+
+
+def _begin_fanout(
+    conn: Connection, key: int, begun_at: int, content_key: int | None, *, pushed: bool = False
+) -> None:
+    """Begin a walk over the subscriptions of a topic, if it has any."""
+    if _has_subscriptions(conn, key):
+        conn.execute(
+            insert(fanout).values(
+                topic_id=key, cursor=0, begun_at=begun_at, content_id=content_key, pushed=pushed
+            )
+        )
+
+
+def _has_subscriptions(conn: Connection, key: int) -> bool:
     anybody = select(subscription.c.id).where(subscription.c.topic_id == key).limit(1)
-    if conn.execute(anybody).first() is not None:
-        conn.execute(insert(fanout).values(topic_id=key, cursor=0, begun_at=begun_at))
+    return conn.execute(anybody).first() is not None
 
 
-def checks_due(conn: Connection, limit: int) -> list[str]:
-    """See ``IStore.checks_due``."""
+def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
+    """See ``IStore.push_content``.
+
+    It is carried though nobody may want content now: they may once it gets to them.
+    """
+    key = conn.execute(select(topic.c.id).where(topic.c.url == url)).scalar()
+    if key is None or not _has_subscriptions(conn, key):
+        return False
+    begun_at = to_micros(at)
+    conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
+    _begin_fanout(conn, key, begun_at, insert_content(conn, key, new), pushed=True)
+    remove_unneeded(conn, [url])
+    return True
+
+
+def checks_due(conn: Connection, limit: int) -> list[Check]:
+    """See ``IStore.checks_due``.  A ping asks for checks of topics that ended, too."""
     query = (
-        select(topic.c.url)
-        .where(topic.c.check_requested_at.is_not(None))
+        select(topic.c.url, topic.c.check_pinged)
+        .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
         .order_by(topic.c.check_requested_at, topic.c.id)
         .limit(limit)
     )
-    return list(conn.execute(query).scalars())
+    return [Check(url, pinged) for url, pinged in conn.execute(query)]
 
 
-def request_check(conn: Connection, url: str, at: float) -> bool:
-    """See ``IStore.request_check``."""
-    somebody = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
+def request_check(conn: Connection, url: str, at: float, pinged: bool = False) -> bool:
+    """See ``IStore.request_check``.  False of a topic that has ended."""
     asked = to_micros(at)
     earlier = topic.c.check_requested_at
-    marked = conn.execute(
+    ask = (
         update(topic)
-        .where(topic.c.url == url, somebody)
+        .where(topic.c.url == url, topic.c.ended == "")
         .values(check_requested_at=case((earlier > asked, earlier), else_=asked))
     )
-    return marked.rowcount > 0
+    if pinged:
+        topic_key(conn, url)
+        ask = ask.values(check_pinged=true())
+    else:
+        ask = ask.where(_SOMEBODY)
+    return conn.execute(ask).rowcount > 0
 
 
 def drop_check(conn: Connection, url: str, asked_until: float) -> None:
@@ -107,5 +168,39 @@ def drop_check(conn: Connection, url: str, asked_until: float) -> None:
     conn.execute(
         update(topic)
         .where(topic.c.url == url, topic.c.check_requested_at <= to_micros(asked_until))
-        .values(check_requested_at=None)
+        .values(_NO_CHECK)
     )
+
+
+def end_topic(conn: Connection, url: str, reason: str, at: float) -> bool:
+    """See ``IStore.end_topic``."""
+    key = topic_key(conn, url)
+    ended_at = to_micros(at)
+    ended = conn.execute(
+        update(topic)
+        .where(topic.c.id == key, topic.c.ended == "")
+        .values(ended=reason, changed_at=ended_at, **_NO_CHECK)
+    )
+    if not ended.rowcount:
+        return False
+    _begin_fanout(conn, key, ended_at, None)
+    return True
+
+
+def revive_topic(conn: Connection, url: str) -> bool:
+    """See ``IStore.revive_topic``.  Checks that were asked for meanwhile are dropped."""
+    revived = conn.execute(
+        update(topic).where(topic.c.url == url, topic.c.ended != "").values(ended="", **_NO_CHECK)
+    )
+    return revived.rowcount > 0
+
+
+def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
+    """See ``IStore.watched_topics``."""
+    query = (
+        select(topic.c.url)
+        .where(topic.c.url > after, topic.c.ended == "", _SOMEBODY)
+        .order_by(topic.c.url)
+        .limit(limit)
+    )
+    return list(conn.execute(query).scalars())

@@ -11,18 +11,21 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import (
     BigInteger,
     Connection,
+    and_,
     bindparam,
     case,
     delete,
     false,
     func,
     insert,
+    or_,
     select,
     true,
     update,
 )
 
 from rsscloud_broker.model import Delivery, Fanout, HostState, Subscription
+from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.schema import (
     fanout,
     host,
@@ -33,7 +36,7 @@ from rsscloud_broker.storage.schema import (
     topic,
     waiting,
 )
-from rsscloud_broker.storage.subscriptions import by_ids
+from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
 
 # Deliveries come in slices of hundreds: each of these is made once, and run
 # for many keys at a time.
@@ -82,17 +85,22 @@ _WAIT_ON = (
 
 def fanouts(conn: Connection, limit: int) -> list[Fanout]:
     """See ``IStore.fanouts``."""
-    newest = select(func.max(fanout.c.id)).group_by(fanout.c.topic_id)
+    newest = select(func.max(fanout.c.id)).where(~fanout.c.pushed).group_by(fanout.c.topic_id)
+    next_ones = (
+        select(func.min(fanout.c.id))
+        .where(or_(fanout.c.pushed, fanout.c.id.in_(newest)))
+        .group_by(fanout.c.topic_id)
+    )
     query = (
-        select(fanout.c.id, topic.c.url, fanout.c.cursor, fanout.c.begun_at)
-        .join(topic)
-        .where(fanout.c.id.in_(newest))
+        select(fanout.c.id, topic.c.url, fanout.c.cursor, fanout.c.begun_at, fanout.c.content_id)
+        .join(topic, topic.c.id == fanout.c.topic_id)
+        .where(fanout.c.id.in_(next_ones))
         .order_by(fanout.c.id)
         .limit(limit)
     )
     return [
-        Fanout(id=key, topic=url, cursor=cursor, begun_at=to_seconds(begun_at))
-        for key, url, cursor, begun_at in conn.execute(query)
+        Fanout(key, url, cursor, to_seconds(begun_at), content_key)
+        for key, url, cursor, begun_at, content_key in conn.execute(query)
     ]
 
 
@@ -102,10 +110,24 @@ def record_slice(
     """See ``IStore.record_slice``."""
     record_deliveries(conn, deliveries)
     if done:
-        same_topic = select(topic.c.id).where(topic.c.url == walk.topic).scalar_subquery()
-        conn.execute(delete(fanout).where(fanout.c.topic_id == same_topic, fanout.c.id <= walk.id))
+        _end(conn, walk)
+        remove_unneeded(conn, [walk.topic])
     else:
         conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
+
+
+def _end(conn: Connection, walk: Fanout) -> None:
+    """Remove a walk, and those that it made needless."""
+    this = conn.execute(
+        select(fanout.c.topic_id, fanout.c.pushed).where(fanout.c.id == walk.id)
+    ).first()
+    if this is None:
+        return
+    over = fanout.c.id == walk.id
+    if not this.pushed:
+        older = and_(fanout.c.topic_id == this.topic_id, fanout.c.id < walk.id, ~fanout.c.pushed)
+        over = or_(over, older)
+    conn.execute(delete(fanout).where(over))
 
 
 def record_deliveries(conn: Connection, deliveries: Sequence[Delivery]) -> None:
@@ -143,6 +165,14 @@ def record_deliveries(conn: Connection, deliveries: Sequence[Delivery]) -> None:
         conn.execute(_COUNT_ERROR, failed)
     if wait:
         _wait(conn, wait)
+    let_go = {
+        delivery.subscription.topic
+        for delivery, outcome in over
+        if delivery.subscription.wants_content
+        and (outcome.gone or delivery.subscription.attempts is not None)
+    }
+    if let_go:
+        remove_unneeded(conn, let_go)
 
 
 def _keys(deliveries: Sequence[Delivery]) -> list[dict[str, int]]:
@@ -152,18 +182,25 @@ def _keys(deliveries: Sequence[Delivery]) -> list[dict[str, int]]:
 def _wait(conn: Connection, deliveries: Sequence[Delivery]) -> None:
     """Let notifications wait; where one waits already it is the same from now on."""
     wanted = {one.subscription.id: one for one in deliveries}
-    alive = select(subscription.c.id).where(subscription.c.id.in_(wanted))
+    alive = select(subscription.c.id, CONTENT_TOPIC_ID).where(subscription.c.id.in_(wanted))
     waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id.in_(wanted))
     there = set(conn.execute(waits).scalars())
     updates, inserts = [], []
-    for key in conn.execute(alive).scalars():
+    for key, content_topic in conn.execute(alive):
         one = wanted[key]
         assert one.retry_at is not None  # the caller looked
         due = to_micros(one.retry_at)
         if key in there:
             updates.append({"key": key, "tries": one.attempts, "due": due})
         else:
-            inserts.append({"subscription_id": key, "attempts": one.attempts, "due_at": due})
+            inserts.append(
+                {
+                    "subscription_id": key,
+                    "attempts": one.attempts,
+                    "due_at": due,
+                    "content_topic_id": content_topic,
+                }
+            )
     if updates:
         conn.execute(_WAIT_ON, updates)
     if inserts:

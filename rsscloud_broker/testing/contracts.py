@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
+from attrs import evolve
 from treq.testing import RequestTraversalAgent
 from twisted.application.service import IService
 from twisted.internet.defer import maybeDeferred
@@ -15,11 +17,13 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.events import (
     Event,
+    FilePublished,
     PingReceived,
     SubscriptionRemoved,
     SubscriptionsSwept,
     SubscriptionStored,
     TopicChanged,
+    TopicEnded,
 )
 from rsscloud_broker.interfaces import (
     IEventSink,
@@ -31,6 +35,8 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import (
     Callback,
+    Content,
+    Denial,
     Intent,
     Lease,
     Notification,
@@ -40,7 +46,7 @@ from rsscloud_broker.model import (
     Subscription,
     Swept,
 )
-from rsscloud_broker.testing.fakes import EMPTY, FakeOutbound, reply
+from rsscloud_broker.testing.fakes import EMPTY, Answer, FakeOutbound, OutboundRequest, reply
 
 _TOPIC = "http://feeds.example/rss.xml"
 _CALLBACK_URL = "http://reader.example/notify"
@@ -52,7 +58,7 @@ _CALLBACK_URL = "http://reader.example/notify"
 class _NotifierContract(TestCase):
     """What holds for every ``INotifier``."""
 
-    accepting: OutboundReply
+    accepting: Answer
 
     def make_notifier(self, outbound: IOutbound) -> INotifier:
         raise NotImplementedError
@@ -61,7 +67,10 @@ class _NotifierContract(TestCase):
         self.outbound = FakeOutbound(otherwise=self.accepting)
         self.notifier = self.make_notifier(self.outbound)
         callback = Callback(_CALLBACK_URL, self.notifier.protocol, "river.notify")
-        self.notification = Notification(_TOPIC, callback)
+        content = Content(b"<rss/>", "application/rss+xml")
+        carried = content if self.notifier.carries_content else None
+        self.notification = Notification(_TOPIC, callback, content=carried)
+        self.denial = Denial(_TOPIC, callback, "the topic is gone")
         self.intent = Intent(_TOPIC, callback, 90_000)
         self.challenge = Intent(_TOPIC, callback, 90_000, challenge=True)
 
@@ -77,10 +86,17 @@ class _NotifierContract(TestCase):
             self.assertFalse(outcome.success)
             self.assertTrue(outcome.reason, "a failure says why")
 
+    def _accepted_with(self, status: int, request: OutboundRequest) -> OutboundReply:
+        """An answer that accepts, but for its status."""
+        answer = self.accepting(request) if callable(self.accepting) else self.accepting
+        assert isinstance(answer, OutboundReply)
+        return evolve(answer, status=status)
+
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(INotifier, self.notifier))
         self.assertTrue(self.notifier.protocol)
         self.assertGreaterEqual(self.notifier.marks_after or 1, 1)
+        self.assertIsInstance(self.notifier.carries_content, bool)
 
     async def test_notification_calls_the_callback(self) -> None:
         self.assertEqual(await self.notifier.notify(self.notification), Outcome(True))
@@ -99,7 +115,7 @@ class _NotifierContract(TestCase):
 
     async def test_other_status_is_a_failure(self) -> None:
         for status in (301, 304, 400, 404, 410, 500, 503):
-            self.outbound.otherwise = reply(status, self.accepting.body)
+            self.outbound.otherwise = partial(self._accepted_with, status)
             await self.assert_all_fail()
 
     async def test_garbage_is_an_outcome(self) -> None:
@@ -108,23 +124,35 @@ class _NotifierContract(TestCase):
             for intent in (self.intent, self.challenge):
                 self.assertIsInstance(await self.notifier.verify(intent), Outcome)
             self.assertIsInstance(await self.notifier.notify(self.notification), Outcome)
+            self.assertIsInstance(await self.notifier.deny(self.denial), Outcome)
+
+    async def test_denial_calls_nobody_else(self) -> None:
+        self.assertEqual(await self.notifier.deny(self.denial), Outcome(True))
+        for request in self.outbound.requests:
+            self.assertTrue(request.url.startswith(_CALLBACK_URL), request.url)
+
+    async def test_denial_without_an_answer_is_an_outcome(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        self.assertIsInstance(await self.notifier.deny(self.denial), Outcome)
 
 
 def make_notifier_tests(
-    fixture: Callable[[TestCase, IOutbound], INotifier], accepting: OutboundReply = EMPTY
+    fixture: Callable[[TestCase, IOutbound], INotifier], accepting: Answer = EMPTY
 ) -> type[TestCase]:
     """A TestCase that every ``INotifier`` must pass.
 
     :param fixture: given the running test and the outbound client, makes a
         notifier.
-    :param accepting: what a callback answers that takes a notification.
+    :param accepting: what a callback answers that takes a notification; a function of
+        the request, where the answer must repeat a part of that.
     """
 
     class NotifierTests(_NotifierContract):
         def make_notifier(self, outbound: IOutbound) -> INotifier:
             return fixture(self, outbound)
 
-    NotifierTests.accepting = accepting
+    # A function would become a method of the class.
+    NotifierTests.accepting = staticmethod(accepting) if callable(accepting) else accepting
     return NotifierTests
 
 
@@ -142,6 +170,8 @@ def _events() -> list[Event]:
         SubscriptionStored(subscription),
         SubscriptionRemoved(_TOPIC, callback.url),
         SubscriptionsSwept(Swept(expired=1), 3600.0),
+        TopicEnded(_TOPIC, "gone", 1000.0),
+        FilePublished("/changes.xml", 1000.0),
     ]
 
 
@@ -222,7 +252,9 @@ class _FrontDoorContract(TestCase):
             self.assertIn(route.method, ("GET", "POST"), route)
             self.assertTrue(verifyObject(IResource, route.resource))
             self.assertEqual(route.requires, {name.lower() for name in route.requires}, route)
-        keys = {(route.path, route.method, route.requires) for route in routes}
+            types = {kind.partition(";")[0].strip().lower() for kind in route.content_types}
+            self.assertEqual(route.content_types, types, route)
+        keys = {(r.path, r.method, r.requires, r.content_types) for r in routes}
         self.assertEqual(len(keys), len(routes), "no two routes for the same requests")
 
     async def test_routes_answer_requests_without_parameters(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from attrs import evolve, frozen
@@ -29,6 +29,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import (
     Callback,
     Content,
+    Denial,
     Intent,
     Lease,
     Notification,
@@ -115,6 +116,7 @@ class FakeFetcher:
 
     :param contents: the bytes of topics by URL; those of a topic that is not
         there cannot be read.
+    :ivar failures: what is raised for URLs, whether they are in the table or not.
     :ivar fetched: the URLs that were fetched, in order.
     :ivar held: None, or the fetches that wait for the test to fire them.  A
         fetch reads its topic when it is fired.
@@ -122,6 +124,7 @@ class FakeFetcher:
 
     def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
         self.contents: dict[str, bytes] = dict(contents or {})
+        self.failures: dict[str, Exception] = {}
         self.fetched: list[str] = []
         self.held: list[Deferred[None]] | None = None
 
@@ -131,6 +134,8 @@ class FakeFetcher:
             gate: Deferred[None] = Deferred()
             self.held.append(gate)
             await gate
+        if url in self.failures:
+            raise self.failures[url]
         if url not in self.contents:
             raise TopicUnreadable(url, "its server answered with status 404")
         return Content(self.contents[url], "application/rss+xml")
@@ -146,6 +151,7 @@ class FakeNotifier:
     :ivar outcomes: by callback URL; an exception is raised; success otherwise.
     :ivar verified: the intents that were to be verified, in order.
     :ivar notified: the notifications that were to be sent, in order.
+    :ivar denied: the denials that were to be sent, in order.
     :ivar held: None, or the notifications that wait for the test to fire them.
     """
 
@@ -154,13 +160,16 @@ class FakeNotifier:
         protocol: str = "http-post",
         marks_after: int | None = 3,
         retries: tuple[float, ...] = (),
+        carries_content: bool = False,
     ) -> None:
         self.protocol = protocol
+        self.carries_content = carries_content
         self.marks_after = marks_after
         self.retries = retries
         self.outcomes: dict[str, Outcome | Exception] = {}
         self.verified: list[Intent] = []
         self.notified: list[Notification] = []
+        self.denied: list[Denial] = []
         self.held: list[Deferred[None]] | None = None
 
     async def verify(self, intent: Intent) -> Outcome:
@@ -174,6 +183,10 @@ class FakeNotifier:
             self.held.append(gate)
             await gate
         return self._outcome(notification.callback)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        self.denied.append(denial)
+        return self._outcome(denial.callback)
 
     def _outcome(self, callback: Callback) -> Outcome:
         outcome = self.outcomes.get(callback.url, Outcome(True))
@@ -226,20 +239,27 @@ class FakeBroker:
 
     :ivar pings: each with its repeat window.
     :ivar pinged: the topics of ``ping_topic``.
-    :ivar sources: the addresses that pings of both kinds came from, in order.
-    :ivar intents: what subscribers asked for.
-    :ivar unsubscribed: topics with the callbacks that left them.
+    :ivar sources: the addresses that pings of all kinds came from, in order.
+    :ivar published: the URLs of ``publish``, call by call.
+    :ivar distributed: topics, each with the content that was handed in.
+    :ivar intents: what was to be verified at once, to subscribe.
+    :ivar unsubscribed: what was to be verified at once, to unsubscribe.
+    :ivar accepted: what was to be verified afterwards.
     :ivar failures: raised, by the name of the verb.
-    :ivar changed: what ``ping_topic`` finds; ``unsubscribe`` gives it too.
+    :ivar changed: what ``ping_topic``, ``distribute`` and ``unsubscribe`` give.
     """
 
     def __init__(self, protocols: Sequence[str] = ("http-post",)) -> None:
         self.protocols = frozenset(protocols)
+        self.content_protocols: frozenset[str] = frozenset()
         self.pings: list[tuple[Ping, float]] = []
         self.pinged: list[str] = []
         self.sources: list[str] = []
+        self.published: list[tuple[str, ...]] = []
+        self.distributed: list[tuple[str, Content]] = []
         self.intents: list[Intent] = []
-        self.unsubscribed: list[tuple[str, Callback]] = []
+        self.unsubscribed: list[Intent] = []
+        self.accepted: list[Intent] = []
         self.failures: dict[str, Exception] = {}
         self.changed = True
 
@@ -254,17 +274,31 @@ class FakeBroker:
         self.sources.append(source)
         return self.changed
 
+    async def publish(self, urls: Collection[str], source: str) -> None:
+        self._fail("publish")
+        self.published.append(tuple(urls))
+        self.sources.append(source)
+
+    async def distribute(self, topic: str, content: Content) -> bool:
+        self._fail("distribute")
+        self.distributed.append((topic, content))
+        return self.changed
+
     async def subscribe(self, intent: Intent) -> Subscription:
         self._fail("subscribe")
         self.intents.append(intent)
-        return Subscription(
-            intent.topic, intent.callback, Lease(0.0, intent.lease_seconds), id=len(self.intents)
-        )
+        lease = Lease(0.0, intent.lease_seconds)
+        number = len(self.intents)
+        return Subscription(intent.topic, intent.callback, lease, id=number, terms=intent.terms)
 
-    async def unsubscribe(self, topic: str, callback: Callback) -> bool:
+    async def unsubscribe(self, intent: Intent) -> bool:
         self._fail("unsubscribe")
-        self.unsubscribed.append((topic, callback))
+        self.unsubscribed.append(intent)
         return self.changed
+
+    async def accept(self, intent: Intent) -> None:
+        self._fail("accept")
+        self.accepted.append(intent)
 
     def _fail(self, verb: str) -> None:
         if verb in self.failures:
@@ -305,5 +339,6 @@ def sink_parts(**parts: Any) -> SinkParts:
         "public_directory": FilePath("no-such-directory"),
         "in_thread": execute,
         "counters": Counters(),
+        "public_url": "http://broker.example",
     }
     return SinkParts(**(fakes | parts))

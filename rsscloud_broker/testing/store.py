@@ -1,4 +1,7 @@
-"""The contract of ``IStore``: pings, topics and subscriptions."""
+"""The contract of ``IStore``: pings, topics and subscriptions.
+
+``store_hub`` and ``store_deliveries`` go on with it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
     Callback,
+    Check,
+    Content,
     Delivery,
     Fanout,
     Lease,
@@ -38,6 +43,16 @@ def a_subscription(topic: str = FEED, number: int = 1, granted_at: float = 1000.
 def a_reading(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> Reading:
     """A reading that found some content."""
     return Reading(url=url, digest=content * 32, size=len(content), started_at=at)
+
+
+def a_content(body: bytes = b"<rss>1</rss>") -> Content:
+    """What was found at a topic."""
+    return Content(body, "application/rss+xml")
+
+
+def asked(*urls: str) -> list[Check]:
+    """Checks that nobody asked for by a ping of the very topic."""
+    return [Check(url) for url in urls]
 
 
 def failed(subscription: Subscription, marks: int | None = 3, at: float = 2000.0) -> Delivery:
@@ -140,7 +155,7 @@ class RecordsContract(TestCase):
         for repeat in (False, True):
             record = await self.store.add_ping(ping, 60)
             self.assertEqual((record.repeat, set(record.watched)), (repeat, watched))
-            self.assertEqual(set(await self.store.checks_due(10)), watched)
+            self.assertEqual(set(await self.store.checks_due(10)), set(asked(*watched)))
             for url in watched:
                 await self.store.drop_check(url, 1000)
 
@@ -204,7 +219,7 @@ class RecordsContract(TestCase):
         ping = evolve(a_ping(1000), rss_url=FEED)
         await self.store.add_ping(ping, 0)
         await self.store.record_reading(a_reading(at=999), None)
-        self.assertEqual(await self.store.checks_due(10), [FEED])
+        self.assertEqual(await self.store.checks_due(10), asked(FEED))
         await self.store.record_reading(a_reading(at=1000), None)
         self.assertEqual(await self.store.checks_due(10), [])
 
@@ -213,18 +228,41 @@ class RecordsContract(TestCase):
             await self.store.put_subscription(a_subscription(url))
         for url, at in ((FEED, 1000), (OTHER_FEED, 1001), (FEED, 1002), (FEED, 900)):
             await self.store.add_ping(evolve(a_ping(at), rss_url=url), 0)
-        self.assertEqual(await self.store.checks_due(10), [OTHER_FEED, FEED])
-        self.assertEqual(await self.store.checks_due(1), [OTHER_FEED])
+        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED, FEED))
+        self.assertEqual(await self.store.checks_due(1), asked(OTHER_FEED))
         await self.store.drop_check(FEED, 1001.9)
-        self.assertEqual(await self.store.checks_due(10), [OTHER_FEED, FEED])
+        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED, FEED))
         await self.store.drop_check(FEED, 1002)
-        self.assertEqual(await self.store.checks_due(10), [OTHER_FEED])
+        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED))
+
+    async def test_ping_asks_for_a_check_of_any_topic(self) -> None:
+        self.assertFalse(await self.store.request_check(FEED, 1000))
+        self.assertTrue(await self.store.request_check(FEED, 1000, True))
+        self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])
+        self.assertEqual((await self.store.sweep(1000, 9999)).topics, 0)
+
+    async def test_check_is_of_a_ping_until_it_is_answered(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        for drop in (True, False):
+            await self.store.request_check(FEED, 1000, True)
+            await self.store.request_check(FEED, 1001)
+            await self.store.drop_check(FEED, 1000)
+            self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])
+            if drop:
+                await self.store.drop_check(FEED, 1001)
+            else:
+                await self.store.record_reading(a_reading(at=1001), None)
+            self.assertEqual(await self.store.checks_due(10), [])
+            await self.store.request_check(FEED, 1000)
+            self.assertEqual(await self.store.checks_due(10), asked(FEED))
 
     # subscriptions
 
     async def test_subscription_is_stored(self) -> None:
         wanted = evolve(
             a_subscription(granted_at=1714561200.25),
+            terms={"secret": "Ünïcode \N{SNOWMAN}", "signature": "sha256"},
+            wants_content=True,
             callback=Callback("http://reader.example/RPC2", "xml-rpc", "river.feedUpdated"),
         )
         stored = await self.store.put_subscription(wanted)
@@ -238,6 +276,13 @@ class RecordsContract(TestCase):
         await self.store.record_slice(walk, 0, [failed(stored, marks=1)], False)
         renewed = await self.store.put_subscription(a_subscription(granted_at=5000))
         self.assertEqual(renewed, evolve(a_subscription(granted_at=5000), id=renewed.id))
+        self.assertEqual(await self.all_subscriptions(), [renewed])
+
+    async def test_renewal_replaces_what_was_asked_of_notifications(self) -> None:
+        wanted = evolve(a_subscription(), terms={"secret": "s"}, wants_content=True)
+        await self.store.put_subscription(wanted)
+        renewed = await self.store.put_subscription(a_subscription())
+        self.assertEqual((renewed.terms, renewed.wants_content), ({}, False))
         self.assertEqual(await self.all_subscriptions(), [renewed])
 
     async def test_subscriptions_differ_by_topic_and_callback(self) -> None:

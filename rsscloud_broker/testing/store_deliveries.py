@@ -12,7 +12,6 @@ from rsscloud_broker.model import Callback, Delivery, HostState, Subscription
 from rsscloud_broker.testing.store import (
     FEED,
     OTHER_FEED,
-    RecordsContract,
     a_reading,
     a_subscription,
     failed,
@@ -20,9 +19,10 @@ from rsscloud_broker.testing.store import (
     succeeded,
     waits,
 )
+from rsscloud_broker.testing.store_hub import HubContract
 
 
-class DeliveriesContract(RecordsContract):
+class DeliveriesContract(HubContract):
     """What holds for the deliveries of every ``IStore``."""
 
     # fan-out

@@ -8,7 +8,7 @@ need hypothesis::
     run_state_machine_as_test(make_store_machine(my_fixture))
 
 To cover another method of ``IStore``: what it keeps becomes a field of
-``store_model.Model``, what it does a rule (those of pings and topics are in
+``store_model.Model``, what it does a rule (those of pings, topics and contents are in
 ``store_rules``), and what can be seen of it a line in
 ``everything_is_as_in_the_model``.
 """
@@ -31,11 +31,14 @@ from rsscloud_broker.model import (
     Callback,
     Delivery,
     HostState,
+    Intent,
     Lease,
     Outcome,
     Subscription,
     Topic,
+    WaitingIntent,
 )
+from rsscloud_broker.testing.store_model import KEEP_ENDED
 from rsscloud_broker.testing.store_rules import (
     ALL,
     END_OF_TIME,
@@ -59,6 +62,7 @@ _CALLBACKS = (
 
 _callbacks = st.sampled_from(_CALLBACKS)
 _leases = st.sampled_from((60, HOUR))
+_terms = st.sampled_from(({}, {"secret": "ß", "signature": "sha256"}))
 # Quarters of seconds are exact as floats, and as whole microseconds.
 _delays = st.sampled_from((0.25, 30.0, 60.0))
 
@@ -78,23 +82,49 @@ class StoreMachine(PingsAndTopics):
 
     # subscriptions
 
-    @initialize(callbacks=st.sets(_callbacks, max_size=3), pinged=st.booleans())
-    def begin_with_subscriptions(self, callbacks: set[Callback], pinged: bool) -> None:
+    @initialize(
+        callbacks=st.sets(_callbacks, max_size=3),
+        wants_content=st.booleans(),
+        pinged=st.booleans(),
+        under_way=st.sampled_from(("nothing", "a walk", "a notification")),
+    )
+    def begin_with_subscriptions(
+        self, callbacks: set[Callback], wants_content: bool, pinged: bool, under_way: str
+    ) -> None:
+        """Begin where it takes many steps to come to."""
         for callback in sorted(callbacks, key=str):
-            self.put_subscription(TOPICS[0], callback, HOUR, None)
+            self.put_subscription(TOPICS[0], callback, HOUR, None, {}, wants_content)
         if pinged:
             self.add_ping("A site", TOPICS[0], "", TOPICS[1], (), 0)
+        if under_way != "nothing":
+            self.read(TOPICS[0], b"1", True, False, self.now)
+            self.topics_are_as_in_the_model()
+        if under_way == "a notification":
+            for one in self.model.subscriptions_of(TOPICS[0]):
+                put_off = Delivery(one, None, at=self.now, retry_at=self.now + 30)
+                self.call(self.store.record_deliveries, [put_off])
+                self._record([put_off])
 
     @rule(
         topic=topics,
         callback=_callbacks,
         seconds=_leases,
         known=st.none() | contents.map(digest_of),
+        terms=_terms,
+        wants_content=st.booleans(),
     )
     def put_subscription(
-        self, topic: str, callback: Callback, seconds: int, known: bytes | None
+        self,
+        topic: str,
+        callback: Callback,
+        seconds: int,
+        known: bytes | None,
+        terms: dict[str, str],
+        wants_content: bool,
     ) -> None:
-        wanted = Subscription(topic, callback, Lease(self.now, seconds))
+        wanted = Subscription(
+            topic, callback, Lease(self.now, seconds), terms=terms, wants_content=wants_content
+        )
         stored = self.call(self.store.put_subscription, wanted, known)
         before = self._id_of(topic, callback)
         if before is None:
@@ -105,6 +135,9 @@ class StoreMachine(PingsAndTopics):
         read = self.model.topics.setdefault(topic, Topic(topic))
         if known is not None and read.digest is not None and read.digest != known:
             self.model.waiting.setdefault(stored.id, (0, self.now))
+            kept = self.model.newest_of(topic) is not None
+            if wants_content and not kept and not read.ended:
+                self.model.asked[topic] = self.now
         assert stored == self.model.subscription(stored.id)
         self.known_subscriptions.append(stored)
 
@@ -150,15 +183,65 @@ class StoreMachine(PingsAndTopics):
         idle = [
             url
             for url, topic in self.model.topics.items()
-            if url not in self.model.asked
-            and not self.model.subscriptions_of(url)
-            and (topic.read_at is None or topic.read_at < idle_before)
+            if not self.model.subscriptions_of(url) and self._is_idle(topic, idle_before)
         ]
         for url in idle:
             self.model.forget(url)
+        for url in TOPICS:
+            self.model.remove_unneeded(url)
         swept = self.call(self.store.sweep, self.now, idle_before)
         assert (swept.expired, swept.marked) == (len(expired), len(marked))
         assert swept.topics == len(idle)
+
+    def _is_idle(self, topic: Topic, idle_before: float) -> bool:
+        if topic.ended:
+            return (topic.changed_at or 0.0) < self.now - KEEP_ENDED
+        asked = topic.url in self.model.asked
+        return not asked and (topic.read_at is None or topic.read_at < idle_before)
+
+    # intents
+
+    @rule(
+        topic=topics,
+        callback=_callbacks,
+        seconds=_leases,
+        challenge=st.booleans(),
+        source=st.sampled_from(("", "192.0.2.1")),
+        terms=_terms,
+        ends=st.booleans(),
+        limit=limits,
+    )
+    def add_intent(
+        self,
+        topic: str,
+        callback: Callback,
+        seconds: int,
+        challenge: bool,
+        source: str,
+        terms: dict[str, str],
+        ends: bool,
+        limit: int,
+    ) -> None:
+        intent = Intent(topic, callback, seconds, challenge, source, terms, ends)
+        others = [
+            kept
+            for kept in self.model.intents
+            if (kept.intent.topic, kept.intent.callback) != (topic, callback)
+        ]
+        added = self.call(self.store.add_intent, intent, limit)
+        if len(others) == len(self.model.intents) >= limit:
+            assert added is None
+            return
+        assert added == WaitingIntent(added.id, intent)
+        assert added.id > self.last_intent
+        self.last_intent = added.id
+        self.model.intents = [*others, added]
+
+    @rule(data=st.data())
+    def remove_intent(self, data: st.DataObject) -> None:
+        key = data.draw(st.integers(0, self.last_intent))
+        self.call(self.store.remove_intent, key)
+        self.model.intents = [kept for kept in self.model.intents if kept.id != key]
 
     # fan-out
 
@@ -167,31 +250,32 @@ class StoreMachine(PingsAndTopics):
         """Record a slice of any walk, whether it is still there or not."""
         if not self.known_walks:
             return
-        there = data.draw(st.booleans()) and self.model.walks
-        walk = data.draw(st.sampled_from(list((there or self.known_walks).values())))
+        there = [walk.shown for walk in self.model.walks if walk.shown is not None]
+        still_there = data.draw(st.booleans()) and there
+        shown = data.draw(st.sampled_from(still_there or list(self.known_walks.values())))
         cursor = data.draw(st.integers(0, 20))
         done = data.draw(st.booleans())
         deliveries = self._deliveries(data)
-        self.call(self.store.record_slice, walk, cursor, deliveries, done)
-        self._take_in(deliveries)
+        self.call(self.store.record_slice, shown, cursor, deliveries, done)
+        self._record(deliveries)
+        walk = self.model.walk_of(shown.id)
+        if walk is not None and done:
+            self.model.end_walk(walk)
+        elif walk is not None:
+            walk.cursor = cursor
         if done:
-            self.model.walks = {
-                key: one
-                for key, one in self.model.walks.items()
-                if one.topic != walk.topic or key > walk.id
-            }
-        elif walk.id in self.model.walks:
-            self.model.walks[walk.id] = evolve(walk, cursor=cursor)
+            self.model.remove_unneeded(shown.topic)
 
     @rule(limit=limits)
     def look_at_walks(self, limit: int) -> None:
-        assert self.call(self.store.fanouts, limit) == self.model.newest_walks()[:limit]
+        shown = [walk.shown for walk in self.model.next_walks()]
+        assert self.call(self.store.fanouts, limit) == shown[:limit]
 
     @rule(data=st.data())
     def record_deliveries(self, data: st.DataObject) -> None:
         deliveries = self._deliveries(data)
         self.call(self.store.record_deliveries, deliveries)
-        self._take_in(deliveries)
+        self._record(deliveries)
 
     def _deliveries(self, data: st.DataObject) -> list[Delivery]:
         """What came of notifying some subscriptions, some of which may be gone by now."""
@@ -222,7 +306,7 @@ class StoreMachine(PingsAndTopics):
             retry_at=self.now + data.draw(_delays) if waits else None,
         )
 
-    def _take_in(self, deliveries: list[Delivery]) -> None:
+    def _record(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
             self.model.take_in(delivery)
 
@@ -272,6 +356,7 @@ class StoreMachine(PingsAndTopics):
 
     @invariant()
     def everything_is_as_in_the_model(self) -> None:
+        self.topics_are_as_in_the_model()
         model, store, call = self.model, self.store, self.call
         pings = model.pings_between(0, END_OF_TIME)
         assert call(store.pings, 0, END_OF_TIME, None, ALL) == pings
@@ -279,11 +364,8 @@ class StoreMachine(PingsAndTopics):
         hours = Counter(int(ping.received_at // HOUR) for ping in pings)
         assert call(store.ping_hours, 0, END_OF_TIME) == hours
         for url in TOPICS:
-            assert call(store.topic, url) == model.topics.get(url)
             assert call(store.subscriptions, url, 0, ALL) == model.subscriptions_of(url)
-        due = call(store.checks_due, ALL)
-        assert sorted(due) == sorted(model.asked)
-        assert call(store.fanouts, ALL) == model.newest_walks()
+        assert call(store.intents) == model.intents
         first_due = min((at for _, at in model.waiting.values()), default=None)
         assert call(store.next_due) == first_due
         hosts = call(store.hosts)

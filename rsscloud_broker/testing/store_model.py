@@ -4,10 +4,39 @@ from __future__ import annotations
 
 from attrs import Factory, define, evolve
 
-from rsscloud_broker.model import Delivery, Fanout, HostState, Ping, Subscription, Topic
+from rsscloud_broker.model import (
+    Content,
+    Delivery,
+    Fanout,
+    HostState,
+    Ping,
+    Subscription,
+    Topic,
+    WaitingIntent,
+)
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
+
+#: Seconds for which a topic that ended is known to have.
+KEEP_ENDED = 90 * 86400
+
+
+@define(eq=False)
+class Walk:
+    """A walk that has not ended.
+
+    :ivar content: what it carries, by its number in ``Model.contents``.
+    :ivar pushed: whether that was handed in.
+    :ivar shown: as the store showed it last; a walk that others go before is not.
+    """
+
+    topic: str
+    begun_at: float
+    content: int | None = None
+    pushed: bool = False
+    cursor: int = 0
+    shown: Fanout | None = None
 
 
 @define
@@ -16,8 +45,11 @@ class Model:
 
     :ivar pings: those not pruned, in the order in which they came.
     :ivar asked: when topics that wait to be read were asked for last.
+    :ivar pinged: those of them that somebody said had changed.
     :ivar subscriptions: by id; their ``attempts`` are in ``waiting``.
-    :ivar walks: by id; those that newer ones made needless too.
+    :ivar contents: by numbers in their order, each with its topic: those that a
+        store has, and some of those that it may have removed.
+    :ivar walks: in their order; those that newer ones made needless too.
     :ivar waiting: for ids of subscriptions, attempts and when the next is due.
     """
 
@@ -25,10 +57,13 @@ class Model:
     pruned: int = 0
     topics: dict[str, Topic] = Factory(dict)
     asked: dict[str, float] = Factory(dict)
+    pinged: set[str] = Factory(set)
     subscriptions: dict[int, Subscription] = Factory(dict)
-    walks: dict[int, Fanout] = Factory(dict)
+    contents: dict[int, tuple[str, Content]] = Factory(dict)
+    walks: list[Walk] = Factory(list)
     waiting: dict[int, tuple[int, float]] = Factory(dict)
     hosts: dict[str, HostState] = Factory(dict)
+    intents: list[WaitingIntent] = Factory(list)
 
     def pings_between(self, since: float, until: float) -> list[Ping]:
         found = [ping for ping in self.pings if since <= ping.received_at < until]
@@ -44,15 +79,84 @@ class Model:
     def subscription(self, key: int) -> Subscription:
         """A subscription as a store shows it."""
         attempts, _ = self.waiting.get(key, (None, None))
-        return evolve(self.subscriptions[key], attempts=attempts)
+        one = self.subscriptions[key]
+        return evolve(one, attempts=attempts, ended=self.topics[one.topic].ended)
 
     def subscriptions_of(self, topic: str) -> list[Subscription]:
         found = sorted(self.subscriptions.items())
         return [self.subscription(key) for key, one in found if one.topic == topic]
 
-    def newest_walks(self) -> list[Fanout]:
-        newest = {walk.topic: key for key, walk in sorted(self.walks.items())}
-        return [self.walks[key] for key in sorted(newest.values())]
+    def has_ended(self, topic: str) -> bool:
+        return topic in self.topics and bool(self.topics[topic].ended)
+
+    def no_check(self, topic: str) -> None:
+        """Nobody waits for a topic to be read any more."""
+        self.asked.pop(topic, None)
+        self.pinged.discard(topic)
+
+    def next_walks(self) -> list[Walk]:
+        """Of each topic the first that is not needless."""
+        newest = {walk.topic: walk for walk in self.walks if not walk.pushed}
+        needed = [walk for walk in self.walks if walk.pushed or walk is newest[walk.topic]]
+        first = {walk.topic: walk for walk in reversed(needed)}
+        return [walk for walk in needed if walk is first[walk.topic]]
+
+    def walk_of(self, key: int) -> Walk | None:
+        """A walk by the key that the store showed."""
+        for walk in self.walks:
+            if walk.shown is not None and walk.shown.id == key:
+                return walk
+        return None
+
+    def end_walk(self, ended: Walk) -> None:
+        """Remove a walk, and those that it made needless."""
+        until = self.walks.index(ended)
+        self.walks = [
+            walk
+            for number, walk in enumerate(self.walks)
+            if walk is not ended
+            and (walk.topic != ended.topic or number > until or walk.pushed or ended.pushed)
+        ]
+
+    def wanted(self, topic: str) -> bool:
+        """Whether anybody wants content of a topic."""
+        return any(one.wants_content for one in self.subscriptions_of(topic))
+
+    def waited_for(self, topic: str) -> bool:
+        """Whether a notification waits that is to carry content of a topic."""
+        return any(
+            one.wants_content and one.attempts is not None for one in self.subscriptions_of(topic)
+        )
+
+    def newest_of(self, topic: str) -> int | None:
+        """The number of the last content of a topic."""
+        return max((key for key, (url, _) in self.contents.items() if url == topic), default=None)
+
+    def newest_content(self, topic: str) -> Content | None:
+        newest = self.newest_of(topic)
+        return None if newest is None else self.contents[newest][1]
+
+    def is_needed(self, key: int) -> bool:
+        """Whether a store must have a content."""
+        topic, _ = self.contents[key]
+        carried = any(walk.content == key for walk in self.walks)
+        return carried or (key == self.newest_of(topic) and self.waited_for(topic))
+
+    def remove_unneeded(self, topic: str) -> None:
+        """Remove what nothing needs of the contents of a topic."""
+        of_topic = [key for key, (url, _) in self.contents.items() if url == topic]
+        for key in [key for key in of_topic if not self.is_needed(key)]:
+            del self.contents[key]
+
+    def outdate(self, topic: str) -> None:
+        """The topic changed, and nobody wanted to have what was found there."""
+        for walk in self.walks:
+            if walk.topic == topic and not walk.pushed:
+                walk.content = None
+        carried = {walk.content for walk in self.walks}
+        self.contents = {
+            key: one for key, one in self.contents.items() if one[0] != topic or key in carried
+        }
 
     def moments(self) -> set[float]:
         """When anything was, is or will be: just then, a bound is crossed or not."""
@@ -62,6 +166,11 @@ class Model:
         times |= set(self.asked.values())
         times |= {one.lease.expires_at for one in self.subscriptions.values()}
         times |= {due for _, due in self.waiting.values()}
+        times |= {
+            topic.changed_at + KEEP_ENDED
+            for topic in self.topics.values()
+            if topic.ended and topic.changed_at is not None
+        }
         return times | {time + 0.25 for time in times}
 
     def drop(self, key: int) -> None:
@@ -72,7 +181,9 @@ class Model:
     def forget(self, topic: str) -> None:
         """Remove a topic."""
         del self.topics[topic]
-        self.walks = {key: walk for key, walk in self.walks.items() if walk.topic != topic}
+        self.no_check(topic)
+        self.walks = [walk for walk in self.walks if walk.topic != topic]
+        self.contents = {key: one for key, one in self.contents.items() if one[0] != topic}
 
     def take_in(self, delivery: Delivery) -> None:
         """What came of a delivery."""
@@ -90,8 +201,13 @@ class Model:
             if self.subscriptions[key].lease.granted_at == granted_at:
                 self.drop(key)
         elif outcome.success:
-            known = self.subscriptions[key]
-            self.subscriptions[key] = Subscription(known.topic, known.callback, known.lease, key)
+            self.subscriptions[key] = evolve(
+                self.subscriptions[key],
+                consecutive_errors=0,
+                last_error="",
+                last_error_at=None,
+                marked=False,
+            )
         else:
             self._count_error(delivery, outcome.reason)
 

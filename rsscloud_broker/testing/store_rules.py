@@ -1,4 +1,4 @@
-"""What stores do with pings and topics, as rules for ``store_machine``."""
+"""What stores do with pings, topics and contents, as rules for ``store_machine``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Fanout, Ping, Reading, Subscription, Topic
-from rsscloud_broker.testing.store_model import WINDOW, Model
+from rsscloud_broker.model import Check, Content, Fanout, Ping, Reading, Subscription, Topic
+from rsscloud_broker.testing.store_model import WINDOW, Model, Walk
 
 #: Calls a method of the store with its arguments; gives what its Awaitable does.
 Call: TypeAlias = Callable[..., Any]
@@ -56,6 +56,10 @@ class PingsAndTopics(RuleBasedStateMachine):
         self.known_subscriptions: list[Subscription] = []
         self.known_walks: dict[int, Fanout] = {}
         self.last_ping = 0
+        self.last_content = 0
+        # By their keys, the numbers that they have in the model.
+        self.known_contents: dict[int, int] = {}
+        self.last_intent = 0
 
     def teardown(self) -> None:
         self.fixture.__exit__(None, None, None)
@@ -103,9 +107,15 @@ class PingsAndTopics(RuleBasedStateMachine):
         assert record.repeat == self.model.repeats(ping, window)
         if not record.repeat:
             self._recorded(ping, record.ping)
-        watched = {topic for topic in ping.named_urls if self.model.subscriptions_of(topic)}
-        assert len(record.watched) == len(watched)
-        assert set(record.watched) == watched
+        # Those that have ended are not read, so it does not matter whether they are named.
+        going_on = [topic for topic in record.watched if not self.model.has_ended(topic)]
+        watched = {
+            topic
+            for topic in ping.named_urls
+            if self.model.subscriptions_of(topic) and not self.model.has_ended(topic)
+        }
+        assert len(going_on) == len(watched)
+        assert set(going_on) == watched
         self.model.asked |= dict.fromkeys(watched, self.now)
 
     def _recorded(self, ping: Ping, record: Ping) -> None:
@@ -135,57 +145,164 @@ class PingsAndTopics(RuleBasedStateMachine):
 
     # topics
 
+    def new_content(self, body: bytes) -> Content:
+        """A content that is like no other."""
+        self.last_content += 1
+        return Content(body, f"text/xml; n={self.last_content}", self.last_content % 2 * "<x>")
+
+    def _keep(self, topic: str, content: Content) -> int:
+        self.model.contents[self.last_content] = (topic, content)
+        return self.last_content
+
     @rule(
         url=topics,
         content=contents,
+        given=st.sampled_from((True, True, False)),
         pinged=st.booleans(),
         data=st.data(),
     )
-    def record_reading(self, url: str, content: bytes, pinged: bool, data: st.DataObject) -> None:
-        known = self.model.topics.get(url, Topic(url))
+    def record_reading(
+        self, url: str, content: bytes, given: bool, pinged: bool, data: st.DataObject
+    ) -> None:
         # One fetch at a time: none begins before the last one that was recorded.
-        started_at = max(self.past(data), known.read_at or 0.0)
-        reading = Reading(url, digest=digest_of(content), size=len(content), started_at=started_at)
+        last = self.model.topics.get(url, Topic(url)).read_at or 0.0
+        self.read(url, content, given, pinged, max(self.past(data), last))
+
+    def read(self, url: str, content: bytes, given: bool, pinged: bool, started_at: float) -> None:
+        known = self.model.topics.get(url, Topic(url))
+        found = self.new_content(content) if given else None
+        reading = Reading(url, digest_of(content), len(content), started_at, found)
         ping = Ping(url, url, self.now, rss_url=url) if pinged else None
         record = self.call(self.store.record_reading, reading, ping)
         assert record.changed == ((known.digest, known.size) != (reading.digest, reading.size))
         changed_at = started_at if record.changed else known.changed_at
-        topic = Topic(url, reading.digest, reading.size, started_at, changed_at)
+        topic = Topic(url, reading.digest, reading.size, started_at, changed_at, known.ended)
         assert record.topic == topic
         self.model.topics[url] = topic
         if self.model.asked.get(url, END_OF_TIME) <= started_at:
-            del self.model.asked[url]
+            self.model.no_check(url)
         if record.changed and ping is not None:
             self._recorded(ping, record.ping)
         else:
             assert record.ping is None
+        key = self._take_in(url, found, record.changed)
         if record.changed and self.model.subscriptions_of(url):
-            self._begun(url)
+            self.model.walks.append(Walk(url, started_at, key))
 
-    def _begun(self, topic: str) -> None:
-        """Take in the walk that the store began last."""
-        walk = self.call(self.store.fanouts, ALL)[-1]
-        assert (walk.topic, walk.cursor) == (topic, 0)
-        assert walk.id > max(self.known_walks, default=0)
-        self.model.walks[walk.id] = self.known_walks[walk.id] = walk
+    def _take_in(self, url: str, found: Content | None, changed: bool) -> int | None:
+        """Keep what was found if somebody wants it; its number."""
+        wanted = self.model.wanted(url)
+        if not changed:
+            wanted = self.model.waited_for(url) and self.model.newest_of(url) is None
+        elif not wanted:
+            self.model.outdate(url)
+        return self._keep(url, found) if wanted and found is not None else None
+
+    @rule(url=topics, body=contents)
+    def push_content(self, url: str, body: bytes) -> None:
+        content = self.new_content(body)
+        watched = bool(self.model.subscriptions_of(url))
+        assert self.call(self.store.push_content, url, content, self.now) == watched
+        if watched:
+            self.model.topics[url] = evolve(self.model.topics[url], changed_at=self.now)
+            self.model.walks.append(Walk(url, self.now, self._keep(url, content), pushed=True))
 
     @rule(limit=limits)
     def look_at_checks(self, limit: int) -> None:
         due = self.call(self.store.checks_due, limit)
-        asked = [self.model.asked[url] for url in due]
+        asked = [self.model.asked[check.url] for check in due]
         assert asked == sorted(self.model.asked.values())[:limit]
-        assert len(set(due)) == len(due)
+        assert len({check.url for check in due}) == len(due)
 
-    @rule(url=topics)
-    def request_check(self, url: str) -> None:
-        watched = bool(self.model.subscriptions_of(url))
-        assert self.call(self.store.request_check, url, self.now) == watched
-        if watched:
+    @rule(url=topics, pinged=st.booleans())
+    def request_check(self, url: str, pinged: bool) -> None:
+        asks = pinged or bool(self.model.subscriptions_of(url))
+        asks = asks and not self.model.has_ended(url)
+        assert self.call(self.store.request_check, url, self.now, pinged) == asks
+        if pinged:
+            self.model.topics.setdefault(url, Topic(url))
+        if asks:
             self.model.asked[url] = self.now
+        if asks and pinged:
+            self.model.pinged.add(url)
 
     @rule(url=topics, data=st.data())
     def drop_check(self, url: str, data: st.DataObject) -> None:
         asked_until = self.past(data)
         self.call(self.store.drop_check, url, asked_until)
         if self.model.asked.get(url, END_OF_TIME) <= asked_until:
-            del self.model.asked[url]
+            self.model.no_check(url)
+
+    @rule(url=topics, reason=st.sampled_from(("gone", "moved away")))
+    def end_topic(self, url: str, reason: str) -> None:
+        ends = not self.model.has_ended(url)
+        assert self.call(self.store.end_topic, url, reason, self.now) == ends
+        if not ends:
+            return
+        known = self.model.topics.get(url, Topic(url))
+        self.model.topics[url] = evolve(known, ended=reason, changed_at=self.now)
+        self.model.no_check(url)
+        if self.model.subscriptions_of(url):
+            self.model.walks.append(Walk(url, self.now))
+
+    @rule(url=topics)
+    def revive_topic(self, url: str) -> None:
+        ended = self.model.has_ended(url)
+        assert self.call(self.store.revive_topic, url) == ended
+        if ended:
+            self.model.topics[url] = evolve(self.model.topics[url], ended="")
+
+    @rule(after=st.just("") | topics, limit=limits)
+    def watched_topics(self, after: str, limit: int) -> None:
+        watched = [
+            url
+            for url in sorted(TOPICS)
+            if url > after and self.model.subscriptions_of(url) and not self.model.has_ended(url)
+        ]
+        assert self.call(self.store.watched_topics, after, limit) == watched[:limit]
+
+    # what can be seen of all this
+
+    def topics_are_as_in_the_model(self) -> None:
+        model, store, call = self.model, self.store, self.call
+        for url in TOPICS:
+            assert call(store.topic, url) == model.topics.get(url)
+        due = call(store.checks_due, ALL)
+        assert sorted(due, key=str) == sorted(
+            (Check(url, url in model.pinged) for url in model.asked), key=str
+        )
+        self._contents_are_as_in_the_model()
+        walks = call(store.fanouts, ALL)
+        for walk, shown in zip(model.next_walks(), walks, strict=True):
+            self._is_shown_as(walk, shown)
+        for key, number in self.known_contents.items():
+            content = call(store.content, key)
+            if number not in model.contents:
+                assert content is None
+            elif content is not None or model.is_needed(number):
+                assert content == model.contents[number][1]
+
+    def _contents_are_as_in_the_model(self) -> None:
+        """A store may remove at any time what is not needed."""
+        for url in TOPICS:
+            shown = self.call(self.store.newest_content, url)
+            while self.model.newest_content(url) != shown:
+                newest = self.model.newest_of(url)
+                assert newest is not None, "a content that is not of this topic"
+                assert not self.model.is_needed(newest)
+                del self.model.contents[newest]
+
+    def _is_shown_as(self, walk: Walk, shown: Fanout) -> None:
+        assert (shown.topic, shown.begun_at, shown.cursor) == (
+            walk.topic,
+            walk.begun_at,
+            walk.cursor,
+        )
+        if walk.shown is None:
+            assert shown.id not in self.known_walks
+        else:
+            assert shown.id == walk.shown.id
+        walk.shown = self.known_walks[shown.id] = shown
+        assert (shown.content_id is None) == (walk.content is None)
+        if shown.content_id is not None and walk.content is not None:
+            assert self.known_contents.setdefault(shown.content_id, walk.content) == walk.content

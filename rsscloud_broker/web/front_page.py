@@ -33,7 +33,8 @@ class FrontPageDoor:
             "url": parts.public_url,
             "domain": address.hostname or "",
             "port": str(address.port or (443 if address.scheme == "https" else 80)),
-            "protocols": ", ".join(sorted(parts.broker.protocols)),
+            # How rssCloud notifies; WebSub has a section of its own.
+            "protocols": ", ".join(sorted(parts.broker.protocols - parts.broker.content_protocols)),
             **dict.fromkeys(parts.running, "runs"),
         }
         style = FilePath(__file__).sibling("style.css").getContent()

@@ -47,6 +47,10 @@ class BadRegistration(Exception):
     """
 
 
+class NotAllowed(BadRegistration):
+    """The operator of the broker does not allow it for that topic."""
+
+
 class Limited(BadRegistration):
     """A registration or ping that is one too many for now."""
 

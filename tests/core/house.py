@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
-from rsscloud_broker.core import ChangeDetector
+from rsscloud_broker.config import Limits, Topics
+from rsscloud_broker.core import (
+    Access,
+    Admission,
+    Broker,
+    ChangeDetector,
+    IntentQueue,
+    Verifier,
+)
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.model import Callback, Lease, Ping, Subscription, Unavailable
-from rsscloud_broker.testing import FakeFetcher, RecordingBus, memory_store
+from rsscloud_broker.interfaces import IJudge
+from rsscloud_broker.model import (
+    AddressRefused,
+    Callback,
+    Lease,
+    Ping,
+    Subscription,
+    Unavailable,
+)
+from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
+
+T = TypeVar("T")
 
 FEED = "http://feeds.example/rss.xml"
 CALLBACK = Callback("http://reader.example/notify", "http-post")
 NOW = 1_790_683_200.0
 DAY = 86_400
+
+
+@implementer(IJudge)
+class FakeJudge:
+    """:ivar refused: URLs that it would not call."""
+
+    def __init__(self) -> None:
+        self.refused: set[str] = set()
+
+    async def judge(self, url: str) -> None:
+        if url in self.refused:
+            raise AddressRefused("it leads to a private network")
 
 
 class CoreTestCase(SynchronousTestCase):
@@ -66,9 +98,59 @@ class CoreTestCase(SynchronousTestCase):
     def due(self) -> list[str]:
         """The topics that wait to be read."""
         self.unavailable.discard("checks_due")
-        urls: list[str] = self.successResultOf(self.store.checks_due(1000))
-        return urls
+        return [check.url for check in self.successResultOf(self.store.checks_due(1000))]
 
     def pings(self) -> list[Ping]:
         found: list[Ping] = self.successResultOf(self.store.pings(0, 2 * NOW, None, 1000))
+        return found
+
+
+class BrokerTestCase(CoreTestCase):
+    """:ivar notifier: tells of what is sent by ``http-post``, and ``carrier`` by ``carrier``,
+    whose notifications carry contents.
+    """
+
+    limits = Limits()
+    topics = Topics()
+
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("add_intent", "remove_intent", "intents", "put_subscription"):
+            self._watch(name)
+        self.notifier = FakeNotifier("http-post")
+        self.carrier = FakeNotifier("carrier", marks_after=None, carries_content=True)
+        notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
+        notifiers["carrier"] = self.carrier
+        self.verifier = Verifier(self.store, self.bus, self.detector, notifiers, self.clock)
+        self.intents = IntentQueue(
+            self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
+        )
+        self.topic_judge, self.callback_judge = FakeJudge(), FakeJudge()
+        self.broker = Broker(
+            self.store,
+            self.bus,
+            self.detector,
+            self.verifier,
+            self.intents,
+            self.clock,
+            Admission(self.limits, self.store, self.clock, self.counters),
+            Access(self.topics),
+            self.topic_judge,
+            self.callback_judge,
+            self.counters,
+        )
+        self.start()
+        self.intents.startService()
+        self.addCleanup(self.intents.stopService)
+
+    def result(self, call: Coroutine[Any, Any, T]) -> T:
+        result: T = self.successResultOf(Deferred.fromCoroutine(call))
+        return result
+
+    def refusal(self, call: Coroutine[Any, Any, object], kind: type[Exception]) -> Exception:
+        error: Exception = self.failureResultOf(Deferred.fromCoroutine(call), kind).value
+        return error
+
+    def subscriptions(self) -> list[Subscription]:
+        found: list[Subscription] = self.successResultOf(self.store.subscriptions(FEED, 0, 100))
         return found

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
 from attrs import evolve
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.config import Limits
-from rsscloud_broker.core import Admission, Broker
-from rsscloud_broker.core.broker import MAX_VERIFICATIONS
+from rsscloud_broker.config import Limits, Topics
+from rsscloud_broker.core.verification import MAX_VERIFICATIONS
 from rsscloud_broker.events import (
     Event,
     PingReceived,
@@ -22,57 +18,32 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IBroker
 from rsscloud_broker.model import (
     CallbackFailed,
+    Content,
     Fanout,
+    Forbidden,
     Intent,
     Lease,
     Outcome,
     Ping,
     Subscription,
     TooMany,
+    TopicEnded,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.testing import FakeNotifier
-from tests.core.house import CALLBACK, FEED, NOW, CoreTestCase
-
-T = TypeVar("T")
+from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 HOME = "http://site.example/"
 LEASE = 90_000
 CALLER = "192.0.2.7"
 
 
-class BrokerTestCase(CoreTestCase):
-    limits = Limits()
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.notifier = FakeNotifier("http-post")
-        notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
-        admission = Admission(self.limits, self.store, self.clock, self.counters)
-        self.broker = Broker(
-            self.store, self.bus, self.detector, notifiers, self.clock, admission, self.counters
-        )
-        self.start()
-
-    def result(self, call: Coroutine[Any, Any, T]) -> T:
-        result: T = self.successResultOf(Deferred.fromCoroutine(call))
-        return result
-
-    def refusal(self, call: Coroutine[Any, Any, object], kind: type[Exception]) -> Exception:
-        error: Exception = self.failureResultOf(Deferred.fromCoroutine(call), kind).value
-        return error
-
-    def subscriptions(self) -> list[Subscription]:
-        found: list[Subscription] = self.successResultOf(self.store.subscriptions(FEED, 0, 100))
-        return found
-
-
 class BrokerTests(BrokerTestCase):
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IBroker, self.broker))
-        self.assertEqual(self.broker.protocols, {"http-post", "soap"})
+        self.assertEqual(self.broker.protocols, {"http-post", "soap", "carrier"})
+        self.assertEqual(self.broker.content_protocols, {"carrier"})
 
 
 class SubscribeTests(BrokerTestCase):
@@ -239,10 +210,33 @@ class SubscribeTests(BrokerTestCase):
     def test_unsubscribe(self) -> None:
         self.result(self.broker.subscribe(self.intent))
         del self.bus.events[:]
-        self.assertTrue(self.result(self.broker.unsubscribe(FEED, CALLBACK)))
-        self.assertFalse(self.result(self.broker.unsubscribe(FEED, CALLBACK)))
+        goodbye = evolve(self.intent, ends=True)
+        self.assertTrue(self.result(self.broker.unsubscribe(goodbye)))
+        self.assertFalse(self.result(self.broker.unsubscribe(goodbye)))
+        self.assertEqual(self.notifier.verified[-2:], [goodbye, goodbye])
         self.assertEqual(self.subscriptions(), [])
         self.assertEqual(self.bus.events, [SubscriptionRemoved(FEED, CALLBACK.url)])
+
+    def test_unsubscribing_needs_confirmation_too(self) -> None:
+        self.result(self.broker.subscribe(self.intent))
+        self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it was not me")
+        goodbye = evolve(self.intent, ends=True)
+        self.refusal(self.broker.unsubscribe(goodbye), CallbackFailed)
+        self.assertEqual(len(self.subscriptions()), 1)
+
+    def test_terms_are_kept_and_replaced(self) -> None:
+        callback = evolve(CALLBACK, protocol="carrier")
+        for terms in ({"secret": "one"}, {"secret": "two"}, {}):
+            self.result(self.broker.subscribe(Intent(FEED, callback, LEASE, terms=terms)))
+            (stored,) = self.subscriptions()
+            self.assertEqual((stored.terms, stored.wants_content), (terms, True))
+
+    def test_ended_topic(self) -> None:
+        self.subscribe()
+        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        error = self.refusal(self.broker.subscribe(self.intent), TopicEnded)
+        self.assertIn("it is gone", str(error))
+        self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
 
 
 class PingTests(BrokerTestCase):
@@ -321,6 +315,76 @@ class PingTopicTests(BrokerTestCase):
         self.clock.advance(5)
         self.assertEqual(self.due(), [])
         self.assertIn(TopicChanged(FEED, NOW + 5), self.bus.events)
+
+
+class PublishTests(BrokerTestCase):
+    def test_read_afterwards_and_listed(self) -> None:
+        self.fetcher.held = []
+        self.result(self.broker.publish([FEED], CALLER))
+        self.assertEqual(self.due(), [FEED])
+        self.assertEqual(self.pings(), [])
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.due(), [])
+        self.assertEqual([ping.url for ping in self.pings()], [FEED])
+        self.assertIn(TopicChanged(FEED, NOW), self.bus.events)
+
+    def test_it_is_on_disk_before_it_returns(self) -> None:
+        self.detector.stopService()
+        self.result(self.broker.publish([FEED], CALLER))
+        self.start()
+        self.assertEqual([ping.url for ping in self.pings()], [FEED])
+
+    def test_what_the_broker_would_not_read(self) -> None:
+        private = "http://10.0.0.1/"
+        self.topic_judge.refused.add(private)
+        error = self.refusal(self.broker.publish([FEED, private], CALLER), TopicUnreadable)
+        self.assertIn("private network", str(error))
+        self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
+
+    def test_ended_topic(self) -> None:
+        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.refusal(self.broker.publish([FEED], CALLER), TopicEnded)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), TopicEnded)
+        self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
+
+
+class DistributeTests(BrokerTestCase):
+    content = Content(b"<urlset/>", "application/xml", '<http://hub.example/>; rel="hub"')
+
+    def test_with_subscribers(self) -> None:
+        self.subscribe()
+        self.assertTrue(self.result(self.broker.distribute(FEED, self.content)))
+        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW)])
+        self.assertEqual(self.fetcher.fetched, [])
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        kept = self.successResultOf(self.store.content(walk.content_id))
+        self.assertEqual(kept, self.content)
+
+    def test_without(self) -> None:
+        self.assertFalse(self.result(self.broker.distribute(FEED, self.content)))
+        self.assertEqual(self.bus.events, [])
+
+
+class AccessTests(BrokerTestCase):
+    topics = Topics(subscribe=("http://feeds.example/*",), publish=("http://site.example/*",))
+    elsewhere = "http://elsewhere.example/"
+
+    def test_subscribe(self) -> None:
+        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        for verb in (self.broker.subscribe, self.broker.accept):
+            self.refusal(verb(Intent(self.elsewhere, CALLBACK, LEASE)), Forbidden)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_who_is_there_already_may_leave(self) -> None:
+        self.result(self.broker.accept(Intent(self.elsewhere, CALLBACK, LEASE, ends=True)))
+
+    def test_publish(self) -> None:
+        ping = Ping("Elsewhere", self.elsewhere, NOW)
+        self.refusal(self.broker.ping(ping, 0, CALLER), Forbidden)
+        self.refusal(self.broker.ping_topic(self.elsewhere, CALLER), Forbidden)
+        self.refusal(self.broker.publish([HOME, self.elsewhere], CALLER), Forbidden)
+        self.assertEqual((self.pings(), self.due(), self.fetcher.fetched), ([], [], []))
+        self.result(self.broker.ping(Ping("A site", HOME, NOW), 0, CALLER))
 
 
 class LimitsTests(BrokerTestCase):

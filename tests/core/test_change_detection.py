@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.core.change_detection import UNAVAILABLE_PAUSE
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import Reading, TopicUnreadable, Unavailable
+from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.core import Sweeper
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.config import Topics
+from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
-from rsscloud_broker.events import SubscriptionsSwept
+from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.model import Callback, Delivery, Lease, Outcome, Subscription, Swept
 from tests.core.house import FEED, NOW, CoreTestCase
 
@@ -16,7 +19,7 @@ class SweeperTests(CoreTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.sweeper = Sweeper(self.store, self.bus, self.clock)
+        self.sweeper = Sweeper(self.store, self.bus, self.clock, Access(Topics()))
         self.sweeper.startService()
         self.addCleanup(self.sweeper.stopService)
 
@@ -74,3 +77,16 @@ class SweeperTests(CoreTestCase):
         self.sweeper.stopService()
         self.clock.advance(2 * HOUR)
         self.assertEqual(len(self.left()), 1)
+
+    def test_topics_that_are_not_allowed_any_more_end(self) -> None:
+        elsewhere = "http://elsewhere.example/"
+        for topic in (FEED, elsewhere):
+            self.subscribe(topic)
+        topics = Topics(subscribe=("http://feeds.example/*",))
+        sweeper = Sweeper(self.store, self.bus, self.clock, Access(topics))
+        for _ in range(2):  # the second has nothing to say
+            self.successResultOf(Deferred.fromCoroutine(sweeper.sweep()))
+        ends = [event for event in self.bus.events if isinstance(event, TopicEnded)]
+        self.assertEqual([event.topic for event in ends], [elsewhere])
+        walked = [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
+        self.assertEqual(walked, [elsewhere])

@@ -27,12 +27,20 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import Admission, Broker, ChangeDetector
+from rsscloud_broker.core import (
+    Access,
+    Admission,
+    Broker,
+    ChangeDetector,
+    IntentQueue,
+    Verifier,
+)
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
+    IJudge,
     INotifier,
     IOutbound,
     ITopicFetcher,
@@ -51,6 +59,8 @@ from rsscloud_broker.notifiers import (
     HttpPostNotifier,
     RssCloudOptions,
     SoapNotifier,
+    WebSubNotifier,
+    WebSubOptions,
     XMLRPCNotifier,
 )
 from rsscloud_broker.plugins import bundled
@@ -77,13 +87,13 @@ CALLER = "192.0.2.7"
 #: Why the guard refuses an address.
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
-ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "front_page"})
+ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front_page"})
 
 
 # --- other people's servers ------------------------------------------------------
 
 
-@implementer(ITopicFetcher)
+@implementer(ITopicFetcher, IJudge)
 @define
 class Topics:
     """A web of feeds.
@@ -111,6 +121,10 @@ class Topics:
             raise TopicUnreadable(url, "its server answered with status 404")
         return Content(self.pages[url])
 
+    async def judge(self, url: str) -> None:
+        if url in self.private:
+            raise AddressRefused(PRIVATE)
+
 
 @frozen
 class Call:
@@ -127,7 +141,7 @@ class Call:
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
 
-@implementer(IOutbound)
+@implementer(IOutbound, IJudge)
 @define
 class Subscribers:
     """Every subscriber's server: repeats challenges and accepts notifications.
@@ -149,15 +163,19 @@ class Subscribers:
         redirects: int = 0,
     ) -> OutboundReply:
         self.calls.append(Call(method, url, headers or {}, body))
-        if url.partition("?")[0] in self.private:
-            raise AddressRefused(PRIVATE)
+        await self.judge(url)
         if url.partition("?")[0] in self.deaf:
             raise OutboundError("nobody answers there")
-        challenge = parse_qs(urlsplit(url).query).get("challenge", [""])[0]
+        query = parse_qs(urlsplit(url).query)
+        (challenge,) = query.get("challenge") or query.get("hub.challenge") or [""]
         answer = challenge.encode()
         if b"<methodCall>" in body:
             answer = xmlrpc_codec.encode_response(True)
         return OutboundReply(200, {}, answer, url)
+
+    async def judge(self, url: str) -> None:
+        if url.partition("?")[0] in self.private:
+            raise AddressRefused(PRIVATE)
 
 
 # --- the site ---------------------------------------------------------------------
@@ -198,6 +216,7 @@ class House:
             "https-post": HttpPostNotifier("https-post", self.subscribers, RssCloudOptions()),
             "xml-rpc": XMLRPCNotifier(self.subscribers, RssCloudOptions()),
             "soap": SoapNotifier(self.subscribers, RssCloudOptions()),
+            "websub": WebSubNotifier(self.subscribers, WebSubOptions()),
         }
         self.public_directory = FilePath(case.mktemp())
         self.public_directory.makedirs()
@@ -209,6 +228,7 @@ class House:
             public_directory=self.public_directory,
             in_thread=_not_called,
             counters=self.counters,
+            public_url=PUBLIC_URL,
         )
         distribution = Distribution(DistributionOptions(), sink_parts)
         bus.attach(distribution)
@@ -217,8 +237,22 @@ class House:
         detector.startService()
         case.addCleanup(detector.stopService)
         admission = Admission(limits or config.Limits(), self.store, self.clock, self.counters)
+        verifier = Verifier(self.store, bus, detector, notifiers, self.clock)
+        intents = IntentQueue(self.store, verifier, self.clock)
+        intents.startService()
+        case.addCleanup(intents.stopService)
         self.broker = Broker(
-            self.store, bus, detector, notifiers, self.clock, admission, self.counters
+            self.store,
+            bus,
+            detector,
+            verifier,
+            intents,
+            self.clock,
+            admission,
+            Access(config.Topics()),
+            self.topics,
+            self.subscribers,
+            self.counters,
         )
         self.parts = FrontDoorParts(
             self.broker, self.clock, Pages(), self.public_directory, PUBLIC_URL, doors

@@ -53,7 +53,9 @@ class Answer:
     body: bytes
 
 
-class ChangeListsDoorTests(TestCase):
+class ChangeListsTestCase(TestCase):
+    running: frozenset[str] = frozenset()
+
     def setUp(self) -> None:
         self.directory = FilePath(self.mktemp())
         self.directory.makedirs()
@@ -64,7 +66,7 @@ class ChangeListsDoorTests(TestCase):
             pages=unused,
             public_directory=self.directory,
             public_url="http://broker.example",
-            running=frozenset(),
+            running=self.running,
         )
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)
         # The agent under StubTreq: treq itself would ask for gzip and unpack it.
@@ -96,6 +98,8 @@ class ChangeListsDoorTests(TestCase):
         }
         return Answer(response.code, names, body)
 
+
+class ChangeListsDoorTests(ChangeListsTestCase):
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IFrontDoor, self.door))
         self.assertEqual(self.door.xmlrpc_handlers(), {})
@@ -296,3 +300,38 @@ class ChangeListsDoorTests(TestCase):
     async def test_a_post_is_not_taken(self) -> None:
         self.put("changes.xml")
         self.assertEqual((await self.ask("/changes.xml", method="POST")).status, 405)
+
+    async def test_without_websub_nothing_can_be_subscribed_to(self) -> None:
+        self.put("changes.xml")
+        self.put("2026", "09", "29", "12.xml")
+        for path in ("/changes.xml", "/2026/09/29/12.xml"):
+            self.assertNotIn("link", (await self.ask(path)).headers)
+
+
+class TopicTests(ChangeListsTestCase):
+    """Where the broker is a hub too."""
+
+    running = frozenset({"websub"})
+
+    async def test_hub_and_self(self) -> None:
+        self.put("changes.xml")
+        self.put("shortChanges.xml")
+        self.put("2026", "09", "29", "12.xml")
+        for path in ("/changes.xml", "/shortChanges.xml", "/2026/09/29/12.xml"):
+            for method in ("GET", "HEAD"):
+                answer = await self.ask(f"{path}?x", method=method)
+                self.assertEqual(
+                    answer.headers["link"],
+                    '<http://broker.example/websub>; rel="hub", '
+                    f'<http://broker.example{path}>; rel="self"',
+                )
+
+    async def test_what_is_not_there_cannot_be_subscribed_to(self) -> None:
+        answer = await self.ask("/2026/09/29/12.xml")
+        self.assertEqual(answer.status, 404)
+        self.assertNotIn("link", answer.headers)
+
+    async def test_a_list_can_be_subscribed_to_before_it_is_made(self) -> None:
+        answer = await self.ask("/changes.xml")
+        self.assertEqual(answer.status, 503)
+        self.assertIn('<http://broker.example/changes.xml>; rel="self"', answer.headers["link"])

@@ -13,10 +13,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.events import TopicChanged
+from rsscloud_broker.events import Event, TopicChanged, TopicEnded
 from rsscloud_broker.interfaces import INotifier
 from rsscloud_broker.model import (
     Callback,
+    Content,
+    Denial,
     Fanout,
     Lease,
     Notification,
@@ -45,6 +47,8 @@ class ScriptedNotifier:
     """Calls nobody.
 
     :ivar calls: the URL and the time of each call, in order.
+    :ivar contents: what each notification carried.
+    :ivar denials: the denials among the calls.
     :ivar outcomes: by callback URL or host; success otherwise.
     :ivar holds: callback URLs or hosts whose calls wait for the test to end them.
     :ivar held: the calls that wait, in order.
@@ -52,11 +56,14 @@ class ScriptedNotifier:
 
     protocol = "http-post"
     marks_after = 3
+    carries_content = False
 
     def __init__(self, clock: Clock, retries: tuple[float, ...]) -> None:
         self._clock = clock
         self.retries = retries
         self.calls: list[tuple[str, float]] = []
+        self.contents: list[bytes | None] = []
+        self.denials: list[Denial] = []
         self.outcomes: dict[str, Outcome] = {}
         self.holds: set[str] = set()
         self.held: list[tuple[str, Deferred[None]]] = []
@@ -65,7 +72,15 @@ class ScriptedNotifier:
         raise NotImplementedError("distribution verifies nobody")
 
     async def notify(self, notification: Notification) -> Outcome:
-        callback = notification.callback
+        content = notification.content
+        self.contents.append(None if content is None else content.body)
+        return await self._call(notification.callback)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        self.denials.append(denial)
+        return await self._call(denial.callback)
+
+    async def _call(self, callback: Callback) -> Outcome:
         names = (callback.url, callback.host)
         self.calls.append((callback.url, self._clock.seconds()))
         if self.holds.intersection(names):
@@ -169,8 +184,10 @@ class EngineTestCase(SynchronousTestCase):
         self.successResultOf(stopped)
         self.notifier.held.clear()
 
-    def subscribe(self, url: str, topic: str = FEED) -> Subscription:
-        wanted = Subscription(topic, Callback(url, "http-post"), Lease(NOW, 90_000))
+    def subscribe(self, url: str, topic: str = FEED, *, content: bool = False) -> Subscription:
+        wanted = Subscription(
+            topic, Callback(url, "http-post"), Lease(NOW, 90_000), wants_content=content
+        )
         stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
         return stored
 
@@ -185,11 +202,29 @@ class EngineTestCase(SynchronousTestCase):
     def change(self, topic: str = FEED) -> None:
         """Have the store begin a walk, and tell of it."""
         self.contents += 1
-        digest = self.contents.to_bytes(32, "big")
-        reading = Reading(topic, digest, self.contents, self.clock.seconds())
+        content = Content(b"%d" % self.contents, "text/plain")
+        reading = Reading(topic, content.digest, len(content.body), self.clock.seconds(), content)
         self.successResultOf(self.store.record_reading(reading, None))
-        event = TopicChanged(topic, self.clock.seconds())
+        self.hint(TopicChanged(topic, self.clock.seconds()))
+
+    def hand_in(self, body: bytes, topic: str = FEED) -> None:
+        """Have a content carried that a publisher hands in."""
+        content = Content(body, "text/plain")
+        self.successResultOf(self.store.push_content(topic, content, self.clock.seconds()))
+        self.hint(TopicChanged(topic, self.clock.seconds()))
+
+    def end_topic(self, reason: str, topic: str = FEED) -> None:
+        """Have a topic end, and tell of it."""
+        self.successResultOf(self.store.end_topic(topic, reason, self.clock.seconds()))
+        self.hint(TopicEnded(topic, reason, self.clock.seconds()))
+
+    def hint(self, event: Event) -> None:
+        """Give the distribution an event."""
         self.successResultOf(Deferred.fromCoroutine(self.distribution.handle(event)))
+
+    def newest_content(self, topic: str = FEED) -> bytes | None:
+        content = self.successResultOf(self.store.newest_content(topic))
+        return None if content is None else content.body
 
     def advance(self, seconds: float, step: float = 0.05) -> None:
         """Let time pass, in steps."""

@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IEventBus, SinkParts
 from rsscloud_broker.model import Ping
-from rsscloud_broker.testing import memory_store
+from rsscloud_broker.testing import RecordingBus, memory_store
 
 HOUR = 3600
 #: 2026-09-29 12:00:00 UTC
@@ -73,15 +73,17 @@ def make_parts(
     clock: Clock,
     directory: FilePath[str],
     in_thread: Callable[..., Any] = at_once,
+    bus: IEventBus | None = None,
 ) -> SinkParts:
     return SinkParts(
         counters=Counters(),
         store=store.store,
-        bus=cast(IEventBus, None),  # no sink here looks at it
+        bus=bus or RecordingBus(),
         notifiers={},
         clock=cast(IReactorTime, clock),
         public_directory=directory,
         in_thread=in_thread,
+        public_url="http://broker.example",
     )
 
 

@@ -9,10 +9,11 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.events import PingReceived
+from rsscloud_broker.events import FilePublished, PingReceived
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink, archive_path
+from rsscloud_broker.testing import RecordingBus
 from tests.sinks.pings import HOUR, NOON, PingStore, ages, make_parts, read_list
 
 
@@ -33,9 +34,10 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.clock.advance(NOON + 30)
         self.store = PingStore(self)
         self.directory = FilePath(self.mktemp())
+        self.bus = RecordingBus()
 
     def start(self, options: ArchiveOptions | None = None) -> ArchiveSink:
-        parts = make_parts(self.store, self.clock, self.directory)
+        parts = make_parts(self.store, self.clock, self.directory, bus=self.bus)
         sink = ArchiveSink(options or ArchiveOptions(), parts)
         sink.startService()
         return sink
@@ -94,6 +96,26 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.start()
         self.advance(HOUR)
         self.assertEqual(self.store.limits, [], "it was read again")
+
+    def test_each_archive_that_is_made_is_told_of(self) -> None:
+        self.store.add(NOON - HOUR - 1, NOON - 1)
+        self.start()
+        self.assertEqual(
+            self.bus.events,
+            [
+                FilePublished("/2026/09/29/11.xml", NOON + 30),
+                FilePublished("/2026/09/29/12.xml", NOON + 30),
+            ],
+        )
+        self.advance(60)
+        self.assertEqual(len(self.bus.events), 2)
+
+    def test_an_archive_that_could_not_be_made_is_not_told_of(self) -> None:
+        self.store.add(NOON - 1)
+        self.store.failure = Unavailable("the database is locked")
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(Unavailable)), 1)
+        self.assertEqual(self.bus.events, [])
 
     def test_a_late_commit_makes_it_again(self) -> None:
         self.store.add(NOON - 1)

@@ -19,8 +19,10 @@ from rsscloud_broker.model import (
     Unavailable,
 )
 from rsscloud_broker.sinks.attempts import JITTER, SOON, Attempt, Attempts
+from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import LINGER, Dispatcher
 from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD, Hosts
+from rsscloud_broker.testing import memory_store
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
 
 HOST = "reader.example"
@@ -41,6 +43,8 @@ class AttemptsTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.clock.advance(NOW)
+        self.store = memory_store()
+        self.addCleanup(self.store.stopService)
         self.jitter = 0.0
         self.notifier = ScriptedNotifier(self.clock, RETRIES)
         self.counters = Counters()
@@ -59,6 +63,7 @@ class AttemptsTestCase(SynchronousTestCase):
             dispatcher,
             self.hosts,
             self.counters,
+            Contents(self.store),
             jitter=lambda: self.jitter,
         )
 

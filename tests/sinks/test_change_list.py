@@ -13,10 +13,11 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.events import PingReceived
+from rsscloud_broker.events import FilePublished, PingReceived
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
+from rsscloud_broker.testing import RecordingBus
 from tests.sinks.pings import HOUR, NOON, PingStore, ages, at_once, make_parts, read_list
 
 
@@ -70,6 +71,18 @@ class ChangeListSinkTests(SynchronousTestCase):
         self.assertEqual(read_list(self.changes).get("updated"), "Tue, 29 Sep 2026 12:01:00 GMT")
         self.clock.advance(60)
         self.assertEqual(ages(self.changes), ["1"])
+
+    def test_each_list_that_is_made_is_told_of(self) -> None:
+        bus = RecordingBus()
+        parts = make_parts(self.store, self.clock, self.directory, bus=bus)
+        ChangeListSink(ChangeListOptions(), parts).startService()
+        self.assertEqual(
+            bus.events,
+            [
+                FilePublished("/shortChanges.xml", NOON + 30),
+                FilePublished("/changes.xml", NOON + 30),
+            ],
+        )
 
     def test_windows(self) -> None:
         now = NOON + 30

@@ -22,12 +22,12 @@ from rsscloud_broker.model import (
     Subscription,
     Unavailable,
 )
+from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks.distribution import (
     STOP_PATIENCE,
     Distribution,
     DistributionOptions,
 )
-from rsscloud_broker.sinks.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
 from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
 

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.sinks import files
-from rsscloud_broker.sinks.files import Draft, publish_change_list, records_in
+from rsscloud_broker.sinks.files import Draft, publish_change_list, publish_file, records_in
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
 
 
@@ -168,6 +168,28 @@ class PublishTests(SynchronousTestCase):
         self.directory.setContent(b"in the way")
         self.failureResultOf(self.publish(), OSError)
         self.assertEqual(self.directory.getContent(), b"in the way")
+
+
+class PublishFileTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.target = FilePath(self.mktemp()).descendant([".well-known", "name"])
+
+    def test_with_its_twin(self) -> None:
+        publish_file(self.target, b"content")
+        self.assertEqual(self.target.getContent(), b"content")
+        twin = self.target.siblingExtension(".gz").getContent()
+        self.assertEqual(gzip.decompress(twin), b"content")
+
+    def test_a_disk_that_fails_leaves_the_old_file(self) -> None:
+        publish_file(self.target, b"content")
+
+        def full(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        self.patch(os, "fsync", full)
+        self.assertRaises(OSError, publish_file, self.target, b"other")
+        self.assertEqual(self.target.getContent(), b"content")
+        self.assertEqual(sorted(self.target.parent().listdir()), ["name", "name.gz"])
 
 
 class RecordsInTests(SynchronousTestCase):

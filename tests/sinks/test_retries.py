@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rsscloud_broker.model import Outcome
+from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD
-from rsscloud_broker.sinks.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks.retries import AT_A_TIME, CLAIM, OF_A_HOST, PORTION
 from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, func, select
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Callback, Delivery, Fanout, Lease, Outcome, Reading, Subscription
+from rsscloud_broker.model import (
+    Callback,
+    Content,
+    Delivery,
+    Fanout,
+    Lease,
+    Outcome,
+    Reading,
+    Subscription,
+)
 from rsscloud_broker.storage import (
     Imported,
     InvalidDocument,
@@ -24,16 +33,23 @@ from rsscloud_broker.storage import (
     import_in_parts,
     open_database,
 )
+from rsscloud_broker.storage.contents import newest_content
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
-from rsscloud_broker.storage.topics import get_topic, record_reading
-from rsscloud_broker.storage.walks import record_slice
+from rsscloud_broker.storage.topics import end_topic, get_topic, record_reading
+from rsscloud_broker.storage.walks import record_deliveries, record_slice
 from tests.storage.databases import file_database, memory_database
 
 FEED = "http://feeds.example/rss.xml"
 NOW = 1_714_561_200.0  # 2024-05-01T11:00:00Z
 LEASE = Lease(granted_at=NOW - 3600.5, seconds=90_000)
-MEMBER = Subscription(FEED, Callback("http://reader.example/notify", "http-post"), LEASE)
+MEMBER = Subscription(
+    FEED,
+    Callback("http://reader.example/notify", "http-post"),
+    LEASE,
+    terms={"secret": "s"},
+    wants_content=True,
+)
 READING = Reading(FEED, b"d" * 32, 4711, NOW - 60)
 
 SERVER_FILE: dict[str, Any] = {
@@ -113,6 +129,7 @@ class ExportTests(SynchronousTestCase):
                         "size": 4711,
                         "read_at": "2024-05-01T10:59:00.000000Z",
                         "changed_at": "2024-05-01T10:59:00.000000Z",
+                        "ended": "",
                         "subscriptions": [
                             {
                                 "callback": "http://reader.example/notify",
@@ -124,6 +141,8 @@ class ExportTests(SynchronousTestCase):
                                 "last_error": "it said 500",
                                 "last_error_at": "2024-05-01T10:59:30.000000Z",
                                 "marked": True,
+                                "terms": {"secret": "s"},
+                                "wants_content": True,
                             }
                         ],
                     }
@@ -173,6 +192,42 @@ class ImportTests(SynchronousTestCase):
                 known = get_topic(conn, FEED)
             assert known is not None
             self.assertEqual(known.digest, kept * 32)
+
+    def test_later_of_an_end_and_a_reading_is_kept(self) -> None:
+        with memory_database() as conn:
+            end_topic(conn, FEED, "moved away", NOW - 50)
+            document = export_document(conn, NOW)
+        for read_at, ended in ((NOW - 51, "moved away"), (NOW - 49, "")):
+            with memory_database() as conn:
+                record_reading(conn, Reading(FEED, b"n" * 32, 1, read_at), None)
+                import_document(conn, document, NOW)
+                known = get_topic(conn, FEED)
+            assert known is not None
+            self.assertEqual(known.ended, ended)
+        with memory_database() as conn:
+            import_document(conn, document, NOW)
+            self.assertEqual(export_document(conn, NOW), document)
+
+    def test_document_from_before_there_were_terms(self) -> None:
+        document = export_of_a_broker()
+        del document["topics"][0]["ended"]
+        for name in ("terms", "wants_content"):
+            del document["topics"][0]["subscriptions"][0][name]
+        with memory_database() as conn:
+            import_document(conn, document, NOW)
+            (one,) = subscriptions(conn, FEED, 0, 10)
+        self.assertEqual((one.terms, one.wants_content, one.ended), ({}, False, ""))
+
+    def test_notification_that_waits_carries_content_as_the_import_says(self) -> None:
+        document = export_of_a_broker()
+        content = Content(b"<rss/>")
+        with memory_database() as conn:
+            stored = put_subscription(conn, evolve(MEMBER, wants_content=False))
+            put_off = Delivery(stored, None, at=NOW, retry_at=NOW + 9)
+            record_deliveries(conn, [put_off])
+            import_document(conn, document, NOW)
+            record_reading(conn, evolve(READING, content=content), None)
+            self.assertEqual(newest_content(conn, FEED), content)
 
     def test_what_is_named_twice_is_stored_once(self) -> None:
         document = export_of_a_broker()
@@ -306,6 +361,11 @@ BROKEN_EXPORTS: list[tuple[tuple[str | int, ...], object, str]] = [
     (("topics", 0, "subscriptions", 0, "consecutive_errors"), 1.5, "[0].consecutive_errors: must"),
     (("topics", 0, "subscriptions", 0, "last_error"), None, "[0].last_error: must be a text"),
     (("topics", 0, "subscriptions", 0, "marked"), 1, "[0].marked: must be true or false"),
+    (("topics", 0, "ended"), None, "topics[0].ended: must be a text"),
+    (("topics", 0, "subscriptions", 0, "terms"), [], "[0].terms: must be an object"),
+    (("topics", 0, "subscriptions", 0, "terms"), {"a": 1}, "[0].terms.a: must be a text"),
+    (("topics", 0, "subscriptions", 0, "terms"), {"\0": ""}, "[0].terms: must have names without"),
+    (("topics", 0, "subscriptions", 0, "wants_content"), 0, "[0].wants_content: must be true"),
 ]
 
 BROKEN_SERVER_FILES: list[tuple[tuple[str | int, ...], object, str]] = [
@@ -373,7 +433,18 @@ urls = st.from_regex(r"https?://[!-~]{1,20}", fullmatch=True)
 times = st.integers(0, 4_000_000_000_000_000).map(lambda micros: micros / 1_000_000)
 callbacks = st.builds(Callback, urls, texts.filter(bool), texts)
 leases = st.builds(Lease, times, st.integers(1, 10**9))
-members = st.lists(st.builds(Subscription, urls, callbacks, leases), max_size=8)
+members = st.lists(
+    st.builds(
+        Subscription,
+        urls,
+        callbacks,
+        leases,
+        terms=st.dictionaries(texts, texts, max_size=2),
+        wants_content=st.booleans(),
+    ),
+    max_size=8,
+)
+ends = st.lists(st.tuples(urls, texts.filter(bool), times), max_size=2)
 readings = st.lists(
     st.builds(Reading, urls, st.binary(min_size=32, max_size=32), st.integers(0, 10**12), times),
     max_size=4,
@@ -382,15 +453,20 @@ readings = st.lists(
 
 class RoundTripTests(SynchronousTestCase):
     @settings(max_examples=60, deadline=None)
-    @given(members, readings)
+    @given(members, readings, ends)
     def test_what_is_exported_can_be_imported(
-        self, members: list[Subscription], readings: list[Reading]
+        self,
+        members: list[Subscription],
+        readings: list[Reading],
+        ends: list[tuple[str, str, float]],
     ) -> None:
         with memory_database() as conn:
             for one in members:
                 put_subscription(conn, one)
             for reading in readings:
                 record_reading(conn, reading, None)
+            for url, reason, at in ends:
+                end_topic(conn, url, reason, at)
             document = json.loads(json.dumps(export_document(conn, NOW)))
         with memory_database() as conn:
             import_document(conn, document, now=-1)

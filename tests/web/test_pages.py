@@ -54,7 +54,7 @@ class PagesTests(SynchronousTestCase):
     def test_pages_load_nothing_from_elsewhere(self) -> None:
         """What the Content-Security-Policy forbids is not tried."""
         slots = dict.fromkeys([*ALL_DOORS, "url", "domain", "port", "protocols"], "x")
-        slots |= {"message": "m", "name": "n"}
+        slots |= {"message": "m", "name": "n", "hub": "h"}
         folder = FilePath(rsscloud_broker.web.__file__).parent()
         templates = [path.basename() for path in folder.globChildren("*.html")]
         self.assertIn("front_page.html", templates)
@@ -102,9 +102,10 @@ class FrontPageTests(SynchronousTestCase):
             "rsscloud": "/rsscloud/ping",
             "ping_sink": "/pingSiteForm",
             "change_lists": "/changes.xml",
+            "websub": "/websub",
         }
         for path in ("/", "/docs"):
-            for running in ({"rsscloud"}, {"ping_sink"}, {"change_lists"}, set(marks), set()):
+            for running in (*({name} for name in marks), set(marks), set()):
                 page = self.page(path, frozenset({"front_page", *running}))
                 shown = page.xpath("string(//main)") + " ".join(page.xpath("//main//@href"))
                 found = {name for name, mark in marks.items() if mark in shown}

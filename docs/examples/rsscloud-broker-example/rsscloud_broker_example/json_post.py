@@ -22,7 +22,7 @@ from attrs.validators import ge
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import INotifier, INotifierMaker, IOutbound
-from rsscloud_broker.model import Intent, Notification, OutboundError, Outcome
+from rsscloud_broker.model import Denial, Intent, Notification, OutboundError, Outcome
 
 
 @frozen
@@ -44,6 +44,7 @@ class JsonPost:
     """Tells a callback of a changed topic by a POST of JSON."""
 
     protocol = "json-post"
+    carries_content = False
 
     def __init__(self, options: JsonPostOptions, outbound: IOutbound) -> None:
         self.marks_after = options.marks_after
@@ -61,6 +62,9 @@ class JsonPost:
     async def notify(self, notification: Notification) -> Outcome:
         document = {self._member: notification.topic}
         return await self._post(notification.callback.url, document)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        return Outcome(True)  # its subscribers are told of changes and of nothing else
 
     async def _post(self, url: str, document: Mapping[str, str], token: str = "") -> Outcome:
         headers = {"content-type": "application/json"}

@@ -23,10 +23,12 @@ T = TypeVar("T")
 class Patience:
     """Calls the store again and again while it is unavailable.
 
+    :param who: waits for it, for the log.
     :ivar stopped: nobody has patience any more.
     """
 
     _clock: IReactorTime
+    _who: str
     stopped: bool = field(default=False, init=False)
     _pauses: set[Deferred[None]] = field(factory=set, init=False)
     log = Logger()
@@ -40,7 +42,7 @@ class Patience:
             try:
                 return await operation()
             except Unavailable as error:
-                self.log.error("Distribution waits for the store: {error}", error=error)
+                self.log.error("{who} waits for the store: {error}", who=self._who, error=error)
             await self.pause()
 
     async def pause(self) -> None:

@@ -1,0 +1,47 @@
+"""A ResourceSync source telling a hub that something of it changed."""
+
+from __future__ import annotations
+
+from textwrap import shorten
+
+from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.wire import links, resourcesync
+from rsscloud_broker.wire.text import clean
+
+
+async def notify(
+    web: Web, payload: bytes, topic: str, hub: str, capability_list: str = "", token: str = ""
+) -> str:
+    """Send a notification to a hub, as it is.
+
+    :param payload: a framework notification or a change notification.
+    :param topic: the URL of the channel.
+    :param hub: the URL of the hub.
+    :param capability_list: its URL; without it the one that the payload names as ``up``.
+    :param token: what the hub knows the publisher of the topic by; may be empty.
+    :returns: what the hub said.
+    :raises ClientError: the payload breaks a rule, a URL is none, or the hub did not
+        take it.
+    """
+    try:
+        notification = resourcesync.decode_notification(payload)
+    except resourcesync.InvalidDocument as error:
+        raise ClientError(f"nothing was sent: {error}") from None
+    capability_list = capability_list or notification.link("up")
+    if not capability_list:
+        raise ClientError(
+            "nothing was sent: the file names no capability list as rs:ln rel=up; give its URL"
+        )
+    for url in (topic, hub, capability_list):
+        if not links.is_absolute(url):
+            raise ClientError(f"nothing was sent: {url!r} is no absolute http or https URL")
+    header = links.encode([(topic, "self"), (hub, "hub"), (capability_list, "resourcesync")])
+    headers = {"Content-Type": "application/xml", "Link": header}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    reply = await web.post(hub, headers, payload)
+    said = clean(reply.body.decode("utf-8", "replace"))
+    if not reply.success:
+        reason = shorten(said, 300, placeholder="...")
+        raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {reason}")
+    return said

@@ -1,0 +1,51 @@
+"""Which topics one may publish and subscribe to: by patterns of the operator's.
+
+All of them, where the operator says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+
+from rsscloud_broker.config import Topics
+from rsscloud_broker.model import Forbidden
+
+
+class Access:
+    """Lets topics through, or refuses them.
+
+    :ivar limited: whether there is any topic that nobody may subscribe to.
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self._subscribe = _any_of(topics.subscribe)
+        self._publish = _any_of(topics.publish)
+        self.limited = "*" not in topics.subscribe
+
+    def may_subscribe(self, topic: str) -> bool:
+        """Whether there may be subscriptions to a topic."""
+        return self._subscribe.match(topic) is not None
+
+    def check_subscribe(self, topic: str) -> None:
+        """Return, if there may be subscriptions to a topic.
+
+        :raises Forbidden: there may not.
+        """
+        if not self.may_subscribe(topic):
+            raise Forbidden(f"{topic}: this broker takes no subscriptions to topics like that")
+
+    def check_publish(self, *topics: str) -> None:
+        """Return, if everybody may say of these topics that they changed.
+
+        :raises Forbidden: of one of them nobody may.
+        """
+        for topic in topics:
+            if self._publish.match(topic) is None:
+                raise Forbidden(f"{topic}: this broker takes no pings of topics like that")
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    # No pattern at all matches nothing, which an empty expression would not do.
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)")

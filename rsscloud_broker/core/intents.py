@@ -1,0 +1,145 @@
+"""Verifies intents in the background: the caller was told that they were taken in.
+
+They wait in the store, so that a restart does not lose them.  A callback that cannot
+be reached for a moment is asked again; one that does not confirm, or is not heard of
+in time, gets no subscription.  Who asked for a topic that there is none of is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rsscloud_broker.core.verification import Verifier
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import Callback, CallbackFailed, Intent, Refused, TooMany, WaitingIntent
+from rsscloud_broker.patience import Patience
+
+#: Intents that wait at a time.
+MAX_WAITING = 10_000
+
+#: Seconds after which it makes sense to come again when there are that many.
+FULL_PAUSE = 60
+
+#: Seconds until a callback is asked again that could not be reached.
+RETRIES = (5.0, 30.0, 120.0, 600.0)
+
+
+class IntentQueue(Service):
+    """Verifies what was added, and what was left from the last process.
+
+    :param retries: seconds to wait before each further attempt to reach a callback.
+    """
+
+    name = "intents"
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IStore,
+        verifier: Verifier,
+        clock: IReactorTime,
+        *,
+        limit: int = MAX_WAITING,
+        retries: Sequence[float] = RETRIES,
+    ) -> None:
+        self._store = store
+        self._verifier = verifier
+        self._clock = clock
+        self._limit = limit
+        self._retries = retries
+        self._patience = Patience(clock, "Verification")
+        self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
+
+    def startService(self) -> None:
+        """Begin with what waits in the store."""
+        super().startService()
+        self._patience.stopped = False
+        Deferred.fromCoroutine(self._resume())
+
+    def stopService(self) -> None:
+        """Stop verifying; what is not settled waits in the store."""
+        super().stopService()
+        self._patience.stop()
+        for settling in tuple(self._settling.values()):
+            settling.cancel()
+
+    async def add(self, intent: Intent) -> None:
+        """Keep an intent, in place of an earlier one of the same topic and callback.
+
+        :raises TooMany: too many wait.
+        """
+        waiting = await self._store.add_intent(intent, self._limit)
+        if waiting is None:
+            reason = f"{self._limit} requests wait to be verified, as many as may"
+            raise TooMany(reason, FULL_PAUSE)
+        self._settle(waiting)
+
+    async def _resume(self) -> None:
+        try:
+            for waiting in await self._patience(self._store.intents):
+                key = waiting.intent.topic, waiting.intent.callback
+                if key not in self._settling:  # or else somebody asked anew meanwhile
+                    self._settle(waiting)
+        except CancelledError:
+            pass  # the service stops; the store remembers
+        except Exception:  # a bug must not go unseen; what is new is verified all the same
+            self.log.failure("Intents that wait to be verified could not be looked up.")
+
+    def _settle(self, waiting: WaitingIntent) -> None:
+        if not self.running:
+            return
+        key = waiting.intent.topic, waiting.intent.callback
+        earlier = self._settling.pop(key, None)
+        if earlier is not None:
+            earlier.cancel()
+        settling = Deferred.fromCoroutine(self._settle_or_stop(waiting))
+        if settling.called:
+            return
+        self._settling[key] = settling
+
+        def over(result: object) -> None:
+            if self._settling.get(key) is settling:
+                del self._settling[key]
+
+        settling.addBoth(over)
+
+    async def _settle_or_stop(self, waiting: WaitingIntent) -> None:
+        try:
+            await self._until_settled(waiting.intent)
+            await self._patience(partial(self._store.remove_intent, waiting.id))
+        except CancelledError:
+            pass  # the service stops, or a later intent is in its place
+        except Exception:  # a bug must not end the verification of others
+            callback = waiting.intent.callback.url
+            self.log.failure("Verifying {callback} failed.", callback=callback)
+
+    async def _until_settled(self, intent: Intent) -> None:
+        retries = iter(self._retries)
+        while True:
+            delay = await self._patience(partial(self._try, intent, retries))
+            if delay is None:
+                return
+            await deferLater(self._clock, delay)
+
+    async def _try(self, intent: Intent, retries: Iterator[float]) -> float | None:
+        """Seconds until it is to be tried again; None if it is settled."""
+        try:
+            if intent.ends:
+                await self._verifier.unsubscribe(intent)
+            else:
+                await self._verifier.subscribe(intent, read=False)
+        except CallbackFailed as error:
+            delay = None if error.retry_after is None else next(retries, None)
+            if delay is None:
+                return None
+            return max(delay, error.retry_after or 0.0)
+        except Refused as error:
+            await self._verifier.deny(intent, str(error))
+        return None

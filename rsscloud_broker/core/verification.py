@@ -1,0 +1,177 @@
+"""Verification of intent: nothing is stored for a subscriber who does not confirm it.
+
+What is verified is asked by its notifier, in the words of its protocol.  An intent to
+subscribe needs a topic too that can be read: that is found out first, so that the
+callback is asked only for what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from twisted.internet.defer import DeferredSemaphore
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored, TopicChanged
+from rsscloud_broker.interfaces import IEventBus, INotifier, IStore
+from rsscloud_broker.model import (
+    CallbackFailed,
+    Denial,
+    Intent,
+    Lease,
+    Reading,
+    Subscription,
+    Topic,
+    TopicEnded,
+    TopicUnreadable,
+    UnsupportedProtocol,
+)
+
+#: Callbacks that are verified at the same time.
+MAX_VERIFICATIONS = 100
+
+
+class Verifier:
+    """Verifies intents, and does what those want who confirm them.
+
+    :param notifiers: those that run, by protocol.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IStore,
+        bus: IEventBus,
+        detector: ChangeDetector,
+        notifiers: Mapping[str, INotifier],
+        clock: IReactorTime,
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._detector = detector
+        self._notifiers = notifiers
+        self._clock = clock
+        self._room = DeferredSemaphore(MAX_VERIFICATIONS)
+
+    @property
+    def protocols(self) -> frozenset[str]:
+        """What there are notifiers for."""
+        return frozenset(self._notifiers)
+
+    @property
+    def content_protocols(self) -> frozenset[str]:
+        """Those of them whose notifications carry contents."""
+        carrying = (one.protocol for one in self._notifiers.values() if one.carries_content)
+        return frozenset(carrying)
+
+    def notifier(self, protocol: str) -> INotifier:
+        """Who calls subscribers by a protocol.
+
+        :raises UnsupportedProtocol: nobody does.
+        """
+        notifier = self._notifiers.get(protocol)
+        if notifier is None:
+            raise UnsupportedProtocol(protocol)
+        return notifier
+
+    async def subscribe(self, intent: Intent, *, read: bool = True) -> Subscription:
+        """Verify an intent, then store the subscription or renew it.
+
+        :param read: whether the topic must be readable now.  Otherwise it is read
+            only if it is not known yet, and need not answer right now.
+        :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
+        """
+        notifier = self.notifier(intent.callback.protocol)
+        topic = await self._store.topic(intent.topic)
+        if topic is not None and topic.ended:
+            raise TopicEnded(intent.topic, topic.ended)
+        reading = await self._read(intent, topic, read)
+        await self._confirm(notifier, intent)
+        if reading is not None:
+            await self._record(reading, topic)
+        known = reading or topic
+        subscription = await self._store.put_subscription(
+            Subscription(
+                topic=intent.topic,
+                callback=intent.callback,
+                lease=Lease(self._clock.seconds(), intent.lease_seconds),
+                terms=intent.terms,
+                wants_content=notifier.carries_content,
+            ),
+            known.digest if known else None,
+        )
+        self._bus.publish(SubscriptionStored(subscription))
+        if subscription.attempts is not None and subscription.wants_content:
+            self._detector.ask(intent.topic)  # in case its content was not kept
+        return subscription
+
+    async def unsubscribe(self, intent: Intent) -> bool:
+        """Verify an intent to end a subscription, then remove it.  True if there was one.
+
+        :raises UnsupportedProtocol, CallbackFailed: see ``IBroker``.
+        """
+        await self._confirm(self.notifier(intent.callback.protocol), intent)
+        removed = await self._store.remove_subscription(intent.topic, intent.callback)
+        if removed:
+            self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback.url))
+        return removed
+
+    async def deny(self, intent: Intent, reason: str) -> None:
+        """Tell a subscriber why there is no subscription."""
+        callback = intent.callback
+        denial = Denial(intent.topic, callback, reason, intent.terms)
+        outcome = await self.notifier(callback.protocol).deny(denial)
+        self.log.info(
+            "No subscription of {callback}: {reason}{unheard}",
+            callback=callback.url,
+            reason=reason,
+            unheard="" if outcome.success else f"; it was not told: {outcome.reason}",
+        )
+
+    async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> Reading | None:
+        if topic is not None and topic.digest is not None and not must:
+            return None  # what is known of it will do
+        try:
+            return await self._detector.read(intent.topic)
+        except TopicUnreadable as error:
+            if not (must or error.lasting):
+                return None
+            callback = intent.callback.url
+            self.log.info("No subscription of {callback}: {error}", callback=callback, error=error)
+            raise
+
+    async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
+        await self._room.acquire()
+        try:
+            outcome = await notifier.verify(intent)
+        finally:
+            self._room.release()
+        if outcome.success:
+            return
+        self.log.info(
+            "No confirmation by {callback} for {topic}: {reason}",
+            callback=intent.callback.url,
+            topic=intent.topic,
+            reason=outcome.reason,
+        )
+        passing = outcome.retry_after is not None or not (outcome.answered or outcome.refused)
+        raise CallbackFailed(
+            outcome.reason,
+            refused=outcome.refused,
+            retry_after=(outcome.retry_after or 0.0) if passing else None,
+        )
+
+    async def _record(self, reading: Reading, before: Topic | None) -> None:
+        """Record what was read before the callback was verified.
+
+        Not before that, since unverified requests change nothing; and not if the
+        topic was read once more meanwhile, which is newer.
+        """
+        if await self._store.topic(reading.url) != before:
+            return
+        record = await self._store.record_reading(reading, None)
+        if record.changed and before is not None:
+            self._bus.publish(TopicChanged(reading.url, self._clock.seconds()))

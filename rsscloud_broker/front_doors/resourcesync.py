@@ -1,0 +1,277 @@
+"""ResourceSync: the hub for other sources, and the documents of the broker's own.
+
+A source sends its hub a notification, framework or change, and the hub carries the same
+bytes, Content-Type and links to the subscribers of the topic::
+
+    POST /websub
+    Content-Type: application/xml
+    Authorization: Bearer TOKEN
+    Link: <http://source.example/framework/>; rel="self",
+          <http://broker.example/websub>; rel="hub",
+          <http://source.example/capabilitylist.xml>; rel="resourcesync"
+
+    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" ...
+
+at any path of the hub, or at ``/resourcesync``.  What it says cannot be checked by
+reading the topic, so only those publishers may that the operator has named, each for the
+topics that begin in one way.
+
+====  =============================================================================
+202   taken in; the text tells what is odd about it
+400   a rule was broken, which the text names
+401   the publisher's token is missing or wrong
+403   nobody may publish that topic, or not from that address
+415   it is not XML
+====  =============================================================================
+
+The documents of the broker's own are files that the ``resourcesync`` sink makes; they
+begin at ``/.well-known/resourcesync``.
+
+Source: ResourceSync Framework Notification, sections 4.1 and 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hmac import compare_digest
+from ipaddress import ip_network
+from typing import Final
+
+from attrs import field, frozen
+from attrs.validators import deep_iterable
+from twisted.logger import Logger
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.change_lists import PublishedFile
+from rsscloud_broker.front_doors.connections import within
+from rsscloud_broker.front_doors.requests import (
+    body_of,
+    caller,
+    charset,
+    header,
+    media_type,
+    plain,
+)
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.model import Content, Refused, TooMany
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire import resourcesync as codec
+
+log = Logger()
+
+_XML: Final = frozenset({"application/xml", "text/xml"})
+_DOCUMENTS: Final = (
+    "/.well-known/resourcesync",
+    "/resourcesync/capabilitylist.xml",
+    "/resourcesync/resourcelist.xml",
+    "/resourcesync/changelist.xml",
+    "/resourcesync/notification.xml",
+)
+_MINUTE: Final = 60
+
+_VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses
+_MAX_TOPIC: Final = 2048
+
+
+def _is_topic(_: object, __: object, text: str) -> None:
+    if not links.is_absolute(text) or text.count("/") < 3:
+        raise ValueError(
+            f"'topic' is {text!r}; it must be the beginning of URLs with a whole host, "
+            'such as "https://source.example/"'
+        )
+
+
+def _is_token(_: object, __: object, text: str) -> None:
+    if text and not _TOKEN.fullmatch(text):
+        raise ValueError(
+            "'token' must have 16 characters at least, of ASCII and without blanks; "
+            "make one with: python3 -c 'import secrets; print(secrets.token_urlsafe())'"
+        )
+
+
+def _is_network(_: object, __: object, text: str) -> None:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError(
+            f"'networks' has {text!r}, which is no network: {error}; "
+            'write addresses as "192.0.2.0/24", "2001:db8::/32" or "192.0.2.7"'
+        ) from error
+
+
+@frozen
+class Publisher:
+    """Who may publish what.  Where it has both a token and networks, both must fit.
+
+    :ivar topic: how the URLs of the topics begin.
+    :ivar token: what is sent as ``Authorization: Bearer TOKEN``.
+    :ivar networks: networks (CIDRs) that it sends from.
+    """
+
+    topic: str = field(validator=_is_topic)
+    token: str = field(default="", repr=False, validator=_is_token)
+    networks: tuple[str, ...] = field(default=(), validator=deep_iterable(_is_network))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.token and not self.networks:
+            raise ValueError("a publisher needs a token or networks, or both")
+
+    def sends_from(self, address: str) -> bool:
+        """Whether requests may come from an address."""
+        return not self.networks or within(address, [ip_network(net) for net in self.networks])
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is the right one.  How long this takes says nothing of it."""
+        return not self.token or compare_digest(self.token.encode(), token.encode())
+
+
+@frozen
+class ResourceSyncOptions:
+    """Options of the ResourceSync front door.
+
+    :ivar publishers: who may publish what; without any, nobody may.
+    """
+
+    publishers: tuple[Publisher, ...] = ()
+
+
+class _Refusal(Exception):
+    """A notification that is not taken in: with the status, and a text for its publisher."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
+@implementer(IFrontDoor)
+class ResourceSyncDoor:
+    """Notifications of ResourceSync sources, and the documents of our own."""
+
+    name = "resourcesync"
+
+    def __init__(self, options: ResourceSyncOptions, parts: FrontDoorParts) -> None:
+        self._broker = parts.broker
+        self._publishers = options.publishers
+        self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
+        self._documents = [
+            Route(path, "GET", PublishedFile(parts, path, _MINUTE)) for path in _DOCUMENTS
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        intake = Page(self._notification)
+        shared = [Route(path, "POST", intake, content_types=_XML) for path in links.HUB_PATHS]
+        return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return ()
+
+    async def _notification(self, request: Request) -> bytes:
+        try:
+            link, topic = self._links(request)
+            self._authorize(request, topic)
+            notification = _payload(request)
+            content = Content(body_of(request), header(request, "content-type") or "", link)
+            wanted = await self._distribute(topic, content)
+        except _Refusal as refusal:
+            return plain(request, refusal.status, str(refusal), **refusal.headers)
+        lines = ["The notification was taken in."]
+        if not wanted:
+            lines.append(f"Nobody has subscribed to {topic} now.")
+        for warning in codec.warnings(notification):
+            log.warn("A notification of {topic} is odd: {why}", topic=topic, why=warning)
+            lines.append(f"Warning: {warning}")
+        return plain(request, 202, "\n".join(lines))
+
+    async def _distribute(self, topic: str, content: Content) -> bool:
+        try:
+            return await self._broker.distribute(topic, content)
+        except TooMany:
+            raise  # which is answered like everywhere
+        except Refused as error:
+            raise _Refusal(400, f"This was not accepted: {error}.") from error
+
+    def _links(self, request: Request) -> tuple[str, str]:
+        """The value of the Link header, and the topic that it names.
+
+        :raises _Refusal: the type of the body or a link is not what it must be.
+        """
+        content_type = header(request, "content-type") or ""
+        if media_type(request) not in _XML or not _VISIBLE.fullmatch(content_type):
+            raise _Refusal(415, "Send the notification as application/xml.")
+        value = header(request, "link")
+        if value is None:
+            raise _Refusal(
+                400, "There is no Link header; it must hold rel=self, rel=hub and rel=resourcesync."
+            )
+        try:
+            found = links.parse(value)
+        except links.MalformedLink as error:
+            raise _Refusal(400, f"The request cannot be used: {error}.") from error
+        topic = _only(found, "self", "the topic")
+        _only(found, "resourcesync", "the capability list")
+        hubs = links.targets(found, "hub")
+        if not set(self._hubs).intersection(hubs):
+            raise _Refusal(
+                400,
+                f"The Link header must have a link with rel=hub to this hub, "
+                f"{self._hubs[0]} for instance; it has {', '.join(hubs) or 'none'}.",
+            )
+        return value, topic
+
+    def _authorize(self, request: Request, topic: str) -> None:
+        """Find the publisher of a topic.
+
+        :raises _Refusal: whoever calls is none.
+        """
+        of_topic = [each for each in self._publishers if topic.startswith(each.topic)]
+        if not of_topic:
+            raise _Refusal(403, f"Nobody may publish {topic} here: ask the operator of the hub.")
+        address = caller(request)
+        of_address = [each for each in of_topic if each.sends_from(address)]
+        if not of_address:
+            raise _Refusal(403, f"{topic} may not be published from the address {address}.")
+        scheme, _, token = (header(request, "authorization") or "").strip().partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        if not any(each.knows(token) for each in of_address):
+            raise _Refusal(
+                401,
+                f"To publish {topic}, send its publisher's token: Authorization: Bearer TOKEN",
+                www_authenticate='Bearer realm="resourcesync"',
+            )
+
+
+def _payload(request: Request) -> codec.Document:
+    try:
+        return codec.decode_notification(body_of(request), charset(request))
+    except codec.InvalidDocument as error:
+        raise _Refusal(400, f"The notification cannot be used: {error}.") from error
+
+
+def _only(found: Sequence[links.Link], relation: str, meaning: str) -> str:
+    """The one URL to which links of a relation lead.
+
+    :raises _Refusal: there is none, there are several, or it is not absolute.
+    """
+    urls = links.targets(found, relation)
+    if len(urls) != 1:
+        raise _Refusal(
+            400,
+            f"The Link header must have exactly one link with rel={relation}, {meaning}; "
+            f"it has {len(urls)}.",
+        )
+    if not links.is_absolute(urls[0]) or len(urls[0]) > _MAX_TOPIC:
+        raise _Refusal(
+            400,
+            f"The link with rel={relation} leads to {urls[0][:100]}; it must be an absolute "
+            f"http or https URL of {_MAX_TOPIC} characters at most.",
+        )
+    return urls[0]

@@ -1,0 +1,208 @@
+"""The WebSub front door: the hub, where subscribers subscribe and publishers publish.
+
+At ``/websub``, and for old links at ``/hub`` and ``/pubsubhubbub``, each with
+and without a slash at the end, by a POST of a form::
+
+    hub.mode=subscribe&hub.topic=http://example.org/rss.xml
+        &hub.callback=http://reader.example/websub/8f31
+    202, and the callback is asked afterwards whether that is so
+
+    hub.mode=publish&hub.url=http://example.org/rss.xml
+    202, and the topic is read afterwards
+
+What is refused has a status of 400 to 599 and the reason as plain text.  A GET
+is answered with a page for people, that says all this.
+
+Clients of PubSubHubbub 0.3 send ``hub.verify``: if they would rather have the
+callback asked before the answer (``sync``), they get 204 where it confirms and
+409 where it does not.  To a ping they want to hear 204.
+
+Sources: WebSub (W3C Recommendation, 2018), sections 5 and 6; PubSubHubbub 0.3
+and 0.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+from attrs.validators import ge
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.requests import (
+    all_parameters,
+    body_of,
+    caller,
+    header,
+    plain,
+    respond,
+)
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.model import (
+    Callback,
+    CallbackFailed,
+    Forbidden,
+    Intent,
+    Refused,
+    TooMany,
+    TopicEnded,
+    TopicUnreadable,
+    UnsupportedProtocol,
+)
+from rsscloud_broker.wire import links, websub
+from rsscloud_broker.wire.links import HUB_PATHS
+from rsscloud_broker.wire.websub import BadRequest, HubRequest
+
+PROTOCOL = "websub"
+
+FORM = "application/x-www-form-urlencoded"
+
+#: What old clients call themselves, and the hub's old name in a path.
+_OLD = "pubsubhubbub"
+
+_MINUTE, _DAY = 60, 86_400
+
+
+@frozen
+class WebSubOptions:
+    """Options of the hub.
+
+    :ivar lease_min: the shortest lease that is granted, in seconds.
+    :ivar lease_max: the longest.
+    :ivar lease_default: what is granted to who asks for no particular one.
+    :ivar sync_verification: whether old clients may wait for the verification.
+    """
+
+    lease_min: int = field(default=5 * _MINUTE, validator=ge(1))
+    lease_max: int = field(default=30 * _DAY, validator=ge(1))
+    lease_default: int = field(default=10 * _DAY, validator=ge(1))
+    sync_verification: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        if not self.lease_min <= self.lease_default <= self.lease_max:
+            raise ValueError(
+                f"'lease_default' must be from lease_min to lease_max, {self.lease_min} to "
+                f"{self.lease_max}, not {self.lease_default}"
+            )
+
+    def granted(self, seconds: int | None) -> int:
+        """The lease for whom asked for one of so many seconds (section 5.1 of WebSub)."""
+        if seconds is None:
+            return self.lease_default
+        return max(self.lease_min, min(seconds, self.lease_max))
+
+
+@implementer(IFrontDoor)
+class WebSubDoor:
+    """The hub of WebSub, for clients of PubSubHubbub too."""
+
+    name = "websub"
+
+    def __init__(self, options: WebSubOptions, parts: FrontDoorParts) -> None:
+        self._options = options
+        self._broker = parts.broker
+        self._pages = parts.pages
+        self._public_url = parts.public_url
+
+    def routes(self) -> Sequence[Route]:
+        page, forms, others = Page(self._page), Page(self._answer), Page(self._answer_others)
+        routes: list[Route] = []
+        for path in HUB_PATHS:
+            routes += [
+                Route(path, "GET", page),
+                Route(path, "POST", forms, content_types=frozenset({FORM})),
+                Route(path, "POST", others),
+            ]
+        return routes
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    async def _page(self, request: Request) -> bytes:
+        """How to use the hub, for people."""
+        hub = f"{self._public_url}{HUB_PATHS[0]}"
+        request.setHeader("link", links.encode([(hub, "hub")]))
+        page = await self._pages.render("The WebSub hub", "websub.html", hub=hub)
+        return respond(request, 200, "text/html; charset=utf-8", page)
+
+    async def _answer_others(self, request: Request) -> bytes:
+        """Whatever says that it is no form: only a request without a body may be one."""
+        if not body_of(request):
+            return await self._answer(request)
+        return plain(
+            request,
+            415,
+            f"This hub takes a form ({FORM}), and no content: save what is new at its own URL, "
+            "then send hub.mode=publish with hub.url, and the hub reads it there.",
+        )
+
+    async def _answer(self, request: Request) -> bytes:
+        try:
+            asked = websub.parse_request(all_parameters(request))
+            if asked.mode == "publish":
+                return await self._publish(request, asked)
+            return await self._verify(request, asked)
+        except BadRequest as error:
+            return plain(request, 400, str(error))
+        except TooMany:
+            raise  # answered as everywhere
+        except Refused as error:
+            return plain(request, _status(error), f"This was not accepted: {error}.")
+
+    async def _publish(self, request: Request, asked: HubRequest) -> bytes:
+        await self._broker.publish(asked.urls, caller(request))
+        if _OLD in _path(request) or _OLD in (header(request, "user-agent") or "").lower():
+            return _nothing_to_say(request)
+        return plain(request, 202, "Thanks. What changed is read, and its subscribers are told.")
+
+    async def _verify(self, request: Request, asked: HubRequest) -> bytes:
+        intent = self._intent(request, asked)
+        if self._options.sync_verification and asked.verify[:1] == ("sync",):
+            await (self._broker.unsubscribe if intent.ends else self._broker.subscribe)(intent)
+            return _nothing_to_say(request)
+        await self._broker.accept(intent)
+        return plain(request, 202, "Thanks. The callback is asked now whether it wants this.")
+
+    def _intent(self, request: Request, asked: HubRequest) -> Intent:
+        return Intent(
+            asked.topic,
+            Callback(asked.callback, PROTOCOL),
+            self._options.granted(asked.lease_seconds),
+            challenge=True,
+            source=caller(request),
+            terms={**asked.terms, websub.HUB: f"{self._public_url}{_path(request)}"},
+            ends=asked.mode == "unsubscribe",
+        )
+
+
+def _path(request: Request) -> str:
+    """The path that was used, one of those of the routes."""
+    return request.path.decode("ascii")
+
+
+def _nothing_to_say(request: Request) -> bytes:
+    request.setResponseCode(204)
+    return b""
+
+
+def _status(error: Refused) -> int:
+    """What is said, with a sentence, to who is refused."""
+    match error:
+        case TopicEnded():
+            return 410
+        case Forbidden():
+            return 403
+        case UnsupportedProtocol():
+            return 501
+        case TopicUnreadable(refused=True) | CallbackFailed(refused=True):
+            return 400  # no URL for the broker to call
+        case TopicUnreadable() | CallbackFailed():
+            return 409  # verified before the answer, and it did not confirm
+        case _:
+            return 400

@@ -1,0 +1,123 @@
+"""WebSub deliveries: the content of a topic, sent to each of its subscribers.
+
+Before a subscription begins or ends its callback is asked, and has to repeat a
+challenge, byte for byte and with a status of 200 to 299::
+
+    GET /websub/8f31?hub.mode=subscribe&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
+        &hub.challenge=TOKEN&hub.lease_seconds=864000 HTTP/1.1
+
+When the topic has changed, what was read there is sent as it is::
+
+    POST /websub/8f31 HTTP/1.1
+    Content-Type: application/rss+xml
+    Link: <http://broker.example/websub>; rel="hub", <http://example.org/rss.xml>; rel="self"
+    X-Hub-Signature: sha256=5f1c...
+
+and when there is no subscription, or not any more, that is said too::
+
+    GET /websub/8f31?hub.mode=denied&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
+        &hub.reason=the%20topic%20is%20gone HTTP/1.1
+
+No redirect is followed.  Source: WebSub (W3C Recommendation, 2018), sections
+5.2, 5.3 and 7; for ``hub.verify_token`` PubSubHubbub 0.3.
+"""
+
+from __future__ import annotations
+
+from secrets import token_urlsafe
+from typing import Literal
+
+from attrs import field, frozen
+from attrs.validators import deep_iterable, gt
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.model import Denial, Intent, Notification, Outcome
+from rsscloud_broker.notifiers.calling import call, failed
+from rsscloud_broker.wire import websub
+from rsscloud_broker.wire.text import clean
+
+PROTOCOL = "websub"
+
+#: From five seconds to six hours: a subscriber who was away for a night gets it.
+RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 21_600.0)
+
+#: The Content-Type of what came without one (RFC 9110, section 8.3).
+_UNLABELLED = "application/octet-stream"
+
+#: Answers that say "not now" (RFC 9110 and RFC 6585), and neither yes nor no.
+_NOT_NOW = frozenset({408, 425, 429, *range(500, 600)})
+
+
+@frozen
+class WebSubOptions:
+    """Options of the notifier of WebSub.
+
+    :ivar retries: seconds to wait before each further attempt of a delivery that
+        failed.  When they are used up it is given up, and the subscription stays.
+    :ivar signature: how deliveries are signed, if the subscriber brought a secret
+        and is not known to understand sha1 only.
+    """
+
+    retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))
+    signature: Literal["sha1", "sha256", "sha384", "sha512"] = "sha256"
+
+
+@implementer(INotifier)
+class WebSubNotifier:
+    """Delivers by ``websub``.
+
+    :param outbound: connects only where callbacks may be.
+    """
+
+    protocol = PROTOCOL
+    carries_content = True
+    #: A subscription ends with its lease and not sooner, however often it fails.
+    marks_after = None
+
+    def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
+        self.retries = options.retries
+        self._signature = options.signature
+        self._outbound = outbound
+
+    async def verify(self, intent: Intent) -> Outcome:
+        challenge = token_urlsafe(24)
+
+        def confirms(reply: OutboundReply) -> str:
+            exact = reply.body == challenge.encode("ascii")
+            return "" if exact else "the answer is not the challenge, alone and exactly"
+
+        url = websub.verification_url(
+            intent.callback.url,
+            "unsubscribe" if intent.ends else "subscribe",
+            intent.topic,
+            challenge,
+            None if intent.ends else intent.lease_seconds,
+            intent.terms.get(websub.VERIFY_TOKEN, ""),
+        )
+        return await call(
+            self._outbound, "GET", url, {}, accept=confirms, redirects=0, passing=_NOT_NOW
+        )
+
+    async def notify(self, notification: Notification) -> Outcome:
+        content, terms = notification.content, notification.terms
+        if content is None:
+            return failed("there is no content to deliver: it is not kept any more")
+        headers = {
+            "content-type": _ascii(content.content_type) or _UNLABELLED,
+            "link": websub.link_header(terms.get(websub.HUB, ""), notification.topic, content.link),
+        }
+        if secret := terms.get(websub.SECRET):
+            method = terms.get(websub.METHOD, self._signature)
+            headers["x-hub-signature"] = websub.sign(content.body, secret, method)
+        url = notification.callback.url
+        return await call(self._outbound, "POST", url, headers, content.body, redirects=0)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        url = websub.denial_url(denial.callback.url, denial.topic, denial.reason)
+        return await call(self._outbound, "GET", url, {}, redirects=0)
+
+
+def _ascii(text: str) -> str:
+    """A header's value, of which nothing is left that a header cannot hold."""
+    return clean(text).encode("ascii", "ignore").decode()

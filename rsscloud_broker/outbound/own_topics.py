@@ -1,0 +1,72 @@
+"""The broker's own files as topics.
+
+The guard lets nobody have the broker call itself.  But its change lists and archives
+can be subscribed to like any other topic, so they are read where they lie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from twisted.python.filepath import FilePath
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IJudge, ITopicFetcher
+from rsscloud_broker.model import Content, TopicUnreadable
+
+#: Names that lead nowhere else than to the files below the directory.
+_PATH: Final = re.compile(r"(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*")
+
+InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+
+
+@implementer(ITopicFetcher, IJudge)
+class OwnTopics:
+    """Reads the broker's own files, and leaves all other topics to others.
+
+    :param public_url: the broker's own address, without a slash at the end.
+    :param directory: what is served there.
+    :param in_thread: calls a function in a thread.
+    """
+
+    def __init__(
+        self,
+        fetcher: ITopicFetcher,
+        judge: IJudge,
+        public_url: str,
+        directory: FilePath[str],
+        in_thread: InThread,
+    ) -> None:
+        self._fetcher = fetcher
+        self._judge = judge
+        self._prefix = f"{public_url}/"
+        self._directory = directory
+        self._in_thread = in_thread
+
+    async def fetch(self, url: str) -> Content:
+        if not url.startswith(self._prefix):
+            return await self._fetcher.fetch(url)
+        file = self._file(url)
+        try:
+            return Content(await self._in_thread(file.getContent), "text/xml; charset=utf-8")
+        except OSError as error:
+            reason = "this broker has no such file (yet)"
+            raise TopicUnreadable(url, reason, lasting=not _is_list(url)) from error
+
+    async def judge(self, url: str) -> None:
+        if not url.startswith(self._prefix):
+            await self._judge.judge(url)
+
+    def _file(self, url: str) -> FilePath[str]:
+        path = url.removeprefix(self._prefix.rstrip("/"))
+        if not _PATH.fullmatch(path):
+            raise TopicUnreadable(url, "this broker has no such file", lasting=True)
+        file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))
+        return file
+
+
+def _is_list(url: str) -> bool:
+    """Whether it is a file that is made before long: all are, but for past hours."""
+    return not re.search(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml\Z", url)

@@ -1,0 +1,314 @@
+"""The broker as a ResourceSync source: lists of the hourly archives, for whoever copies them.
+
+=====================================  ================================================
+``/.well-known/resourcesync``          the source description: where to begin
+``/resourcesync/capabilitylist.xml``   what there is: the lists, and the channel
+``/resourcesync/resourcelist.xml``     every archive, with its hash and size
+``/resourcesync/changelist.xml``       the last changes of archives, oldest first
+``/resourcesync/notification.xml``     the channel: the last notification that was sent
+=====================================  ================================================
+
+When an archive was made, both lists are made anew, and then a framework notification
+is pushed to the channel, as any other source would send one to its hub.
+
+The lists themselves are what is known of the archives, so that no memory grows with
+them and a restart continues where it was: then every archive on the disk is compared
+with the list, by size and time.  The change list is written first, so a crash between
+the two loses no change.  A crash before the push costs a destination the delay until
+the next archive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from hashlib import file_digest
+from os import fstat
+from pathlib import Path
+from typing import Final
+
+from attrs import define, evolve, frozen
+from twisted.internet.defer import DeferredLock
+from twisted.python.filepath import FilePath
+from zope.interface import implementer
+
+from rsscloud_broker.events import Event, FilePublished, TopicChanged
+from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.model import Content
+from rsscloud_broker.sinks.files import publish_file, tell_published
+from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire import resourcesync as codec
+from rsscloud_broker.wire.resourcesync import Document, Entry
+
+DESCRIPTION: Final = "/.well-known/resourcesync"
+CAPABILITY_LIST: Final = "/resourcesync/capabilitylist.xml"
+RESOURCE_LIST: Final = "/resourcesync/resourcelist.xml"
+CHANGE_LIST: Final = "/resourcesync/changelist.xml"
+CHANNEL: Final = "/resourcesync/notification.xml"
+
+#: A sitemap has no more URLs than that; it is five years of hours.
+MAX_RESOURCES: Final = 50_000
+#: How many changes are listed: those of six weeks.
+MAX_CHANGES: Final = 1000
+
+_ARCHIVE: Final = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml")
+_ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
+_ELEMENTS_OF_ENTRY: Final = 4
+_MEDIA_TYPE: Final = "text/xml"
+
+
+@frozen
+class ResourceSyncSinkOptions:
+    """Options of the ResourceSync sink: none."""
+
+
+@implementer(IEventSink)
+class ResourceSyncSink(EachPeriod):
+    """Keeps the documents of the source, and tells the channel when they have changed.
+
+    What could not be done, with a full disk say, is tried again each minute.
+    """
+
+    handles: tuple[type[Event], ...] = (FilePublished,)
+
+    def __init__(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> None:
+        super().__init__(parts.clock, 60, self._catch_up, name="resourcesync", at_start=True)
+        self._parts = parts
+        # Without WebSub nobody could subscribe to a channel, so there is none.
+        self._source = Source(
+            parts.public_directory, parts.public_url, has_channel="websub" in parts.notifiers
+        )
+        self._one_at_a_time = DeferredLock()
+        self._all = True  # whatever is on the disk is to be looked at
+        self._paths: set[str] = set()  # of archives that are to be looked at
+        self._untold: bytes | None = None
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, FilePublished) and _ARCHIVE.fullmatch(event.path):
+            self._paths.add(event.path)
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        async with self._one_at_a_time:
+            if self._all or self._paths:
+                await self._make_lists()
+            if self._untold is not None:
+                await self._tell(self._untold)
+                self._untold = None
+
+    async def _make_lists(self) -> None:
+        paths, self._paths = self._paths, set()
+        now = self._parts.clock.seconds()
+        try:
+            made = await self._parts.in_thread(self._source.make, None if self._all else paths, now)
+        except Exception:
+            self._paths |= paths
+            raise
+        self._all = False
+        if made is not None:
+            for path in (CHANGE_LIST, RESOURCE_LIST):
+                tell_published(self._parts, self._source.file(path))
+            self._untold = made
+
+    async def _tell(self, notification: bytes) -> None:
+        if not self._source.has_channel:
+            return
+        # First the file: whoever is only told that the topic changed comes to read it.
+        channel = self._source.file(CHANNEL)
+        await self._parts.in_thread(publish_file, channel, notification)
+        now = self._parts.clock.seconds()
+        topic = self._source.url(CHANNEL)
+        content = Content(notification, "application/xml", self._source.channel_link)
+        if await self._parts.store.push_content(topic, content, now):
+            self._parts.bus.publish(TopicChanged(topic, now))
+
+
+@define
+class _Known:
+    """What the lists say.
+
+    :ivar entries: of the resource list, by URL, with the changes since.
+    :ivar since: from when on the changes are listed.
+    :ivar behind: the resource list lacks some of the changes.
+    """
+
+    entries: dict[str, Entry]
+    changes: list[Entry]
+    since: str
+    behind: bool
+
+
+@frozen
+class Source:
+    """The documents of the source on the disk.
+
+    :ivar directory: the public directory.
+    :ivar public_url: the broker's own address, without a slash at the end.
+    """
+
+    directory: FilePath[str]
+    public_url: str
+    has_channel: bool
+
+    def url(self, path: str) -> str:
+        """Where a path is served."""
+        return self.public_url + path
+
+    def file(self, path: str) -> FilePath[str]:
+        """Where the file of a path lies."""
+        file: FilePath[str] = self.directory.descendant(path.strip("/").split("/"))
+        return file
+
+    @property
+    def channel_link(self) -> str:
+        """The Link header of a notification: section 4.1 of Framework Notification."""
+        return links.encode(
+            [
+                (self.url(CHANNEL), "self"),
+                (self.url(links.HUB_PATHS[0]), "hub"),
+                (self.url(CAPABILITY_LIST), "resourcesync"),
+            ]
+        )
+
+    def make(self, paths: Collection[str] | None, now: float) -> bytes | None:
+        """Bring the documents up to date.  Blocks.
+
+        :param paths: of the archives that may have changed; None for every archive.
+        :returns: the notification of it, or None where nothing has changed.
+        :raises OSError: a file cannot be read or written.
+        """
+        at = codec.w3c(now)
+        known = self._known()
+        changes: list[Entry] = []
+        change_of_list = "updated"
+        if known is not None:
+            changes = self._changes(known, paths, at)
+        else:  # what is there now is where the list of changes begins
+            known = _Known(self._archives({}), [], at, behind=True)
+            change_of_list = "created"
+        self._make_fixed_documents()
+        lacks_channel = self.has_channel and not self.file(CHANNEL).exists()
+        if not (changes or known.behind or lacks_channel):
+            return None
+        self._write_lists(known, changes, at)
+        return codec.encode(self._notification(change_of_list, at))
+
+    def _known(self) -> _Known | None:
+        """What the lists say; None if they do not both lie there, whole and for this address."""
+        resources, changes = self._read(RESOURCE_LIST), self._read(CHANGE_LIST)
+        if resources is None or changes is None or not changes.since:
+            return None
+        listed = {entry.loc: entry for entry in resources.entries}
+        entries = dict(listed)
+        for change in changes.entries:
+            _apply(entries, change)
+        return _Known(entries, list(changes.entries), changes.since, entries != listed)
+
+    def _read(self, path: str) -> Document | None:
+        try:
+            document = codec.decode(
+                self.file(path).getContent(),
+                max_elements=_ELEMENTS_OF_ENTRY * (MAX_RESOURCES + 1),
+            )
+        except (FileNotFoundError, codec.InvalidDocument):
+            return None
+        return document if document.link("up") == self.url(CAPABILITY_LIST) else None
+
+    def _changes(self, known: _Known, paths: Collection[str] | None, at: str) -> list[Entry]:
+        """What has changed since the lists were made; ``known`` is brought up to date."""
+        found = (
+            self._archives(known.entries) if paths is None else self._described(sorted(paths), {})
+        )
+        asked = known.entries if paths is None else map(self.url, paths)
+        gone = [url for url in sorted(asked) if url in known.entries and url not in found]
+        changes = [Entry(url, change="deleted", datetime=at) for url in gone]
+        for url, entry in found.items():
+            before = known.entries.get(url)
+            if entry != before:
+                kind = "updated" if before else "created"
+                changes.append(evolve(entry, change=kind, datetime=at))
+        for change in changes:
+            _apply(known.entries, change)
+        return changes
+
+    def _archives(self, known: dict[str, Entry]) -> dict[str, Entry]:
+        """Every archive on the disk, by URL; the newest, if there are too many.
+
+        :param known: of these the entries are taken over while size and time agree.
+        """
+        base = Path(self.directory.path)
+        paths = sorted(f"/{file.relative_to(base).as_posix()}" for file in base.glob(_ARCHIVES))
+        return self._described(paths[-MAX_RESOURCES:], known)
+
+    def _described(self, paths: Iterable[str], known: dict[str, Entry]) -> dict[str, Entry]:
+        found: dict[str, Entry] = {}
+        for path in paths:
+            url = self.url(path)
+            with suppress(FileNotFoundError):  # somebody has taken it away
+                found[url] = _describe(url, Path(self.file(path).path), known.get(url))
+        return found
+
+    def _write_lists(self, known: _Known, changes: list[Entry], at: str) -> None:
+        up = self.url(CAPABILITY_LIST)
+        listed = [*known.changes, *changes]
+        dropped, listed = listed[:-MAX_CHANGES], listed[-MAX_CHANGES:]
+        since = dropped[-1].datetime if dropped else known.since
+        newest = [known.entries[url] for url in sorted(known.entries)[-MAX_RESOURCES:]]
+        for path, document in (
+            (CHANGE_LIST, codec.change_list(up, since, listed)),
+            (RESOURCE_LIST, codec.resource_list(up, at, newest)),
+        ):
+            publish_file(self.file(path), codec.encode(document))
+
+    def _make_fixed_documents(self) -> None:
+        """Those that say where the others are: made where they are not, or not right."""
+        capability_list = codec.capability_list(
+            self.url(DESCRIPTION),
+            self.url(RESOURCE_LIST),
+            self.url(CHANGE_LIST),
+            topic=self.url(CHANNEL) if self.has_channel else "",
+            hub=self.url(links.HUB_PATHS[0]),
+        )
+        for path, document in (
+            (CAPABILITY_LIST, capability_list),
+            (DESCRIPTION, codec.source_description(self.url(CAPABILITY_LIST))),
+        ):
+            content = codec.encode(document)
+            file = self.file(path)
+            if not file.exists() or file.getContent() != content:
+                publish_file(file, content)
+
+    def _notification(self, change_of_list: str, at: str) -> Document:
+        entries = (
+            # Each resource list is a new one: what there is at one moment.
+            Entry(self.url(RESOURCE_LIST), "resourcelist", "created", at),
+            Entry(self.url(CHANGE_LIST), "changelist", change_of_list, at),
+        )
+        return codec.framework_notification(self.url(CAPABILITY_LIST), entries)
+
+
+def _describe(url: str, file: Path, known: Entry | None) -> Entry:
+    """The entry of a file.
+
+    :param known: taken over, if it has the size and time of the file.
+    :raises FileNotFoundError: there is none.
+    """
+    with file.open("rb") as opened:
+        status = fstat(opened.fileno())
+        lastmod = codec.w3c(status.st_mtime)
+        if known is not None and (known.lastmod, known.length) == (lastmod, status.st_size):
+            return known
+        digest = file_digest(opened, "sha256").hexdigest()
+    return Entry(
+        url, lastmod=lastmod, hash=f"sha-256:{digest}", length=status.st_size, type=_MEDIA_TYPE
+    )
+
+
+def _apply(entries: dict[str, Entry], change: Entry) -> None:
+    """Bring the entries of a resource list up to a change."""
+    if change.change == "deleted":
+        entries.pop(change.loc, None)
+    else:
+        entries[change.loc] = evolve(change, change="", datetime="")

@@ -1,0 +1,66 @@
+"""What the store does with intents that wait to be verified.
+
+Each function is one step of a transaction that the caller has begun; run again
+after a rollback, it does the same.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Row, delete, func, insert, select
+
+from rsscloud_broker.model import Callback, Intent, WaitingIntent
+from rsscloud_broker.storage.schema import from_terms, intent, to_terms
+
+
+def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | None:
+    """See ``IStore.add_intent``.  One that replaces another gets an id of its own, so
+    that whoever is at work on the other does not remove it.
+    """
+    identity = {
+        "topic": wanted.topic,
+        "callback_url": wanted.callback.url,
+        "protocol": wanted.callback.protocol,
+        "procedure": wanted.callback.procedure,
+    }
+    replaced = conn.execute(delete(intent).filter_by(**identity)).rowcount
+    if not replaced:
+        kept = conn.execute(select(func.count()).select_from(intent)).scalar_one()
+        if kept >= limit:
+            return None
+    made = conn.execute(
+        insert(intent).values(
+            lease_seconds=wanted.lease_seconds,
+            challenge=wanted.challenge,
+            source=wanted.source,
+            terms=from_terms(wanted.terms),
+            ends=wanted.ends,
+            **identity,
+        )
+    ).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    return WaitingIntent(made[0], wanted)
+
+
+def remove_intent(conn: Connection, key: int) -> None:
+    """See ``IStore.remove_intent``."""
+    conn.execute(delete(intent).where(intent.c.id == key))
+
+
+def intents(conn: Connection) -> list[WaitingIntent]:
+    """See ``IStore.intents``."""
+    return [_waiting(row) for row in conn.execute(select(intent).order_by(intent.c.id))]
+
+
+def _waiting(row: Row[tuple[object, ...]]) -> WaitingIntent:
+    return WaitingIntent(
+        row.id,
+        Intent(
+            topic=row.topic,
+            callback=Callback(row.callback_url, row.protocol, row.procedure),
+            lease_seconds=row.lease_seconds,
+            challenge=row.challenge,
+            source=row.source,
+            terms=to_terms(row.terms),
+            ends=row.ends,
+        ),
+    )

@@ -1,0 +1,397 @@
+"""The contract of ``IStore``: contents, topics that end, and intents.
+
+They are what a hub needs, whose notifications carry the content of a topic.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rsscloud_broker.model import (
+    Callback,
+    Check,
+    Content,
+    Fanout,
+    Intent,
+    ReadingRecord,
+    Subscription,
+    Topic,
+)
+from rsscloud_broker.testing.store import (
+    DAY,
+    FEED,
+    OTHER_FEED,
+    RecordsContract,
+    a_content,
+    a_ping,
+    a_reading,
+    a_subscription,
+    asked,
+    failed,
+    is_gone,
+    succeeded,
+    waits,
+)
+
+_ONE, _TWO = a_content(b"<rss>1</rss>"), a_content(b"<rss>2</rss>")
+_HANDED_IN = Content(b"{}", "application/json", '<http://feeds.example/>; rel="self"')
+
+
+def an_intent(number: int = 1, topic: str = FEED) -> Intent:
+    """An intent of a subscriber."""
+    return Intent(topic, Callback(f"http://reader{number}.example/hub", "websub"), DAY)
+
+
+class HubContract(RecordsContract):
+    """What holds for the contents, ends and intents of every ``IStore``."""
+
+    # contents
+
+    async def wanting(self, number: int = 1, topic: str = FEED) -> Subscription:
+        """Store a subscription that wants content."""
+        wanted = evolve(a_subscription(topic, number), wants_content=True)
+        return await self.store.put_subscription(wanted)
+
+    async def read(self, content: Content, at: float = 1000.0) -> ReadingRecord:
+        """Record that a content was read at the feed."""
+        reading = evolve(a_reading(at=at), digest=content.digest, content=content)
+        return await self.store.record_reading(reading, None)
+
+    async def walk_with(self, content: Content) -> Fanout:
+        """The last walk, which must carry a content."""
+        walk = (await self.store.fanouts(10))[-1]
+        self.assertIsNotNone(walk.content_id)
+        self.assertEqual(await self.store.content(walk.content_id or 0), content)
+        return walk
+
+    async def kept(self, walk: Fanout) -> bool:
+        """Whether what a walk carries, or carried, is kept."""
+        return await self.store.content(walk.content_id or 0) is not None
+
+    async def test_content_is_kept_for_who_wants_it(self) -> None:
+        self.assertIsNone(await self.store.newest_content(FEED))
+        await self.wanting()
+        self.assertTrue((await self.read(_ONE)).changed)
+        await self.walk_with(_ONE)
+        self.assertEqual(await self.store.newest_content(FEED), _ONE)
+        self.assertIsNone(await self.store.newest_content(OTHER_FEED))
+
+    async def test_content_is_not_kept_where_nobody_wants_it(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.wanting(topic=OTHER_FEED)
+        await self.read(_ONE)
+        (walk,) = await self.store.fanouts(10)
+        self.assertIsNone(walk.content_id)
+        self.assertIsNone(await self.store.newest_content(FEED))
+
+    async def test_reading_may_come_without_a_content(self) -> None:
+        await self.wanting()
+        await self.store.record_reading(a_reading(), None)
+        (walk,) = await self.store.fanouts(10)
+        self.assertIsNone(walk.content_id)
+
+    async def test_content_goes_with_its_walk(self) -> None:
+        one = await self.wanting()
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        await self.store.record_slice(walk, one.id, [succeeded(one)], False)
+        self.assertTrue(await self.kept(walk))
+        for _ in range(2):
+            await self.store.record_slice(walk, one.id, [], True)
+            self.assertFalse(await self.kept(walk))
+            self.assertIsNone(await self.store.newest_content(FEED))
+
+    async def test_content_is_kept_while_a_notification_waits_for_it(self) -> None:
+        first, second = await self.wanting(1), await self.wanting(2)
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        late = [waits(first, 3000), waits(second, 3000)]
+        await self.store.record_slice(walk, second.id, late, True)
+        first, second = await self.store.claim_due(3000, 3100, 10, ())
+        await self.store.record_deliveries([succeeded(first)])
+        self.assertTrue(await self.kept(walk))
+        for _ in range(2):
+            await self.store.record_deliveries([failed(second)])
+            self.assertFalse(await self.kept(walk))
+
+    async def test_content_is_not_kept_for_who_does_not_want_it(self) -> None:
+        thin = await self.store.put_subscription(a_subscription(number=1))
+        rich = await self.wanting(2)
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        slice_ = [waits(thin, 3000), succeeded(rich)]
+        await self.store.record_slice(walk, rich.id, slice_, True)
+        self.assertFalse(await self.kept(walk))
+
+    async def test_content_is_not_kept_for_who_is_gone(self) -> None:
+        one = await self.wanting()
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        await self.store.record_slice(walk, one.id, [waits(one, 3000)], True)
+        await self.store.record_deliveries([is_gone(one)])
+        self.assertFalse(await self.kept(walk))
+
+    async def test_sweep_drops_contents_whose_subscribers_left(self) -> None:
+        one = await self.wanting()
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        await self.store.record_slice(walk, one.id, [waits(one, 3000)], True)
+        await self.store.sweep(1000, 0)
+        self.assertTrue(await self.kept(walk))
+        await self.store.remove_subscription(FEED, one.callback)
+        await self.store.sweep(1000, 0)
+        self.assertFalse(await self.kept(walk))
+
+    async def test_newer_content_takes_the_place_of_what_is_waited_for(self) -> None:
+        one = await self.wanting()
+        await self.read(_ONE)
+        older = await self.walk_with(_ONE)
+        await self.store.record_slice(older, one.id, [waits(one, 3000)], True)
+        await self.read(_TWO, at=2000)
+        await self.walk_with(_TWO)
+        self.assertEqual(await self.store.newest_content(FEED), _TWO)
+        self.assertFalse(await self.kept(older))
+
+    async def test_content_that_was_left_behind_is_given_to_nobody(self) -> None:
+        """Who subscribes after a change that nobody wanted the content of gets no older one."""
+        one = await self.wanting()
+        await self.read(_ONE)
+        await self.store.remove_subscription(FEED, one.callback)
+        await self.read(_TWO, at=2000)
+        self.assertIsNone(await self.store.newest_content(FEED))
+
+    async def test_late_subscriber_lets_the_content_be_read_again(self) -> None:
+        await self.store.put_subscription(a_subscription(number=1))
+        await self.read(_ONE)
+        wanted = evolve(a_subscription(number=2, granted_at=1500), wants_content=True)
+        await self.store.put_subscription(wanted, _ONE.digest)
+        self.assertEqual(await self.store.checks_due(10), [])
+        await self.store.put_subscription(wanted, b"0" * 32)
+        self.assertEqual(await self.store.next_due(), 1500)
+        self.assertEqual(await self.store.checks_due(10), asked(FEED))
+        self.assertFalse((await self.read(_ONE, at=1600)).changed)
+        self.assertEqual(await self.store.newest_content(FEED), _ONE)
+        self.assertEqual(await self.store.checks_due(10), [])
+
+    async def test_late_subscriber_gets_the_content_that_is_kept(self) -> None:
+        one = await self.wanting(1)
+        await self.read(_ONE)
+        wanted = evolve(a_subscription(number=2), wants_content=True)
+        late = await self.store.put_subscription(wanted, b"0" * 32)
+        self.assertEqual(await self.store.checks_due(10), [])
+        walk = await self.walk_with(_ONE)
+        await self.store.record_slice(walk, one.id, [succeeded(one)], True)
+        self.assertEqual(await self.store.newest_content(FEED), _ONE)
+        await self.store.record_deliveries([succeeded(late)])
+        self.assertIsNone(await self.store.newest_content(FEED))
+
+    async def test_unchanged_content_is_not_kept_twice(self) -> None:
+        one = await self.wanting()
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        await self.store.record_slice(walk, one.id, [waits(one, 3000)], True)
+        await self.read(evolve(_ONE, content_type="text/xml"), at=2000)
+        self.assertEqual(await self.store.newest_content(FEED), _ONE)
+
+    async def test_renewal_may_want_content_or_not_any_more(self) -> None:
+        thin = await self.store.put_subscription(a_subscription())
+        await self.read(_ONE)
+        await self.store.record_deliveries([waits(thin, 3000)])
+        await self.wanting()
+        await self.read(_ONE, at=2000)
+        self.assertEqual(await self.store.newest_content(FEED), _ONE)
+        await self.store.put_subscription(a_subscription())
+        await self.store.sweep(2000, 0)
+        self.assertIsNone(await self.store.newest_content(FEED))
+
+    async def test_contents_go_with_their_topic(self) -> None:
+        one = await self.wanting()
+        await self.read(_ONE)
+        walk = await self.walk_with(_ONE)
+        await self.store.remove_subscription(FEED, one.callback)
+        self.assertEqual((await self.store.sweep(1000, 9999)).topics, 1)
+        self.assertFalse(await self.kept(walk))
+
+    # contents that are handed in
+
+    async def test_pushed_content_is_carried_as_it_is(self) -> None:
+        await self.wanting()
+        await self.read(_ONE)
+        self.assertTrue(await self.store.push_content(FEED, _HANDED_IN, 2000.5))
+        (first,) = await self.store.fanouts(10)
+        await self.store.record_slice(first, 1000, [], True)
+        walk = await self.walk_with(_HANDED_IN)
+        self.assertEqual((walk.topic, walk.cursor, walk.begun_at), (FEED, 0, 2000.5))
+        self.assertEqual(await self.store.newest_content(FEED), _HANDED_IN)
+        topic = await self.store.topic(FEED)
+        self.assertEqual(topic, Topic(FEED, _ONE.digest, 1, 1000.0, 2000.5))
+
+    async def test_pushed_content_without_subscribers(self) -> None:
+        self.assertFalse(await self.store.push_content(FEED, _HANDED_IN, 1000))
+        self.assertIsNone(await self.store.topic(FEED))
+        await self.read(_ONE)
+        before = await self.store.topic(FEED)
+        self.assertFalse(await self.store.push_content(FEED, _HANDED_IN, 2000))
+        self.assertEqual(await self.store.topic(FEED), before)
+        self.assertEqual(await self.store.fanouts(10), [])
+        self.assertIsNone(await self.store.newest_content(FEED))
+
+    async def test_pushed_contents_are_all_carried_in_their_order(self) -> None:
+        await self.wanting()
+        read = (_ONE, _TWO)
+        await self.read(read[0])
+        for number, handed_in in enumerate((_HANDED_IN, evolve(_HANDED_IN, body=b"[]"))):
+            await self.store.push_content(FEED, handed_in, 1001.0 + number)
+        await self.read(read[1], at=1003.0)
+        # The first reading is needless by now; what was handed in never is.
+        for content in (_HANDED_IN, evolve(_HANDED_IN, body=b"[]"), _TWO):
+            walk = await self.walk_with(content)
+            self.assertEqual(await self.store.fanouts(10), [walk])
+            await self.store.record_slice(walk, 1000, [], True)
+        self.assertEqual(await self.store.fanouts(10), [])
+
+    async def test_pushed_content_outlives_changes_that_nobody_wants(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.push_content(FEED, _HANDED_IN, 1000)
+        await self.read(_ONE, at=2000)
+        walk = await self.walk_with(_HANDED_IN)
+        await self.store.record_slice(walk, 1000, [], True)
+        self.assertFalse(await self.kept(walk))
+
+    async def test_end_of_a_pushed_walk_keeps_others(self) -> None:
+        await self.wanting()
+        await self.read(_ONE)
+        older = await self.walk_with(_ONE)
+        await self.store.push_content(FEED, _HANDED_IN, 1001)
+        await self.read(_TWO, at=1002)
+        pushed = await self.walk_with(_HANDED_IN)
+        for _ in range(2):
+            await self.store.record_slice(pushed, 1000, [], True)
+            newer = await self.walk_with(_TWO)
+            self.assertTrue(await self.kept(older))  # its own end or that of the newer one ends it
+        await self.store.record_slice(newer, 1000, [], True)
+        self.assertFalse(await self.kept(older))
+        self.assertEqual(await self.store.fanouts(10), [])
+
+    # topics that end
+
+    async def test_end_of_a_topic(self) -> None:
+        await self.store.record_reading(a_reading(), None)
+        one = await self.store.put_subscription(a_subscription())
+        await self.store.request_check(FEED, 1500)
+        self.assertTrue(await self.store.end_topic(FEED, "moved away", 2000.0))
+        self.assertEqual(
+            await self.store.topic(FEED), Topic(FEED, b"1" * 32, 1, 1000, 2000, "moved away")
+        )
+        self.assertEqual(await self.store.checks_due(10), [])
+        ended = evolve(one, ended="moved away")
+        self.assertEqual(await self.all_subscriptions(), [ended])
+        (walk,) = await self.store.fanouts(10)
+        self.assertEqual((walk.topic, walk.begun_at, walk.content_id), (FEED, 2000, None))
+        await self.store.record_slice(walk, 0, [waits(ended, 3000)], True)
+        self.assertEqual(
+            await self.store.claim_due(3000, 4000, 10, ()), [evolve(ended, attempts=1)]
+        )
+
+    async def test_topic_ends_once(self) -> None:
+        self.assertTrue(await self.store.end_topic(FEED, "moved away", 2000))
+        self.assertFalse(await self.store.end_topic(FEED, "really", 3000))
+        topic = Topic(FEED, changed_at=2000, ended="moved away")
+        self.assertEqual(await self.store.topic(FEED), topic)
+        self.assertEqual(await self.store.fanouts(10), [])
+
+    async def test_topic_that_ended_is_not_read(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.end_topic(FEED, "moved away", 2000)
+        for pinged in (False, True):
+            self.assertFalse(await self.store.request_check(FEED, 3000, pinged))
+        await self.store.add_ping(evolve(a_ping(3000), rss_url=FEED), 0)
+        self.assertEqual(await self.store.checks_due(10), [])
+
+    async def test_topic_is_revived(self) -> None:
+        await self.store.record_reading(a_reading(), None)
+        await self.store.put_subscription(a_subscription())
+        self.assertFalse(await self.store.revive_topic(FEED))
+        self.assertFalse(await self.store.revive_topic(OTHER_FEED))
+        await self.store.end_topic(FEED, "moved away", 2000)
+        self.assertTrue(await self.store.revive_topic(FEED))
+        self.assertFalse(await self.store.revive_topic(FEED))
+        self.assertEqual(await self.store.topic(FEED), Topic(FEED, b"1" * 32, 1, 1000, 2000))
+        self.assertEqual([one.ended for one in await self.all_subscriptions()], [""])
+        self.assertTrue(await self.store.request_check(FEED, 3000, True))
+        self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])
+
+    async def test_topic_that_ended_is_known_for_90_days(self) -> None:
+        await self.store.end_topic(FEED, "moved away", 2000)
+        self.assertEqual((await self.store.sweep(2000 + 90 * DAY, 9e9)).topics, 0)
+        self.assertEqual((await self.store.sweep(2001 + 90 * DAY, 0)).topics, 1)
+        self.assertIsNone(await self.store.topic(FEED))
+
+    async def test_watched_topics(self) -> None:
+        urls = [f"http://feeds.example/{letter}" for letter in "bcad"]
+        for url in urls:
+            await self.store.put_subscription(a_subscription(url))
+        await self.store.record_reading(a_reading(), None)  # nobody subscribed
+        await self.store.end_topic(urls[1], "moved away", 2000)
+        watched = sorted({urls[0], urls[2], urls[3]})
+        first = await self.store.watched_topics("", 2)
+        self.assertEqual(first, watched[:2])
+        self.assertEqual(await self.store.watched_topics(first[-1], 2), watched[2:])
+        self.assertEqual(await self.store.watched_topics(watched[-1], 2), [])
+
+    # intents
+
+    async def test_intent_is_kept(self) -> None:
+        intent = Intent(
+            FEED,
+            Callback("http://reader.example/hub", "websub", "p"),
+            DAY,
+            challenge=True,
+            source="192.0.2.1",
+            terms={"secret": "s"},
+            ends=True,
+        )
+        waiting = await self.store.add_intent(intent, 10)
+        assert waiting is not None
+        self.assertEqual(waiting.intent, intent)
+        self.assertEqual(await self.store.intents(), [waiting])
+        for _ in range(2):
+            await self.store.remove_intent(waiting.id)
+            self.assertEqual(await self.store.intents(), [])
+
+    async def test_later_intent_takes_the_place_of_an_earlier_one(self) -> None:
+        first = await self.store.add_intent(an_intent(1), 2)
+        second = await self.store.add_intent(an_intent(2), 2)
+        later = evolve(an_intent(1), lease_seconds=60, ends=True)
+        again = await self.store.add_intent(later, 2)
+        assert first is not None and second is not None and again is not None
+        self.assertGreater(again.id, second.id)
+        self.assertEqual(await self.store.intents(), [second, again])
+        await self.store.remove_intent(first.id)  # whoever worked on the earlier one
+        self.assertEqual(await self.store.intents(), [second, again])
+
+    async def test_intents_differ_by_topic_and_callback(self) -> None:
+        one = an_intent()
+        others = (
+            an_intent(2),
+            an_intent(topic=OTHER_FEED),
+            evolve(one, callback=evolve(one.callback, protocol="http-post")),
+            evolve(one, callback=evolve(one.callback, procedure="p")),
+        )
+        for intent in (one, *others):
+            await self.store.add_intent(intent, 10)
+        self.assertEqual([kept.intent for kept in await self.store.intents()], [one, *others])
+
+    async def test_intents_are_kept_up_to_a_limit(self) -> None:
+        for number, taken in ((1, True), (2, True), (3, False), (1, True)):
+            kept = await self.store.add_intent(an_intent(number), 2)
+            self.assertEqual(kept is not None, taken)
+        self.assertEqual(len(await self.store.intents()), 2)
+
+    async def test_ids_of_intents_only_ascend(self) -> None:
+        first = await self.store.add_intent(an_intent(), 1)
+        assert first is not None
+        await self.store.remove_intent(first.id)
+        second = await self.store.add_intent(an_intent(), 1)
+        assert second is not None
+        self.assertGreater(second.id, first.id)

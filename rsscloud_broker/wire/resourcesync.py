@@ -1,0 +1,372 @@
+"""ResourceSync documents: sitemaps that say what a source has, and what changed.
+
+All of them are a ``urlset`` with one ``rs:md`` at the top that names the capability,
+``rs:ln`` links, and a ``url`` for each thing they are about.  A framework notification
+tells of changes to the other documents of a source, and is pushed to a hub::
+
+    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+            xmlns:rs="http://www.openarchives.org/rs/terms/">
+    <rs:ln rel="up" href="http://source.example/capabilitylist.xml"/>
+    <rs:md capability="framework-notification"/>
+    <url>
+    <loc>http://source.example/changelist.xml</loc>
+    <rs:md change="updated" capability="changelist"/>
+    </url>
+    </urlset>
+
+A change notification is its sibling for the resources themselves.  The rules for both
+are held by :func:`decode_notification`; :func:`decode` reads any of the documents.
+
+Sources: the ResourceSync Framework Specification, and its parts Framework Notification
+(sections 2, 3 and 5) and Change Notification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from attrs import frozen
+from lxml import etree
+
+from rsscloud_broker.wire import xml
+from rsscloud_broker.wire.links import is_absolute
+
+SITEMAP: Final = "http://www.sitemaps.org/schemas/sitemap/0.9"
+TERMS: Final = "http://www.openarchives.org/rs/terms/"
+
+FRAMEWORK: Final = "framework-notification"
+CHANGE: Final = "change-notification"
+
+CHANGES: Final = ("created", "updated", "deleted")
+
+#: What a framework notification may be about, and the changes that make sense of each:
+#: a Dump is made once, a list also grows, and only what holds the rest together ends.
+USUAL_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "resourcelist": ("created", "updated"),
+    "resourcedump": ("created",),
+    "changelist": ("created", "updated"),
+    "changedump": ("created", "updated"),
+    "capabilitylist": CHANGES,
+    "description": CHANGES,
+}
+
+# lxml names the default namespace None, which its stubs do not know.
+_PREFIXES: Final[dict[Any, str]] = {None: SITEMAP, "rs": TERMS}
+_LENGTH: Final = re.compile(r"[0-9]{1,15}")
+
+
+class InvalidDocument(Exception):
+    """A document breaks a rule of ResourceSync.  Its text names the rule."""
+
+
+@frozen
+class Ln:
+    """A link of a document, or of one of its entries.
+
+    :ivar href: an absolute URL.
+    """
+
+    rel: str
+    href: str
+
+
+@frozen
+class Entry:
+    """What a document says of one URL.  Times are W3C datetimes, as written.
+
+    :ivar loc: the URL, absolute.
+    :ivar capability: of the document at that URL; empty for a resource.
+    :ivar datetime: when it changed.
+    :ivar hash: such as ``sha-256:`` and hexadecimal digits.
+    :ivar length: in bytes.
+    :ivar type: a media type.
+    """
+
+    loc: str
+    capability: str = ""
+    change: str = ""
+    datetime: str = ""
+    lastmod: str = ""
+    hash: str = ""
+    length: int | None = None
+    type: str = ""
+    links: tuple[Ln, ...] = ()
+
+    def link(self, rel: str) -> str:
+        """Where the first link of a relation leads; empty without one."""
+        return _first(self.links, rel)
+
+
+@frozen
+class Document:
+    """Any document of ResourceSync.  Times are W3C datetimes, as written.
+
+    :ivar at: when a resource list was right.
+    :ivar since: from when on a change list has all changes: its ``from``.
+    """
+
+    capability: str
+    entries: tuple[Entry, ...] = ()
+    links: tuple[Ln, ...] = ()
+    at: str = ""
+    since: str = ""
+
+    def link(self, rel: str) -> str:
+        """Where the first link of a relation leads; empty without one."""
+        return _first(self.links, rel)
+
+
+def w3c(seconds: float) -> str:
+    """A time as a W3C datetime, in UTC and whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# --- the documents of a source ----------------------------------------------------
+
+
+def source_description(capability_list: str) -> Document:
+    """The document that all begins with, of a source with one set of resources.
+
+    :param capability_list: its URL.
+    """
+    return Document("description", (Entry(capability_list, "capabilitylist"),))
+
+
+def capability_list(
+    up: str, resource_list: str, change_list: str, topic: str = "", hub: str = ""
+) -> Document:
+    """What a source offers.
+
+    :param up: the URL of the source description.
+    :param topic: the URL of the channel of framework notifications, if there is one.
+    :param hub: where it is subscribed to.
+    """
+    entries = [Entry(resource_list, "resourcelist"), Entry(change_list, "changelist")]
+    if topic:
+        entries.append(Entry(topic, FRAMEWORK, links=(Ln("hub", hub),)))
+    return Document("capabilitylist", tuple(entries), (Ln("up", up),))
+
+
+def resource_list(up: str, at: str, entries: Iterable[Entry]) -> Document:
+    """Every resource of a source.
+
+    :param up: the URL of the capability list.
+    :param at: when it was right.
+    """
+    return Document("resourcelist", tuple(entries), (Ln("up", up),), at=at)
+
+
+def change_list(up: str, since: str, entries: Iterable[Entry]) -> Document:
+    """What changed, oldest first, in a list that goes on.
+
+    :param up: the URL of the capability list.
+    :param since: from when on no change is missing.
+    """
+    return Document("changelist", tuple(entries), (Ln("up", up),), since=since)
+
+
+def framework_notification(up: str, entries: Iterable[Entry]) -> Document:
+    """What changed of the documents of a source.
+
+    :param up: the URL of the capability list.
+    """
+    return Document(FRAMEWORK, tuple(entries), (Ln("up", up),))
+
+
+# --- writing ------------------------------------------------------------------------
+
+
+def encode(document: Document) -> bytes:
+    """A document in UTF-8, with a line for each element of the ``urlset``."""
+    root = etree.Element(f"{{{SITEMAP}}}urlset", nsmap=_PREFIXES)
+    _add_links(root, document.links)
+    _add(root, "md", capability=document.capability, at=document.at, **{"from": document.since})
+    for entry in document.entries:
+        url = etree.SubElement(root, f"{{{SITEMAP}}}url")
+        etree.SubElement(url, f"{{{SITEMAP}}}loc").text = entry.loc
+        if entry.lastmod:
+            etree.SubElement(url, f"{{{SITEMAP}}}lastmod").text = entry.lastmod
+        _add(
+            url,
+            "md",
+            change=entry.change,
+            datetime=entry.datetime,
+            capability=entry.capability,
+            hash=entry.hash,
+            length="" if entry.length is None else str(entry.length),
+            type=entry.type,
+        )
+        _add_links(url, entry.links)
+    root.text = "\n"
+    for child in root:
+        child.tail = "\n"
+    return etree.tostring(root, xml_declaration=True, encoding="UTF-8")
+
+
+def _add_links(parent: etree._Element, links: Iterable[Ln]) -> None:
+    for link in links:
+        _add(parent, "ln", rel=link.rel, href=link.href)
+
+
+def _add(parent: etree._Element, name: str, **attributes: str) -> None:
+    """Add an ``rs:`` element with those of its attributes that are not empty."""
+    present = {key: value for key, value in attributes.items() if value}
+    if present:
+        etree.SubElement(parent, f"{{{TERMS}}}{name}", present)
+
+
+# --- reading ------------------------------------------------------------------------
+
+
+def decode(
+    document: bytes, charset: str | None = None, *, max_elements: int = xml.MAX_ELEMENTS
+) -> Document:
+    """Read any document that is a ``urlset``.
+
+    What ResourceSync does not know is passed over, as sitemaps may be extended.
+
+    :param charset: the charset parameter of its Content-Type.
+    :param max_elements: how many elements it may have.
+    :raises InvalidDocument: it is not such a document, or breaks a rule for all of them.
+    """
+    try:
+        root = xml.parse(document, charset, max_elements=max_elements)
+    except xml.MalformedXML as error:
+        raise InvalidDocument(f"the document is not acceptable XML: {error}") from None
+    _require_urlset(root)
+    top = _one_md(root, "the top of the document")
+    return Document(
+        capability=_capability(root, top),
+        entries=tuple(_entry(url) for url in root.findall(f"{{{SITEMAP}}}url")),
+        links=_links(root),
+        at=top.get("at", ""),
+        since=top.get("from", ""),
+    )
+
+
+def decode_notification(document: bytes, charset: str | None = None) -> Document:
+    """Read a framework notification or a change notification.
+
+    :param charset: the charset parameter of its Content-Type.
+    :raises InvalidDocument: it breaks a rule.
+    """
+    notification = decode(document, charset)
+    if notification.capability not in {FRAMEWORK, CHANGE}:
+        raise InvalidDocument(
+            f"the capability of the rs:md at the top is {notification.capability!r}; "
+            f"that of a notification must be {FRAMEWORK} or {CHANGE}"
+        )
+    if not notification.entries:
+        raise InvalidDocument("a notification must have a url for each change; there is none")
+    for entry in notification.entries:
+        _require_one_of("change", entry.change, CHANGES, entry)
+        if notification.capability == FRAMEWORK:
+            _require_one_of("capability", entry.capability, USUAL_CHANGES, entry)
+    return notification
+
+
+def warnings(notification: Document) -> list[str]:
+    """What is odd about a notification, though no rule is broken: a sentence each.
+
+    Source: table 2 of Framework Notification.
+    """
+    if notification.capability != FRAMEWORK:
+        return []
+    return list(_oddities(notification.entries))
+
+
+def _oddities(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        usual = USUAL_CHANGES[entry.capability]
+        if entry.change not in usual:
+            yield (
+                f"{entry.loc}: a {entry.capability} that was {entry.change} is unusual; "
+                f"such a document is {' or '.join(usual)}."
+            )
+
+
+def _require_urlset(root: etree._Element) -> None:
+    name, space = xml.local_name(root), xml.namespace(root)
+    if name == "sitemapindex":
+        raise InvalidDocument(
+            "the root element is sitemapindex; it must be urlset, for nothing is said of indexes"
+        )
+    if (name, space) != ("urlset", SITEMAP):
+        raise InvalidDocument(
+            f"the root element is {name[:60]!r} in the namespace {space[:80]!r}; "
+            f"it must be urlset in {SITEMAP}"
+        )
+
+
+def _one_md(parent: etree._Element, place: str) -> etree._Element:
+    found = parent.findall(f"{{{TERMS}}}md")
+    if len(found) != 1:
+        raise InvalidDocument(
+            f"line {parent.sourceline}: {place} has {len(found)} rs:md elements; "
+            f"it must have exactly one, in the namespace {TERMS}"
+        )
+    return found[0]
+
+
+def _capability(root: etree._Element, md: etree._Element) -> str:
+    capability = md.get("capability", "")
+    if not capability:
+        raise InvalidDocument(
+            f"line {root.sourceline}: the rs:md at the top must have a capability"
+        )
+    return capability
+
+
+def _entry(url: etree._Element) -> Entry:
+    locs = url.findall(f"{{{SITEMAP}}}loc")
+    if len(locs) != 1:
+        raise InvalidDocument(
+            f"{xml.describe(url)} has {len(locs)} loc elements; it must have exactly one"
+        )
+    loc = (locs[0].text or "").strip()
+    if not is_absolute(loc):
+        raise InvalidDocument(
+            f"{xml.describe(locs[0])} is {loc[:100]!r}; it must be an absolute http or https URL"
+        )
+    md = _one_md(url, f"the url {loc[:200]}")
+    length = md.get("length", "")
+    return Entry(
+        loc=loc,
+        capability=md.get("capability", ""),
+        change=md.get("change", ""),
+        datetime=md.get("datetime", ""),
+        lastmod=(url.findtext(f"{{{SITEMAP}}}lastmod") or "").strip(),
+        hash=md.get("hash", ""),
+        length=int(length) if _LENGTH.fullmatch(length) else None,
+        type=md.get("type", ""),
+        links=_links(url),
+    )
+
+
+def _links(parent: etree._Element) -> tuple[Ln, ...]:
+    return tuple(_link(element) for element in parent.findall(f"{{{TERMS}}}ln"))
+
+
+def _link(element: etree._Element) -> Ln:
+    rel, href = element.get("rel", ""), element.get("href", "").strip()
+    if not rel or not is_absolute(href):
+        raise InvalidDocument(
+            f"{xml.describe(element)} has rel {rel[:60]!r} and href {href[:100]!r}; "
+            "an rs:ln must have a rel, and an absolute http or https URL as its href"
+        )
+    return Ln(rel, href)
+
+
+def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Entry) -> None:
+    if value not in allowed:
+        raise InvalidDocument(
+            f"the url {entry.loc[:200]} has the {name} {value[:60]!r}; "
+            f"it must be one of {', '.join(allowed)}"
+        )
+
+
+def _first(links: Iterable[Ln], rel: str) -> str:
+    return next((link.href for link in links if link.rel == rel), "")

@@ -1,0 +1,316 @@
+"""WebSub: what is asked of a hub, how deliveries are signed, what calls to callbacks say.
+
+A subscriber, or a publisher, sends the hub a form::
+
+    hub.mode=subscribe&hub.topic=http://example.org/rss.xml
+        &hub.callback=http://reader.example/websub/8f31&hub.secret=sesame
+
+The hub asks the callback whether that is so, which repeats the challenge::
+
+    GET /websub/8f31?hub.mode=subscribe&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
+        &hub.challenge=x91&hub.lease_seconds=864000
+
+and from then on sends it the content of the topic::
+
+    POST /websub/8f31
+    Link: <http://broker.example/websub>; rel="hub", <http://example.org/rss.xml>; rel="self"
+    X-Hub-Signature: sha256=5f1c...
+
+Sources: WebSub (W3C Recommendation, 2018); PubSubHubbub 0.3 and 0.4, for
+``hub.verify``, ``hub.verify_token`` and ``sha1``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote, urldefrag, urlencode, urlsplit
+
+from attrs import field, frozen
+
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.text import clean
+
+# The names of what a WebSub subscription has for terms.
+
+#: What deliveries are signed with; without it they are not.
+SECRET: Final = "secret"  # noqa: S105 # the name of a term
+#: How they are signed, if not in the usual way: one of ``METHODS``.
+METHOD: Final = "method"
+#: The URL of the hub that the subscriber used.
+HUB: Final = "hub"
+#: What a subscriber of PubSubHubbub 0.3 wants to hear when it is asked.
+VERIFY_TOKEN: Final = "verify_token"  # noqa: S105 # the name of a term
+
+#: How a delivery can be signed, the usual way first (section 7.1 of WebSub).
+METHODS: Final = ("sha256", "sha384", "sha512", "sha1")
+
+#: Bytes that a secret must stay below (section 5.1 of WebSub).
+SECRET_BYTES: Final = 200
+
+#: Characters of a callback's URL, and of a topic's.
+MAX_URL: Final = 2048
+
+#: Seconds that no lease reaches, however many digits it was asked for with.
+_ENDLESS = 10**12
+
+_MODES = ("subscribe", "unsubscribe", "publish")
+
+
+class BadRequest(ValueError):
+    """A request that says too little or something impossible.  Its text is for the sender."""
+
+
+@frozen
+class HubRequest:
+    """What somebody asks of a hub.
+
+    :ivar mode: ``subscribe``, ``unsubscribe`` or ``publish``.
+    :ivar secret: empty where deliveries are not to be signed.
+    :ivar lease_seconds: None where the hub is to choose.
+    :ivar verify: ``sync`` and ``async``, the favourite first; only clients
+        of PubSubHubbub 0.3 send them.
+    :ivar urls: the topics that are published.
+    """
+
+    mode: str
+    callback: str = ""
+    topic: str = ""
+    secret: str = field(default="", repr=False)
+    lease_seconds: int | None = None
+    verify: tuple[str, ...] = ()
+    verify_token: str = field(default="", repr=False)
+    urls: tuple[str, ...] = ()
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """What is to be remembered of a subscription, but for the hub's URL."""
+        terms = {SECRET: self.secret, VERIFY_TOKEN: self.verify_token}
+        if self.verify:  # only clients of 0.3 send it, and they know nothing newer
+            terms[METHOD] = "sha1"
+        return {name: value for name, value in terms.items() if value}
+
+
+@frozen
+class HubCall:
+    """What a hub asks a callback, or tells it: section 5.2 and 5.3 of WebSub.
+
+    :ivar mode: ``subscribe``, ``unsubscribe`` or ``denied``.
+    :ivar lease_seconds: of a subscription; 0 where the hub says nothing of it.
+    :ivar reason: of a denial.
+    """
+
+    mode: str
+    topic: str
+    challenge: str = ""
+    lease_seconds: int = 0
+    reason: str = ""
+
+
+# --- what a hub is asked ----------------------------------------------------
+
+
+def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
+    """Read a form that was sent to a hub; what it does not know it passes over.
+
+    :param fields: the names, in lower case, and the values, in their order.
+    :raises BadRequest: one is missing, or not what it must be.
+    """
+    values = _by_name(fields)
+    mode = _one(values, "hub.mode")
+    if not mode:
+        raise BadRequest(f"hub.mode is missing: send one of {_among(_MODES)}.")
+    if mode not in _MODES:
+        raise BadRequest(f"hub.mode is {clean(mode)[:50]!r}: it must be one of {_among(_MODES)}.")
+    if mode == "publish":
+        urls = [*values.get("hub.url", ()), *values.get("hub.topic", ())]
+        if not urls:
+            raise BadRequest("Nothing is published: send hub.url, the URL of what changed.")
+        return HubRequest(mode, urls=tuple(dict.fromkeys(_bounded("hub.url", url) for url in urls)))
+    return HubRequest(
+        mode,
+        callback=_callback(_one(values, "hub.callback")),
+        topic=_topic(_one(values, "hub.topic")),
+        secret=_secret(_one(values, "hub.secret")),
+        # That of an unsubscription means nothing (section 5.1).
+        lease_seconds=_lease(_one(values, "hub.lease_seconds")) if mode == "subscribe" else None,
+        verify=_verify(values.get("hub.verify", ())),
+        verify_token=_bounded("hub.verify_token", _one(values, "hub.verify_token")),
+    )
+
+
+def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The values of each name; an empty one is as good as none."""
+    values: dict[str, list[str]] = {}
+    for name, value in fields:
+        if "\0" in value and name.startswith("hub."):
+            raise BadRequest(f"{clean(name)[:50]} has a NUL in it: leave that out.")
+        if value:
+            values.setdefault(name, []).append(value)
+    return values
+
+
+def _one(values: Mapping[str, Sequence[str]], name: str) -> str:
+    found = values.get(name, [""])
+    if len(found) > 1:
+        raise BadRequest(f"{name} came {len(found)} times: send it once.")
+    return found[0]
+
+
+def _callback(url: str) -> str:
+    if not url:
+        raise BadRequest("hub.callback is missing: send the URL that is to be called.")
+    _bounded("hub.callback", url)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme.lower() in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise BadRequest(
+            "hub.callback is not an absolute URL: it must begin with http:// or https:// "
+            "and name a host."
+        )
+    if "#" in url:
+        raise BadRequest("hub.callback has a fragment, which cannot be called: leave out the #.")
+    return url
+
+
+def _topic(url: str) -> str:
+    if not url:
+        raise BadRequest("hub.topic is missing: send the URL that you want to be told about.")
+    return _bounded("hub.topic", url)
+
+
+def _secret(secret: str) -> str:
+    if len(secret.encode()) >= SECRET_BYTES:
+        raise BadRequest(
+            f"hub.secret has {len(secret.encode())} bytes: it must have fewer than {SECRET_BYTES}."
+        )
+    return secret
+
+
+def _lease(text: str) -> int | None:
+    if not text:
+        return None
+    seconds = _seconds(text)
+    if seconds is None:
+        raise BadRequest("hub.lease_seconds is no number of seconds: send decimal digits alone.")
+    return seconds
+
+
+def _seconds(text: str) -> int | None:
+    """A number of seconds; None if the text is none."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text) if len(text) <= len(str(_ENDLESS)) else _ENDLESS
+
+
+def _verify(values: Iterable[str]) -> tuple[str, ...]:
+    # It may be repeated; some clients put all of them into one.
+    words = [word.strip().lower() for value in values for word in value.split(",")]
+    return tuple(dict.fromkeys(word for word in words if word in {"sync", "async"}))
+
+
+def _bounded(name: str, value: str) -> str:
+    if len(value) > MAX_URL:
+        raise BadRequest(f"{name} has {len(value)} characters: it must have {MAX_URL} or fewer.")
+    return value
+
+
+def _among(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- what a callback is asked -----------------------------------------------
+
+
+def verification_url(
+    callback: str,
+    mode: str,
+    topic: str,
+    challenge: str,
+    lease_seconds: int | None = None,
+    verify_token: str = "",
+) -> str:
+    """Where a callback is asked whether it wants this: section 5.3 of WebSub.
+
+    :param lease_seconds: what is granted; None when it ends.
+    """
+    query = {"hub.mode": mode, "hub.topic": topic, "hub.challenge": challenge}
+    if lease_seconds is not None:
+        query["hub.lease_seconds"] = str(lease_seconds)
+    if verify_token:
+        query["hub.verify_token"] = verify_token
+    return with_query(callback, query)
+
+
+def denial_url(callback: str, topic: str, reason: str) -> str:
+    """Where a callback is told that it gets nothing: section 5.2 of WebSub."""
+    return with_query(
+        callback, {"hub.mode": "denied", "hub.topic": topic, "hub.reason": clean(reason)}
+    )
+
+
+def with_query(url: str, query: Mapping[str, str]) -> str:
+    """A URL with parameters after those that it has, and without its fragment."""
+    url = urldefrag(url).url if "#" in url else url
+    joint = "" if url.endswith(("?", "&")) else "&" if "?" in url else "?"
+    return f"{url}{joint}{urlencode(query, quote_via=quote)}"
+
+
+def parse_call(fields: Iterable[tuple[str, str]]) -> HubCall:
+    """Read what a hub asks a callback; the other side of the two above.
+
+    :raises BadRequest: it is no question of a hub's.
+    """
+    values = dict(reversed(list(fields)))  # the first of several
+    call = HubCall(
+        values.get("hub.mode", ""),
+        values.get("hub.topic", ""),
+        values.get("hub.challenge", ""),
+        _seconds(values.get("hub.lease_seconds", "")) or 0,
+        clean(values.get("hub.reason", "")),
+    )
+    if call.mode not in {"subscribe", "unsubscribe", "denied"} or not call.topic:
+        raise BadRequest("hub.mode and hub.topic must come here, as a hub sends them.")
+    if call.mode != "denied" and not call.challenge:
+        raise BadRequest("hub.challenge is missing.")
+    return call
+
+
+# --- what a delivery says ---------------------------------------------------
+
+
+def sign(body: bytes, secret: str, method: str = METHODS[0]) -> str:
+    """The value of ``X-Hub-Signature``: section 7.1 of WebSub.
+
+    :param method: one of ``METHODS``.
+    """
+    return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
+
+
+def is_signed(signature: str, body: bytes, secret: str) -> bool:
+    """Whether a signature is that of a body, made with a secret."""
+    method, _, digest = signature.strip().partition("=")
+    if method.lower() not in METHODS:
+        return False
+    expected = sign(body, secret, method.lower()).partition("=")[2]
+    return hmac.compare_digest(digest.strip().lower().encode(), expected.encode())
+
+
+def link_header(hub: str, topic: str, given: str = "") -> str:
+    """The value of the one Link header of a delivery: section 7 of WebSub.
+
+    :param hub: empty if it is not known.
+    :param given: a value that a publisher handed in, which goes before what we
+        know; left out if it cannot be read.
+    """
+    try:
+        known = {relation for link in links.parse(given) for relation in link.relations}
+    except links.MalformedLink:
+        given, known = "", set()
+    wanted = [(url, rel) for url, rel in ((hub, "hub"), (topic, "self")) if url]
+    ours = links.encode((url, rel) for url, rel in wanted if rel not in known)
+    return ", ".join(filter(None, (given.strip(" ,"), ours)))

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.server import Request
+
+from rsscloud_broker.client.resourcesync import notify
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.wire import links
+from tests.client.recording import Answer, Server, web_to
+
+FIXTURES = Path(__file__).parent.parent / "wire" / "fixtures" / "resourcesync"
+
+TOPIC = "http://example.com/dataset1/framework/"
+HUB = "http://hub.example/websub"
+CAPABILITY_LIST = "http://example.com/dataset1/capabilitylist.xml"
+TOKEN = "correct-horse-battery"
+
+
+class Hub(Server):
+    """Keeps the headers of requests, too."""
+
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__(*answers)
+        self.headers: list[dict[str, str]] = []
+
+    def render(self, request: Request) -> bytes | int:
+        names = ("Content-Type", "Link", "Authorization")
+        self.headers.append({name: request.getHeader(name) or "" for name in names})
+        return super().render(request)
+
+
+class NotifyTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.hub = Hub(Answer(b"The notification was taken in.\nWarning: odd.\n", 202))
+        self.payload = (FIXTURES / "new_resource_list.xml").read_bytes()
+
+    def notify(
+        self, payload: bytes, topic: str = TOPIC, capability_list: str = "", token: str = ""
+    ) -> Deferred[str]:
+        sent = notify(web_to(self.hub), payload, topic, HUB, capability_list, token)
+        return Deferred.fromCoroutine(sent)
+
+    def complaint(self, payload: bytes, topic: str = TOPIC, capability_list: str = "") -> str:
+        sent = self.notify(payload, topic, capability_list)
+        return str(self.failureResultOf(sent, ClientError).value)
+
+    def test_as_it_is(self) -> None:
+        said = self.successResultOf(self.notify(self.payload, token=TOKEN))
+        self.assertEqual(said, "The notification was taken in. Warning: odd.")
+        (asked,) = self.hub.asked
+        self.assertEqual((asked.method, asked.uri), ("POST", "/websub"))
+        self.assertEqual(asked.body, self.payload)
+        (headers,) = self.hub.headers
+        self.assertEqual(headers["Content-Type"], "application/xml")
+        self.assertEqual(headers["Authorization"], f"Bearer {TOKEN}")
+        found = links.parse(headers["Link"])
+        for relation, url in (
+            ("self", TOPIC),
+            ("hub", HUB),
+            ("resourcesync", CAPABILITY_LIST),
+        ):
+            self.assertEqual(links.targets(found, relation), [url])
+
+    def test_without_a_token(self) -> None:
+        self.successResultOf(self.notify(self.payload))
+        self.assertEqual(self.hub.headers[0]["Authorization"], "")
+
+    def test_a_capability_list_that_the_payload_does_not_name(self) -> None:
+        payload = (FIXTURES / "three_changes.xml").read_bytes()
+        self.assertIn("names no capability list", self.complaint(payload))
+        self.assertEqual(self.hub.asked, [])
+        url = "http://example.com/list.xml"
+        self.successResultOf(self.notify(payload, capability_list=url))
+        found = links.parse(self.hub.headers[0]["Link"])
+        self.assertEqual(links.targets(found, "resourcesync"), [url])
+
+    def test_what_breaks_a_rule_is_not_sent(self) -> None:
+        for payload, reason in (
+            (b"", "not acceptable XML"),
+            ((FIXTURES / "capability_list.xml").read_bytes(), "must be framework-notification"),
+            (self.payload.replace(b"urlset", b"sitemapindex"), "it must be urlset"),
+        ):
+            with self.subTest(reason):
+                complaint = self.complaint(payload)
+                self.assertIn(f"nothing was sent: {complaint.partition(': ')[2]}", complaint)
+                self.assertIn(reason, complaint)
+        for topic, capability_list in (("/relative", ""), (TOPIC, "capabilitylist.xml")):
+            complaint = self.complaint(self.payload, topic, capability_list)
+            self.assertIn("is no absolute http or https URL", complaint)
+        self.assertEqual(self.hub.asked, [])
+
+    def test_refusals(self) -> None:
+        self.hub.answers = [Answer(b"Nobody may publish that here\n" * 50, 403)]
+        complaint = self.complaint(self.payload)
+        self.assertIn(f"{HUB}: answered with HTTP status 403: Nobody may publish", complaint)
+        self.assertLess(len(complaint), 400)

@@ -1,0 +1,253 @@
+"""WebSub from the outside: finding hubs, publishing, and being a subscriber."""
+
+from collections.abc import Coroutine
+from typing import Any
+from urllib.parse import urlencode
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.client.callbacks import HubCallbacks, own_address
+from rsscloud_broker.client.web import ClientError, Reply
+from rsscloud_broker.client.websub import (
+    LEAVING,
+    LINGER,
+    RETRY_AFTER,
+    Delivery,
+    HubSubscriber,
+    find_hub,
+    hub_of,
+    publish,
+)
+from rsscloud_broker.wire.websub import sign
+from tests.client.recording import Answer, Server, web_to
+
+TOPIC = "http://feeds.example/blog/rss.xml"
+HUB = "http://broker.example/websub"
+ME = "http://reader.example:8080/"
+ACCEPTED = Answer(b"Thanks.\n", 202)
+ATOM = b"<feed xmlns='http://www.w3.org/2005/Atom'>%b</feed>"
+RSS = b"<rss xmlns:atom='http://www.w3.org/2005/Atom'><channel>%b</channel></rss>"
+LINKS = b"<%blink rel='hub' href='%b'/><%blink rel='self' href='/feed'/>"
+
+
+class WebSubTestCase(SynchronousTestCase):
+    def result(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.successResultOf(Deferred.fromCoroutine(work))
+
+    def complaint(self, work: Coroutine[Any, Any, Any]) -> str:
+        failure = self.failureResultOf(Deferred.fromCoroutine(work), ClientError)
+        return str(failure.value)
+
+
+class FindHubTests(WebSubTestCase):
+    """WebSub, section 4: discovery."""
+
+    def find(self, answer: Answer) -> Any:
+        return self.result(find_hub(web_to(Server(answer)), TOPIC))
+
+    def test_in_headers(self) -> None:
+        """4: Link headers come before what the document says; URLs may be relative."""
+        link = f'</a>; rel="next self", <{HUB}>; rel=hub, <http://other.example/>; rel=hub'
+        inside = ATOM % (LINKS % (b"", b"http://inside.example/", b""))
+        found = self.find(Answer(inside, headers={"Link": link}))
+        self.assertEqual(found, (HUB, "http://feeds.example/a"))
+
+    def test_in_feeds(self) -> None:
+        for feed in (
+            ATOM % (LINKS % (b"", HUB.encode(), b"")),
+            RSS % (LINKS % (b"atom:", HUB.encode(), b"atom:")),
+        ):
+            for headers in ({}, {"Link": "nonsense"}, {"Link": "</x>; rel=alternate"}):
+                found = self.find(Answer(feed, headers=headers))
+                self.assertEqual(found, (HUB, "http://feeds.example/feed"))
+
+    def test_in_pages(self) -> None:
+        head = b"<head>%b</head>" % (LINKS % (b"", b"/hub", b""))
+        for page in (
+            head + b"<body><p>",
+            b"<!doctype html>" + head,
+            b"<html xmlns='http://www.w3.org/1999/xhtml'>%b<body/></html>" % head,
+        ):
+            found = self.find(Answer(page, headers={"Content-Type": "text/html; charset=utf-8"}))
+            self.assertEqual(found, ("http://feeds.example/hub", "http://feeds.example/feed"))
+
+    def test_a_topic_that_does_not_name_itself(self) -> None:
+        self.assertEqual(self.find(Answer(headers={"Link": f"<{HUB}>;rel=hub"})), (HUB, TOPIC))
+
+    def test_what_does_not_count(self) -> None:
+        """Links of entries, in a body, or in another namespace are not the feed's."""
+        link = f"<link rel='hub' href='{HUB}'/>".encode()
+        html = {"Content-Type": "text/html"}
+        for answer, reason in (
+            (Answer(ATOM % (b"<entry>%b</entry>" % link)), "names no hub"),
+            (Answer(RSS % link), "names no hub"),
+            (Answer(b"<body>%b<p>" % link, headers=html), "names no hub"),
+            (Answer(b"", headers=html), "names no hub"),
+            (Answer(b"<head>%b" % link, headers={"Content-Type": "text/plain"}), "names no hub"),
+            (Answer(b"", 404), "HTTP status 404"),
+        ):
+            self.assertIn(reason, self.complaint(find_hub(web_to(Server(answer)), TOPIC)))
+
+
+class PublishTests(WebSubTestCase):
+    def test_accepted(self) -> None:
+        server = Server(ACCEPTED)
+        said = self.result(publish(web_to(server), hub_of("http://b.example/"), [TOPIC, "x:é"]))
+        self.assertEqual((said, server.asked[0].uri), ("Thanks.", "/websub"))
+        self.assertEqual(
+            server.asked[0].args,
+            {b"hub.mode": [b"publish"], b"hub.url": [TOPIC.encode(), "x:é".encode()]},
+        )
+        said = self.result(publish(web_to(Server(Answer(b"", 204))), HUB, [TOPIC]))
+        self.assertEqual(said, "The answer was HTTP status 204.")
+
+    def test_refused(self) -> None:
+        server = Server(Answer(b"Not\x1b today.\n", 403))
+        self.assertEqual(
+            self.complaint(publish(web_to(server), HUB, [TOPIC])),
+            f"{HUB}: answered with HTTP status 403: Not today.",
+        )
+
+
+class SubscriberTests(WebSubTestCase):
+    """Sections 5 and 7, from the other side."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.hub = Server(ACCEPTED)
+        self.told: list[str] = []
+        self.delivered: list[Delivery] = []
+        self.be_subscriber()
+
+    def be_subscriber(self, secret: str = "") -> None:
+        self.subscriber = HubSubscriber(
+            web_to(self.hub, self.clock),
+            self.clock,
+            self.delivered.append,
+            self.told.append,
+            secret,
+        )
+        self.callbacks = web_to(HubCallbacks(self.subscriber))
+
+    def subscribe(self) -> str:
+        """The callback that a hub was told."""
+        self.assertEqual(self.result(self.subscriber.subscribe(HUB, TOPIC, ME)), "Thanks.")
+        callback = self.asked["hub.callback"]
+        self.assertTrue(callback.startswith(ME) and len(callback) > len(ME) + 15, callback)
+        return callback
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What the hub was asked last."""
+        args = self.hub.asked[-1].args
+        return {name.decode(): values[0].decode() for name, values in args.items()}
+
+    def verify(self, callback: str, mode: str = "subscribe", **fields: str) -> Reply:
+        query = {"hub.mode": mode, "hub.topic": TOPIC, "hub.challenge": "<x91>é"}
+        query |= {f"hub.{name}": value for name, value in fields.items()}
+        reply: Reply = self.result(self.callbacks.get(f"{callback}?{urlencode(query)}"))
+        return reply
+
+    def deliver(self, callback: str, body: bytes, **headers: str) -> int:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        reply: Reply = self.result(self.callbacks.post(callback, named, body))
+        return reply.status
+
+    def test_subscription_is_confirmed(self) -> None:
+        callback = self.subscribe()
+        self.assertEqual(
+            self.asked, {"hub.mode": "subscribe", "hub.topic": TOPIC, "hub.callback": callback}
+        )
+        reply = self.verify(callback, lease_seconds="600")
+        self.assertEqual((reply.status, reply.body), (200, "<x91>é".encode()))
+        self.assertEqual(self.told, [f"{TOPIC}: subscribed for 600 seconds"])
+
+    def test_what_was_not_asked_for_is_not_confirmed(self) -> None:
+        callback = self.subscribe()
+        for url, mode, topic in (
+            (f"{ME}other", "subscribe", TOPIC),
+            (callback, "unsubscribe", TOPIC),
+            (callback, "subscribe", "http://other.example/"),
+        ):
+            reply = self.verify(url, mode, topic=topic)
+            self.assertEqual(reply.status, 404)
+            self.assertNotIn(b"x91", reply.body)
+        self.assertEqual(self.verify(callback, "nonsense").status, 400)
+        self.assertEqual(self.deliver(f"{ME}other", b"content"), 410)
+        self.assertEqual((self.told, self.delivered), ([], []))
+
+    def test_deliveries(self) -> None:
+        callback = self.subscribe()
+        self.assertEqual(self.deliver(callback, b"\xff\0", Content_Type="text/xml"), 202)
+        self.assertEqual(self.delivered, [Delivery(TOPIC, b"\xff\0", "text/xml", None)])
+
+    def test_signatures(self) -> None:
+        """7.1: what is not signed rightly is answered like anything else."""
+        self.be_subscriber("sesame")
+        callback = self.subscribe()
+        self.assertEqual(self.asked["hub.secret"], "sesame")
+        for signature in (sign(b"new", "sesame", "sha512"), sign(b"new", "other"), ""):
+            self.assertEqual(self.deliver(callback, b"new", X_Hub_Signature=signature), 202)
+        self.assertEqual([each.signed for each in self.delivered], [True, False, False])
+
+    def test_denial(self) -> None:
+        """5.2: the hub says no, and why."""
+        callback = self.subscribe()
+        self.assertEqual(self.verify(callback, "denied", reason="gone\r\n").status, 200)
+        self.assertEqual(self.told, [f"{TOPIC}: the hub gives us nothing: gone"])
+        self.result(self.subscriber.leave())
+        self.assertEqual(len(self.hub.asked), 1)
+
+    def test_a_hub_that_refuses(self) -> None:
+        self.hub.answers = [Answer(b"No.", 400)]
+        self.assertIn("400: No.", self.complaint(self.subscriber.subscribe(HUB, TOPIC, ME)))
+        callback = self.asked["hub.callback"]
+        self.assertEqual(self.verify(callback).status, 404)
+
+    def test_renewal(self) -> None:
+        """5.1: asked for again, at the same callback, before the lease has ended."""
+        callback = self.subscribe()
+        self.verify(callback, lease_seconds="1000")
+        self.hub.answers = [Answer(b"Later.", 503), ACCEPTED]
+        self.clock.advance(750)
+        self.assertEqual(len(self.hub.asked), 2)
+        self.assertIn("was not renewed", self.told[-1])
+        self.clock.advance(RETRY_AFTER)
+        self.assertEqual(len(self.hub.asked), 3)
+        self.assertEqual(
+            (self.asked["hub.mode"], self.asked["hub.callback"]), ("subscribe", callback)
+        )
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.verify(callback, lease_seconds="1000")
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+
+    def test_leaving(self) -> None:
+        """5.1: unsubscribe, and confirm that too."""
+        callback = self.subscribe()
+        self.verify(callback, lease_seconds="600")
+        leaving = Deferred.fromCoroutine(self.subscriber.leave())
+        self.assertNoResult(leaving)
+        self.assertEqual(self.asked["hub.mode"], "unsubscribe")
+        self.assertEqual(self.verify(callback, "unsubscribe").body, "<x91>é".encode())
+        self.clock.advance(LINGER)
+        self.successResultOf(leaving)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_leaving_a_hub_that_does_not_ask(self) -> None:
+        callback = self.subscribe()
+        self.verify(callback, lease_seconds="600")
+        leaving = Deferred.fromCoroutine(self.subscriber.leave())
+        self.clock.advance(LEAVING)
+        self.successResultOf(leaving)
+        self.assertIn("did not ask back within 5 seconds", self.told[-1])
+
+
+class OwnAddressTests(SynchronousTestCase):
+    def test_loopback(self) -> None:
+        self.assertEqual(own_address("http://127.0.0.1:5337/websub"), "127.0.0.1")
+
+    def test_urls_that_lead_nowhere(self) -> None:
+        for url in ("http://[::1", "http://127.0.0.1:99999/"):
+            self.assertIn(url, str(self.assertRaises(ClientError, own_address, url)))

@@ -1,0 +1,226 @@
+"""Intents that are verified in the background."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.events import SubscriptionRemoved
+from rsscloud_broker.model import (
+    Callback,
+    CallbackFailed,
+    Content,
+    Denial,
+    Intent,
+    Outcome,
+    Reading,
+    TooMany,
+    TopicEnded,
+    TopicUnreadable,
+    UnsupportedProtocol,
+    WaitingIntent,
+)
+from tests.core.house import FEED, NOW, BrokerTestCase
+
+CALLBACK = Callback("http://reader.example/hook", "carrier")
+WANTED = Intent(FEED, CALLBACK, 90_000, challenge=True, terms={"secret": "s"})
+GOODBYE = evolve(WANTED, ends=True)
+NO_ANSWER = Outcome(False, "nobody is there", answered=False)
+
+
+class IntentsTestCase(BrokerTestCase):
+    def accept(self, intent: Intent = WANTED) -> None:
+        self.result(self.broker.accept(intent))
+
+    def answer(self, outcome: Outcome) -> None:
+        self.carrier.outcomes[CALLBACK.url] = outcome
+
+    def waiting(self) -> list[WaitingIntent]:
+        self.unavailable.discard("intents")
+        found: list[WaitingIntent] = self.successResultOf(self.store.intents())
+        return found
+
+
+class AcceptTests(IntentsTestCase):
+    def test_subscribe_and_unsubscribe(self) -> None:
+        self.accept()
+        (stored,) = self.subscriptions()
+        self.assertEqual((stored.callback, stored.terms), (CALLBACK, {"secret": "s"}))
+        self.assertTrue(stored.wants_content)
+        self.accept(GOODBYE)
+        self.assertEqual(self.subscriptions(), [])
+        self.assertIn(SubscriptionRemoved(FEED, CALLBACK.url), self.bus.events)
+        self.assertEqual(self.carrier.verified, [WANTED, GOODBYE])
+        self.assertEqual(self.waiting(), [])
+
+    def test_it_returns_before_the_verification(self) -> None:
+        self.fetcher.held = []
+        self.accept()
+        self.assertEqual([one.intent for one in self.waiting()], [WANTED])
+        self.assertEqual((self.subscriptions(), self.carrier.verified), ([], []))
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(len(self.subscriptions()), 1)
+
+    def test_callback_that_says_no_changes_nothing(self) -> None:
+        self.accept()
+        before = self.subscriptions()
+        self.answer(Outcome(False, "it echoed something else"))
+        self.accept(evolve(WANTED, terms={}, lease_seconds=5))
+        self.accept(GOODBYE)
+        self.assertEqual(self.subscriptions(), before)
+        self.assertEqual(self.waiting(), [])
+        self.clock.advance(1000)
+        self.assertEqual(len(self.carrier.verified), 3)
+
+    def test_callback_that_cannot_be_reached_for_a_moment(self) -> None:
+        for outcome in (NO_ANSWER, Outcome(False, "status 503", retry_after=20.0)):
+            self.answer(outcome)
+            self.accept()
+            self.assertEqual(self.subscriptions(), [])
+            self.clock.advance(20)
+            self.answer(Outcome(True))
+            self.clock.advance(30)
+            self.assertEqual(len(self.subscriptions()), 1)
+            self.accept(GOODBYE)
+
+    def test_it_is_given_up(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.clock.pump([5, 30, 1000])
+        self.assertEqual(len(self.carrier.verified), 3)
+        self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
+        self.assertEqual(self.carrier.denied, [], "nobody is there to be told")
+
+    def test_it_outlives_a_restart(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.intents.stopService()
+        self.clock.advance(1000)
+        self.assertEqual(len(self.carrier.verified), 1)
+        self.answer(Outcome(True))
+        self.intents.startService()
+        self.assertEqual(len(self.subscriptions()), 1)
+        self.assertEqual(self.waiting(), [])
+
+    def test_while_it_does_not_run_it_is_kept(self) -> None:
+        self.intents.stopService()
+        self.accept()
+        self.assertEqual(self.carrier.verified, [])
+        self.intents.startService()
+        self.assertEqual(len(self.subscriptions()), 1)
+
+    def test_the_last_intent_counts(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.answer(Outcome(True))
+        self.accept(GOODBYE)
+        self.clock.advance(1000)
+        self.assertEqual(self.carrier.verified, [WANTED, GOODBYE])
+        self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
+
+    def test_no_more_than_a_number_waits(self) -> None:
+        self.answer(NO_ANSWER)
+        for number in range(3):
+            url = f"{CALLBACK.url}/{number}"
+            self.carrier.outcomes[url] = NO_ANSWER
+            self.accept(evolve(WANTED, callback=evolve(CALLBACK, url=url)))
+        error = self.refusal(self.broker.accept(WANTED), TooMany)
+        self.assertIn("3 requests wait", str(error))
+        self.assertEqual(len(self.waiting()), 3)
+
+    def test_store_that_is_away_for_a_moment(self) -> None:
+        self.unavailable.add("put_subscription")
+        self.accept()
+        self.assertEqual(self.subscriptions(), [])
+        self.unavailable.clear()
+        self.clock.advance(10)
+        self.assertEqual(len(self.subscriptions()), 1)
+        self.intents.stopService()
+        self.unavailable.add("intents")
+        self.intents.startService()
+        self.clock.advance(10)
+        self.unavailable.clear()
+        self.accept(GOODBYE)
+        self.clock.advance(10)
+        self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
+
+    def test_bug_of_a_notifier(self) -> None:
+        self.carrier.outcomes[CALLBACK.url] = RuntimeError("a bug")
+        self.accept()
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.accept(evolve(WANTED, callback=evolve(CALLBACK, url="http://other.example/")))
+        self.assertEqual(len(self.subscriptions()), 1)
+
+
+class TopicTests(IntentsTestCase):
+    def test_topic_that_is_known_is_not_read_again(self) -> None:
+        self.accept()
+        self.accept(evolve(WANTED, callback=evolve(CALLBACK, url="http://other.example/")))
+        self.assertEqual(len(self.subscriptions()), 2)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_topic_that_does_not_answer_now(self) -> None:
+        del self.fetcher.contents[FEED]
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 503")
+        self.accept()
+        self.assertEqual(len(self.subscriptions()), 1)
+        self.assertEqual(self.carrier.denied, [])
+
+    def test_topic_that_there_is_none_of_is_denied(self) -> None:
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 404", lasting=True)
+        self.accept()
+        self.assertEqual((self.subscriptions(), self.carrier.verified), ([], []))
+        reason = f"{FEED}: status 404"
+        self.assertEqual(self.carrier.denied, [Denial(FEED, CALLBACK, reason, WANTED.terms)])
+        self.assertEqual(self.waiting(), [])
+
+    def test_ended_topic(self) -> None:
+        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.refusal(self.broker.accept(WANTED), TopicEnded)
+        self.assertEqual(self.waiting(), [])
+        self.accept(GOODBYE)
+        self.assertEqual(self.carrier.verified, [GOODBYE])
+
+    def test_topic_that_ends_while_it_waits_is_denied(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.clock.advance(5)
+        (denial,) = self.carrier.denied
+        self.assertIn("it is gone", denial.reason)
+        self.assertEqual(self.waiting(), [])
+
+    def test_what_the_broker_would_not_call(self) -> None:
+        self.topic_judge.refused.add(FEED)
+        error = self.refusal(self.broker.accept(WANTED), TopicUnreadable)
+        self.assertIn("private network", str(error))
+        self.topic_judge.refused.clear()
+        self.callback_judge.refused.add(CALLBACK.url)
+        for intent in (WANTED, GOODBYE):
+            error = self.refusal(self.broker.accept(intent), CallbackFailed)
+            self.assertIn("private network", str(error))
+        self.assertEqual((self.waiting(), self.fetcher.fetched), ([], []))
+
+    def test_unknown_protocol(self) -> None:
+        strange = evolve(WANTED, callback=evolve(CALLBACK, protocol="pigeon"))
+        self.refusal(self.broker.accept(strange), UnsupportedProtocol)
+        self.assertEqual(self.waiting(), [])
+
+    def test_change_while_it_was_verified_brings_its_content(self) -> None:
+        gate: Deferred[None] = Deferred()
+
+        async def slow(intent: Intent) -> Outcome:
+            await gate
+            return Outcome(True)
+
+        self.patch(self.carrier, "verify", slow)
+        self.accept()
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        digest = Content(b"<rss>2</rss>").digest
+        reading = Reading(FEED, digest, 12, NOW + 1)  # nobody wanted the content then
+        self.successResultOf(self.store.record_reading(reading, None))
+        gate.callback(None)
+        (stored,) = self.subscriptions()
+        self.assertEqual(stored.attempts, 0)
+        kept = self.successResultOf(self.store.newest_content(FEED))
+        self.assertEqual(kept.body, b"<rss>2</rss>")

@@ -1,0 +1,318 @@
+"""WebSub from end to end: a running broker as the hub, and subscribers that are not its own."""
+
+from __future__ import annotations
+
+import hmac
+from functools import partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from rsscloud_broker.storage import export_document, open_database
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, free_port, post_form, request, until
+from tests.e2e.servers import HttpPostReceiver
+from tests.e2e.websub_servers import APART, FlaskSubscriber, GoneOrigin, HubReceiver
+
+#: Bytes that no codec leaves as they are.
+STRANGE = b"\xef\xbb\xbf<rss>\r\n\xff\xfe\x00</rss>\n\n"
+
+HOUR = 3600
+
+
+class HubTestCase(EndToEndTestCase):
+    def receiver(self) -> HubReceiver:
+        return self.served(HubReceiver())
+
+    def ask(
+        self,
+        broker: Broker,
+        receiver: HubReceiver,
+        topic: str,
+        mode: str = "subscribe",
+        path: str = "/websub",
+        **more: object,
+    ) -> Answer:
+        """Ask the hub for something, as a subscriber does."""
+        fields = {"hub.mode": mode, "hub.topic": topic, "hub.callback": receiver.callback}
+        fields |= {f"hub.{name}": str(value) for name, value in more.items()}
+        return post_form(f"{broker.url}{path}", fields)
+
+    def stored(self, broker: Broker, receiver: HubReceiver, topic: str) -> dict[str, Any] | None:
+        """The subscription of a receiver."""
+        with open_database(broker.database, writes=False) as connection:
+            document = export_document(connection, 0.0)
+        for entry in document["topics"]:
+            for subscription in entry["subscriptions"]:
+                if (entry["url"], subscription["callback"]) == (topic, receiver.callback):
+                    found: dict[str, Any] = subscription
+                    return found
+        return None
+
+    def subscribe(self, broker: Broker, receiver: HubReceiver, topic: str, **more: object) -> None:
+        """Subscribe a receiver, and wait until that is stored."""
+        asked = self.ask(broker, receiver, topic, "subscribe", "/websub", **more)
+        self.assertEqual(asked.status, 202)
+        until(lambda: self.stored(broker, receiver, topic), "the subscription to be stored")
+
+    def publish(self, broker: Broker, *topics: str) -> None:
+        """Say that topics changed, as a publisher does."""
+        fields = [("hub.mode", "publish"), *(("hub.url", topic) for topic in topics)]
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        answer = request(f"{broker.url}/websub", "POST", urlencode(fields).encode(), form)
+        self.assertEqual(answer.status, 202, answer.text)
+
+    def assert_delivered(self, receiver: HubReceiver, body: bytes) -> None:
+        """Wait until a content has come, and forget what came."""
+        until(lambda: body in receiver.bodies, f"{body!r} to be delivered")
+        receiver.delivered.clear()
+
+
+class SubscriptionTests(HubTestCase):
+    def test_from_subscription_to_delivery(self) -> None:
+        """Section 5.3 and 7: the callback is asked, and gets the content byte for byte."""
+        broker, origin, receiver = self.shared_broker(), self.origin(), self.receiver()
+        topic = origin.feed("/strange.xml")
+        self.subscribe(broker, receiver, topic, lease_seconds=1000)
+        (asked,) = receiver.asked
+        self.assertTrue(asked.pop("hub.challenge"))
+        self.assertEqual(
+            asked,
+            {
+                "mine": "1",
+                "hub.mode": "subscribe",
+                "hub.topic": topic,
+                "hub.lease_seconds": "1000",
+            },
+        )
+        origin.pages["/strange.xml"] = STRANGE
+        self.publish(broker, topic)
+        until(lambda: receiver.delivered, "a delivery")
+        (delivery,) = receiver.delivered
+        self.assertEqual(delivery.body, STRANGE)
+        self.assertEqual(delivery.headers["content-type"], "application/rss+xml")
+        link = delivery.headers["link"]
+        self.assertRegex(link, r'^<http://[^>]+/websub>; rel="hub", ')
+        self.assertTrue(link.endswith(f', <{topic}>; rel="self"'), link)
+        self.assertNotIn("x-hub-signature", delivery.headers)
+
+    def test_a_callback_that_does_not_confirm(self) -> None:
+        """Section 5.3: nothing is delivered to who has not said yes."""
+        broker, origin = self.shared_broker(), self.origin()
+        silent, receiver = self.receiver(), self.receiver()
+        silent.agrees = False
+        topic = origin.feed("/refused.xml")
+        self.assertEqual(self.ask(broker, silent, topic).status, 202)
+        until(lambda: silent.asked, "the callback to be asked")
+        self.subscribe(broker, receiver, topic)
+        origin.pages["/refused.xml"] = b"new"
+        self.publish(broker, topic)
+        self.assert_delivered(receiver, b"new")
+        self.assertIsNone(self.stored(broker, silent, topic))
+        self.assertEqual(silent.delivered, [])
+
+    def test_a_failed_renewal_changes_nothing(self) -> None:
+        """Section 5.1: the old secret holds until the new request is confirmed."""
+        broker, origin, receiver = self.shared_broker(), self.origin(), self.receiver()
+        topic = origin.feed("/renewed.xml")
+        self.subscribe(broker, receiver, topic, secret="first")
+        receiver.agrees = False
+        self.assertEqual(self.ask(broker, receiver, topic, secret="second").status, 202)
+        until(lambda: len(receiver.asked) > 1, "the callback to be asked again")
+        for secret, agrees in ((b"first", False), (b"third", True)):
+            receiver.agrees = agrees
+            if agrees:
+                self.ask(broker, receiver, topic, secret="third")
+                until(lambda: self.secret_of(broker, receiver, topic) == "third", "the renewal")
+            body = b"signed with " + secret
+            origin.pages["/renewed.xml"] = body
+            self.publish(broker, topic)
+            until(lambda: receiver.delivered, "a delivery")
+            digest = hmac.new(secret, body, "sha256").hexdigest()
+            delivery = receiver.delivered.pop()
+            self.assertEqual(delivery.headers["x-hub-signature"], f"sha256={digest}")
+
+    def secret_of(self, broker: Broker, receiver: HubReceiver, topic: str) -> str:
+        found = self.stored(broker, receiver, topic)
+        return str(found["terms"]["secret"]) if found else ""
+
+    def test_unsubscription(self) -> None:
+        """Section 5.1: an end is verified like a beginning."""
+        broker, origin = self.shared_broker(), self.origin()
+        leaving, staying = self.receiver(), self.receiver()
+        topic = origin.feed("/left.xml")
+        for receiver in (leaving, staying):
+            self.subscribe(broker, receiver, topic)
+        self.assertEqual(self.ask(broker, leaving, topic, "unsubscribe").status, 202)
+        until(lambda: not self.stored(broker, leaving, topic), "the subscription to end")
+        self.assertEqual(leaving.asked[-1]["hub.mode"], "unsubscribe")
+        self.assertNotIn("hub.lease_seconds", leaving.asked[-1])
+        origin.pages["/left.xml"] = b"new"
+        self.publish(broker, topic)
+        self.assert_delivered(staying, b"new")
+        self.assertEqual(leaving.delivered, [])
+
+    def test_a_subscriber_that_is_gone(self) -> None:
+        """Section 7: 410 ends a subscription."""
+        broker, origin, receiver = self.shared_broker(), self.origin(), self.receiver()
+        topic = origin.feed("/gone.xml")
+        self.subscribe(broker, receiver, topic)
+        receiver.status = 410
+        origin.pages["/gone.xml"] = b"new"
+        self.publish(broker, topic)
+        until(lambda: not self.stored(broker, receiver, topic), "the subscription to end")
+
+    def test_denial(self) -> None:
+        """Section 5.2: of a topic that has gone the subscriber learns at its callback."""
+        broker, receiver = self.shared_broker(), self.receiver()
+        topic = self.served(GoneOrigin()).topic
+        self.assertEqual(self.ask(broker, receiver, topic).status, 202)
+        until(lambda: receiver.asked, "a denial")
+        (denial,) = receiver.asked
+        self.assertEqual((denial["hub.mode"], denial["hub.topic"]), ("denied", topic))
+        self.assertTrue(denial["hub.reason"])
+
+    def test_refusals(self) -> None:
+        """Section 5.1.2: what is wrong with a request is said at once."""
+        broker, receiver = self.shared_broker(), self.receiver()
+        for fields, word in (
+            ({"secret": "x" * 200}, "hub.secret"),
+            ({"lease_seconds": "soon"}, "hub.lease_seconds"),
+            ({"mode": "ask"}, "hub.mode"),
+        ):
+            answer = self.ask(broker, receiver, "http://127.0.0.1:1/", **fields)
+            self.assertEqual(answer.status, 400)
+            self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+            self.assertIn(word, answer.text)
+        self.assertEqual(receiver.asked, [])
+
+
+class SignatureTests(HubTestCase):
+    def test_by_configuration_and_for_old_clients(self) -> None:
+        """Section 7.1, and PubSubHubbub 0.3: sha1 for who sends hub.verify."""
+        broker = self.own_broker('[notifiers.websub]\nsignature = "sha512"\n')
+        broker.start()
+        origin, modern, old = self.origin(), self.receiver(), self.receiver()
+        topic = origin.feed()
+        self.subscribe(broker, modern, topic, secret="sesam\xe9")
+        self.subscribe(broker, old, topic, secret="sesam\xe9", verify="async", verify_token="t")
+        self.assertEqual(old.asked[0]["hub.verify_token"], "t")
+        origin.pages["/rss.xml"] = STRANGE
+        self.publish(broker, topic)
+        for receiver, method in ((modern, "sha512"), (old, "sha1")):
+            until(partial(getattr, receiver, "delivered"), "a delivery")
+            digest = hmac.new("sesam\xe9".encode(), STRANGE, method).hexdigest()
+            (delivery,) = receiver.delivered
+            self.assertEqual(delivery.headers["x-hub-signature"], f"{method}={digest}")
+
+
+class TimeTests(HubTestCase):
+    def test_subscriptions_outlive_a_restart_but_not_their_lease(self) -> None:
+        """Section 5.1: leases are enforced, and shorter or longer ones than asked for granted."""
+        broker, origin = self.own_broker(), self.origin()
+        broker.start()
+        short, long = self.receiver(), self.receiver()
+        topic = origin.feed()
+        self.subscribe(broker, short, topic, lease_seconds=1)
+        self.subscribe(broker, long, topic, lease_seconds=10**10)
+        self.assertEqual(short.asked[0]["hub.lease_seconds"], "300")
+        self.assertEqual(long.asked[0]["hub.lease_seconds"], str(30 * 24 * HOUR))
+        broker.restart()
+        origin.pages["/rss.xml"] = b"after a restart"
+        self.publish(broker, topic)
+        for receiver in (short, long):
+            self.assert_delivered(receiver, b"after a restart")
+        broker.stop()
+        broker.start(ahead=HOUR)
+        origin.pages["/rss.xml"] = b"after an hour"
+        self.publish(broker, topic)
+        self.assert_delivered(long, b"after an hour")
+        self.assertEqual(short.delivered, [])
+
+    def test_a_request_outlives_a_crash(self) -> None:
+        """Section 5.1.2: what was answered with 202 is verified, come what may."""
+        broker, origin, receiver = self.own_broker(), self.origin(), self.receiver()
+        broker.start()
+        topic = origin.feed()
+        origin.open.clear()  # the topic, which is not known yet, is read first
+        self.assertEqual(self.ask(broker, receiver, topic).status, 202)
+        broker.kill()
+        self.assertEqual(receiver.asked, [])
+        origin.open.set()
+        broker.start()
+        until(lambda: self.stored(broker, receiver, topic), "the subscription to be stored")
+
+
+class OldClientsTests(HubTestCase):
+    def test_verification_before_the_answer(self) -> None:
+        """PubSubHubbub 0.3, section 6.1: 204, or 409."""
+        broker, origin, receiver = self.shared_broker(), self.origin(), self.receiver()
+        topic = origin.feed("/sync.xml")
+        answer = self.ask(broker, receiver, topic, path="/pubsubhubbub", verify="sync")
+        self.assertEqual((answer.status, answer.body), (204, b""))
+        self.assertIsNotNone(self.stored(broker, receiver, topic))
+        self.assertEqual(len(receiver.asked), 1)
+        answer = self.ask(broker, receiver, topic, "unsubscribe", verify="sync")
+        self.assertEqual(answer.status, 204)
+        self.assertIsNone(self.stored(broker, receiver, topic))
+        refusing = self.receiver()
+        refusing.agrees = False
+        self.assertEqual(self.ask(broker, refusing, topic, verify="sync").status, 409)
+
+    def test_a_ping_is_answered_with_204(self) -> None:
+        """PubSubHubbub 0.3, section 7.1."""
+        fields = {"hub.mode": "publish", "hub.url": self.origin().feed("/ping.xml")}
+        answer = post_form(f"{self.shared_broker().url}/pubsubhubbub", fields)
+        self.assertEqual((answer.status, answer.body), (204, b""))
+
+
+class ManyProtocolsTests(HubTestCase):
+    def test_a_ping_of_any_protocol_reaches_all(self) -> None:
+        """One topic, one reading, and subscribers of rssCloud and WebSub alike."""
+        broker, origin = self.shared_broker(), self.origin()
+        hub, cloud = self.receiver(), self.served(HttpPostReceiver())
+        topic = origin.feed("/both.xml")
+        self.subscribe(broker, hub, topic)
+        self.subscribed(broker, cloud, topic)
+        before = origin.requests["/both.xml"]
+        origin.pages["/both.xml"] = b"by rssCloud"
+        broker.ping(topic)
+        self.assert_delivered(hub, b"by rssCloud")
+        self.assert_told(cloud, topic)
+        origin.pages["/both.xml"] = b"by WebSub"
+        self.publish(broker, topic)
+        self.assert_delivered(hub, b"by WebSub")
+        self.assert_told(cloud, topic)
+        self.assertEqual(origin.requests["/both.xml"] - before, 2)
+
+
+class OtherPeoplesSubscriberTests(HubTestCase):
+    """With Flask-WebSub, which knows nothing of this broker."""
+
+    def subscriber(self) -> FlaskSubscriber:
+        self.assertTrue(
+            (APART / "flask_websub").exists(),
+            f"Flask-WebSub is missing: pip install --target {APART} 'Flask-WebSub>=0.4.1'",
+        )
+        subscriber = FlaskSubscriber(self.directory(), free_port())
+        self.addCleanup(subscriber.end)
+        until(lambda: "Running on" in subscriber.log, "the subscriber to run")
+        return subscriber
+
+    def test_from_subscription_to_its_end(self) -> None:
+        broker, origin, subscriber = self.shared_broker(), self.origin(), self.subscriber()
+        topic = origin.feed("/flask.xml")
+        query = {"topic": topic, "hub": f"{broker.url}/hub", "secret": "sesame"}
+        answer = request(f"{subscriber.url}/subscribe?{urlencode(query)}", "POST")
+        self.assertEqual(answer.status, 200, subscriber.log)
+        self.heard(subscriber, ["succeeded", topic, "subscribe"])
+
+        origin.pages["/flask.xml"] = STRANGE
+        self.publish(broker, topic)
+        self.heard(subscriber, ["delivered", topic, STRANGE.decode("latin-1")])
+
+        ended = request(f"{subscriber.url}/unsubscribe?id={quote(answer.text)}", "POST")
+        self.assertEqual(ended.status, 200, subscriber.log)
+        self.heard(subscriber, ["succeeded", topic, "unsubscribe"])
+        self.assertEqual(len(subscriber.events), 3)
+
+    def heard(self, subscriber: FlaskSubscriber, event: list[str]) -> None:
+        until(lambda: event in subscriber.events, f"{event} in {subscriber.log}")

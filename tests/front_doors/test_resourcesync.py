@@ -1,0 +1,376 @@
+"""Notifications of ResourceSync sources over HTTP, and the documents of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from twisted.internet.task import Clock
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.resourcesync import (
+    Publisher,
+    ResourceSyncDoor,
+    ResourceSyncOptions,
+)
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.model import Content, Forbidden, TooMany, Unavailable
+from rsscloud_broker.tables import ConfigError, build
+from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
+from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
+
+BROKER = "http://broker.example"
+HUB = f"{BROKER}/websub"
+SOURCE = "http://source.example"
+TOPIC = f"{SOURCE}/dataset1/framework/"
+CAPABILITY_LIST = f"{SOURCE}/dataset1/capabilitylist.xml"
+
+TOKEN = "correct-horse-battery"
+OTHER_TOKEN = "staple-of-another-source"
+INSIDE, OUTSIDE = "192.0.2.7", "198.51.100.7"
+
+PUBLISHERS = (
+    Publisher(f"{SOURCE}/", token=TOKEN),
+    Publisher("http://other.example/", token=OTHER_TOKEN),
+    Publisher("http://near.example/", networks=("192.0.2.0/24",)),
+    Publisher("http://both.example/", token=TOKEN, networks=("192.0.2.0/24",)),
+)
+
+OPENING = (
+    '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+    ' xmlns:rs="http://www.openarchives.org/rs/terms/">'
+)
+MD = '<rs:md capability="framework-notification"/>'
+URL = (
+    f"<url><loc>{SOURCE}/dataset1/resourcelist.xml</loc>"
+    '<rs:md change="created" capability="resourcelist"/></url>'
+)
+PAYLOAD = f"{OPENING}{MD}{URL}</urlset>".encode()
+
+
+def link(topic: str = TOPIC, hub: str = HUB, capability_list: str = CAPABILITY_LIST) -> str:
+    return f'<{topic}> ; rel="self", <{hub}> ; rel="hub", <{capability_list}> ; rel="resourcesync"'
+
+
+class DoorTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.broker = FakeBroker()
+        self.directory = FilePath(self.mktemp())
+        self.directory.makedirs()
+        self.build(ResourceSyncOptions(PUBLISHERS))
+
+    def build(self, options: ResourceSyncOptions, running: frozenset[str] | None = None) -> None:
+        clock = Clock()
+        parts = front_door_parts(
+            broker=self.broker,
+            clock=clock,
+            public_directory=self.directory,
+            public_url=BROKER,
+            running=frozenset({"websub", "resourcesync"}) if running is None else running,
+        )
+        doors = [ResourceSyncDoor(options, parts), WebSubDoor(WebSubOptions(), parts)]
+        self.factory = bounded_site(Root(doors, BROKER), Limits(Http(body_limit=10_000), clock))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        peer: str = OUTSIDE,
+    ) -> Answer:
+        protocol = self.factory.buildProtocol(address(peer))
+        exchange = Exchange(cast("ProtocolWrapper | None", protocol), address(peer))
+        exchange.send(request_bytes(method, path, body, headers))
+        return exchange.answer(method)
+
+    def notify(
+        self,
+        body: bytes = PAYLOAD,
+        *,
+        path: str = "/websub",
+        peer: str = OUTSIDE,
+        without: str = "",
+        **headers: str,
+    ) -> Answer:
+        sent = {
+            "Content-Type": "application/xml",
+            "Link": link(),
+            "Authorization": f"Bearer {TOKEN}",
+        } | {name.replace("_", "-"): value for name, value in headers.items()}
+        sent.pop(without, None)
+        return self.ask("POST", path, body, sent, peer)
+
+    def assert_refused(self, answer: Answer, status: int, text: str) -> None:
+        self.assertEqual(answer.status, status, answer.text)
+        self.assertEqual(answer.headers.get_content_type(), "text/plain")
+        self.assertIn(text, answer.text)
+        self.assertEqual(self.broker.distributed, [])
+
+
+class TakenInTests(DoorTestCase):
+    def test_byte_for_byte(self) -> None:
+        body = b'\xef\xbb\xbf\n<?xml version="1.0" encoding="UTF-8"?>\n<!-- x -->' + PAYLOAD
+        content_type = 'application/xml; charset="UTF-8"'
+        answer = self.notify(body, Content_Type=content_type)
+        self.assertEqual((answer.status, answer.text), (202, "The notification was taken in.\n"))
+        self.assertEqual(self.broker.distributed, [(TOPIC, Content(body, content_type, link()))])
+
+    def test_at_every_path(self) -> None:
+        paths = ("/websub", "/hub", "/pubsubhubbub")
+        for path in (*paths, *(f"{path}/" for path in paths), "/resourcesync"):
+            for kind in ("application/xml", "text/xml; charset=utf-8", "TEXT/XML"):
+                with self.subTest(f"{path} {kind}"):
+                    self.assertEqual(self.notify(path=path, Content_Type=kind).status, 202)
+        for path in paths:
+            for hub in (f"{BROKER}{path}", f"{BROKER}{path}/"):
+                with self.subTest(hub):
+                    self.assertEqual(self.notify(Link=link(hub=hub)).status, 202)
+
+    def test_several_link_headers(self) -> None:
+        values = link().split(", ")
+        lines = "".join(f"Link: {value}\r\n" for value in values)
+        head = f"POST /websub HTTP/1.1\r\nHost: x\r\nContent-Length: {len(PAYLOAD)}\r\n{lines}"
+        head += f"Content-Type: text/xml\r\nAuthorization: bearer {TOKEN}\r\n\r\n"
+        peer = address(OUTSIDE)
+        exchange = Exchange(cast(Any, self.factory.buildProtocol(peer)), peer)
+        exchange.send(head.encode() + PAYLOAD)
+        self.assertEqual(exchange.answer().status, 202)
+        self.assertEqual(self.broker.distributed[0][1].link, link())
+
+    def test_change_notification(self) -> None:
+        body = PAYLOAD.replace(b"framework-", b"change-").replace(b'capability="resourcelist"', b"")
+        self.assertEqual(self.notify(body).status, 202)
+
+    def test_nobody_has_subscribed(self) -> None:
+        self.broker.changed = False
+        answer = self.notify()
+        self.assertEqual(answer.status, 202)
+        self.assertIn(f"Nobody has subscribed to {TOPIC} now.", answer.text)
+
+    def test_warnings(self) -> None:
+        answer = self.notify(PAYLOAD.replace(b"created", b"deleted"))
+        self.assertEqual(answer.status, 202)
+        self.assertIn("Warning: http://source.example/dataset1/resourcelist.xml: ", answer.text)
+        self.assertIn("a resourcelist that was deleted is unusual", answer.text)
+        self.assertEqual(len(self.broker.distributed), 1)
+
+    def test_forms_go_to_websub(self) -> None:
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = self.ask("POST", "/websub", b"hub.mode=dance", form)
+        self.assertEqual(answer.status, 400)
+        self.assertIn("hub.mode", answer.text)
+
+
+class PublisherTests(DoorTestCase):
+    """Who may."""
+
+    def test_by_default_nobody(self) -> None:
+        self.build(ResourceSyncOptions())
+        self.assert_refused(self.notify(), 403, f"Nobody may publish {TOPIC} here")
+
+    def test_a_topic_of_nobody(self) -> None:
+        for topic in ("http://source.example.evil/", "https://source.example/", "http://x/"):
+            with self.subTest(topic):
+                self.assert_refused(self.notify(Link=link(topic)), 403, "Nobody may publish")
+
+    def test_a_topic_of_somebody_else(self) -> None:
+        topic = link("http://other.example/framework/")
+        self.assert_refused(self.notify(Link=topic), 401, "send its publisher's token")
+
+    def test_tokens(self) -> None:
+        for authorization in (
+            "",
+            "Bearer",
+            "Bearer ",
+            f"Bearer {OTHER_TOKEN}",
+            f"Bearer {TOKEN}x",
+            f"Bearer {TOKEN[:-1]}",
+            f"Basic {TOKEN}",
+            TOKEN,
+            "Bearer \xfc\xfc\xfc",
+        ):
+            with self.subTest(authorization):
+                answer = self.notify(Authorization=authorization)
+                self.assert_refused(answer, 401, "Authorization: Bearer TOKEN")
+                self.assertEqual(answer.headers["WWW-Authenticate"], 'Bearer realm="resourcesync"')
+                self.assertNotIn(TOKEN, answer.text)
+        self.assert_refused(self.notify(without="Authorization"), 401, "token")
+        for scheme in ("Bearer", "bearer", "BEARER  "):
+            self.assertEqual(self.notify(Authorization=f"{scheme} {TOKEN}").status, 202)
+
+    def test_networks(self) -> None:
+        sent: dict[str, str] = {"Link": link("http://near.example/x"), "without": "Authorization"}
+        refused = self.notify(**cast(Any, sent))
+        self.assert_refused(refused, 403, f"not be published from the address {OUTSIDE}")
+        self.assertEqual(self.notify(peer=INSIDE, **cast(Any, sent)).status, 202)
+        self.assertEqual(self.notify(peer=f"::ffff:{INSIDE}", **cast(Any, sent)).status, 202)
+
+    def test_both(self) -> None:
+        topic = link("http://both.example/x")
+        self.assert_refused(self.notify(Link=topic), 403, "from the address")
+        self.assert_refused(
+            self.notify(Link=topic, peer=INSIDE, without="Authorization"), 401, "token"
+        )
+        self.assertEqual(self.notify(Link=topic, peer=INSIDE).status, 202)
+
+    def test_two_publishers_of_one_topic(self) -> None:
+        self.build(ResourceSyncOptions((*PUBLISHERS, Publisher(TOPIC, token=OTHER_TOKEN))))
+        for token in (TOKEN, OTHER_TOKEN):
+            self.assertEqual(self.notify(Authorization=f"Bearer {token}").status, 202)
+
+
+class RefusalTests(DoorTestCase):
+    """What bad input gets: a reason, and nothing changes."""
+
+    def test_links(self) -> None:
+        for value, text in (
+            ("", "exactly one link with rel=self, the topic; it has 0"),
+            (link().replace("self", "me"), "exactly one link with rel=self, the topic; it has 0"),
+            (f"{link()}, <http://x/>; rel=self", "with rel=self, the topic; it has 2"),
+            (link("/dataset1/"), "rel=self leads to /dataset1/; it must be an absolute"),
+            (link(TOPIC + "x" * 2048), "2048 characters at most"),
+            (link().replace("resourcesync", "up"), "rel=resourcesync, the capability list"),
+            (link(capability_list="capabilitylist.xml"), "rel=resourcesync leads to capability"),
+            (link().replace('"hub"', "huub"), "rel=hub to this hub, http://broker.example/websub"),
+            (link(hub="http://hub.example/websub"), "it has http://hub.example/websub"),
+            (link(hub=f"{BROKER}/other"), f"it has {BROKER}/other"),
+            (link().replace("<", ""), "a link begins with its URL in angle brackets"),
+            (link() + "; title=\xfc", "visible ASCII"),
+        ):
+            with self.subTest(value):
+                self.assert_refused(self.notify(Link=value), 400, text)
+        self.assert_refused(self.notify(without="Link"), 400, "There is no Link header")
+
+    def test_payloads(self) -> None:
+        text = PAYLOAD.decode()
+        for payload, rule in (
+            ("", "not acceptable XML"),
+            ("<urlset", "not acceptable XML"),
+            (f"<!DOCTYPE urlset>{text}", "DOCTYPE"),
+            (text.replace("urlset", "sitemapindex"), "it must be urlset"),
+            (text.replace("sitemap/0.9", "sitemap/0.8"), "it must be urlset in http://www.site"),
+            (text.replace(MD, ""), "0 rs:md elements; it must have exactly one"),
+            (text.replace(MD, MD * 2), "2 rs:md elements; it must have exactly one"),
+            (text.replace("framework-notification", "news"), "must be framework-notification or"),
+            (text.replace(URL, ""), "a url for each change"),
+            (text.replace(f"<loc>{SOURCE}", "<loc>"), "must be an absolute http or https URL"),
+            (text.replace("created", "moved"), "one of created, updated, deleted"),
+            (text.replace('"resourcelist"', '"feed"'), "has the capability 'feed'"),
+        ):
+            with self.subTest(rule):
+                answer = self.notify(payload.encode())
+                self.assert_refused(answer, 400, "The notification cannot be used: ")
+                self.assertIn(rule, answer.text)
+
+    def test_other_types(self) -> None:
+        for kind in ("application/atom+xml", "application/json", "", "application/xml; x=\xfc"):
+            answer = self.notify(path="/resourcesync", Content_Type=kind)
+            self.assert_refused(answer, 415, "application/xml")
+
+    def test_what_is_too_large(self) -> None:
+        self.assert_refused(self.notify(PAYLOAD + b" " * 10_000), 413, "10000 bytes")
+
+    def test_what_the_broker_refuses(self) -> None:
+        for error, status in (
+            (Forbidden("the operator does not want that"), 400),
+            (TooMany("too many", 7), 429),
+            (Unavailable("the disk is full"), 503),
+        ):
+            self.broker.failures["distribute"] = error
+            self.assertEqual(self.notify().status, status)
+        self.assertEqual(self.broker.distributed, [])
+
+    def test_get(self) -> None:
+        self.assertEqual(self.ask("GET", "/resourcesync").status, 405)
+
+
+class DocumentTests(DoorTestCase):
+    paths = (
+        "/.well-known/resourcesync",
+        "/resourcesync/capabilitylist.xml",
+        "/resourcesync/resourcelist.xml",
+        "/resourcesync/changelist.xml",
+        "/resourcesync/notification.xml",
+    )
+
+    def test_they_are_served(self) -> None:
+        for path in self.paths:
+            with self.subTest(path):
+                early = self.ask("GET", path)
+                self.assertEqual((early.status, early.headers["Retry-After"]), (503, "60"))
+                file = self.directory.descendant(path[1:].split("/"))
+                file.parent().makedirs(ignoreExistingDirectory=True)
+                file.setContent(b"<urlset/>")
+                answer = self.ask("HEAD", path)
+                self.assertEqual(answer.status, 200)
+                self.assertEqual(answer.headers["Content-Length"], "9")
+                self.assertEqual(answer.headers.get_content_type(), "text/xml")
+                self.assertEqual(
+                    answer.headers["Link"],
+                    f'<{HUB}>; rel="hub", <{BROKER}{path}>; rel="self"',
+                )
+
+    def test_nothing_else_is(self) -> None:
+        self.directory.descendant([".well-known"]).makedirs()
+        self.directory.descendant([".well-known", "resourcesync.gz"]).setContent(b"")
+        for path in ("/.well-known/resourcesync.gz", "/.well-known/", "/resourcesync/"):
+            self.assertEqual(self.ask("GET", path).status, 404)
+
+    def test_without_websub_nothing_can_be_subscribed_to(self) -> None:
+        self.build(ResourceSyncOptions(), running=frozenset({"resourcesync"}))
+        for path in self.paths:
+            self.assertNotIn("Link", self.ask("GET", path).headers)
+
+
+class OptionsTests(SynchronousTestCase):
+    def refusal(self, *publishers: object) -> str:
+        table = {"publishers": list(publishers)}
+        error = self.assertRaises(
+            ConfigError, build, ResourceSyncOptions, table, "", path=("front_doors", "rs")
+        )
+        return str(error)
+
+    def test_a_list_of_tables(self) -> None:
+        table = {
+            "publishers": [
+                {"topic": "https://a.example/", "token": TOKEN},
+                {"topic": "https://b.example/x", "networks": ["192.0.2.7", "2001:db8::/32"]},
+            ]
+        }
+        self.assertEqual(
+            build(ResourceSyncOptions, table, "").publishers,
+            (
+                Publisher("https://a.example/", TOKEN),
+                Publisher("https://b.example/x", networks=("192.0.2.7", "2001:db8::/32")),
+            ),
+        )
+
+    def test_tokens_are_not_shown(self) -> None:
+        self.assertNotIn(TOKEN, repr(ResourceSyncOptions(PUBLISHERS)))
+
+    def test_refusals(self) -> None:
+        topic = "https://a.example/"
+        for publisher, text in (
+            ({"topic": topic}, "[0]]: a publisher needs a token or networks, or both"),
+            ({"token": TOKEN}, "[0]] topic: missing"),
+            ({"topic": "https://a.example", "token": TOKEN}, "[0]] topic: is 'https://a.example'"),
+            ({"topic": "a.example/", "token": TOKEN}, "with a whole host"),
+            ({"topic": topic, "token": "short"}, "[0]] token: must have 16 characters"),
+            ({"topic": topic, "token": f"{TOKEN} x"}, "without blanks"),
+            ({"topic": topic, "networks": ["10.0.0.1/8"]}, "[0]] networks: has '10.0.0.1/8'"),
+            ({"topic": topic, "tokn": TOKEN}, "tokn: unknown key; the nearest known is 'token'"),
+            ("x", "publishers[0]: must be a table"),
+        ):
+            with self.subTest(text):
+                self.assertIn(text, self.refusal(publisher))
+
+
+ContractTests = make_front_door_tests(
+    lambda case: ResourceSyncDoor(ResourceSyncOptions(PUBLISHERS), front_door_parts())
+)

@@ -1,0 +1,350 @@
+"""The WebSub front door: what the broker is asked for, and what clients are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+from urllib.parse import urlencode
+
+from twisted.internet.task import Clock
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.interfaces import IFrontDoor, Route
+from rsscloud_broker.model import (
+    Callback,
+    CallbackFailed,
+    Forbidden,
+    Intent,
+    Refused,
+    TooMany,
+    TopicEnded,
+    TopicUnreadable,
+    Unavailable,
+    UnsupportedProtocol,
+)
+from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.wire.links import HUB_PATHS
+from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
+from tests.front_doors.fixture import CALLER, FEED, OTHER_FEED, PUBLIC_URL
+from tests.front_doors.test_site import Door, Says
+
+CALLBACK = "http://reader.example/websub/8f31?a=1"
+SUBSCRIBE = {"hub.mode": "subscribe", "hub.topic": FEED, "hub.callback": CALLBACK}
+PUBLISH = {"hub.mode": "publish", "hub.url": FEED}
+
+
+class ContractTests(
+    make_front_door_tests(lambda case: WebSubDoor(WebSubOptions(), front_door_parts()))  # type: ignore[misc] # made at run time
+):
+    """The hub keeps the contract of front doors."""
+
+
+class HubTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.broker = FakeBroker(("websub",))
+        self.open()
+
+    def open(self, options: WebSubOptions | None = None, *doors: IFrontDoor) -> None:
+        """Serve a hub, and other doors beside it."""
+        parts = front_door_parts(broker=self.broker, pages=Pages(), public_url=PUBLIC_URL)
+        door = WebSubDoor(options or WebSubOptions(), parts)
+        self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), Limits(Http(), Clock()))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        peer = address(CALLER)
+        exchange = Exchange(cast("ProtocolWrapper | None", self.factory.buildProtocol(peer)), peer)
+        exchange.send(request_bytes(method, path, body, headers))
+        return exchange.answer(method)
+
+    def post(
+        self,
+        fields: Mapping[str, str] | Sequence[tuple[str, str]],
+        path: str = "/websub",
+        **headers: str,
+    ) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.ask("POST", path, urlencode(fields).encode(), {"Content-Type": FORM, **named})
+
+    def assert_refused(self, answer: Answer, status: int, *words: str) -> None:
+        """A refusal is a status and a reason as plain text."""
+        self.assertEqual(answer.status, status, answer.text)
+        self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+        for word in words:
+            self.assertIn(word, answer.text)
+
+    @property
+    def accepted(self) -> Intent:
+        """The one intent that was accepted."""
+        (intent,) = self.broker.accepted
+        return intent
+
+
+class SubscribingTests(HubTestCase):
+    """WebSub, section 5.1: subscription requests."""
+
+    def test_subscription(self) -> None:
+        """5.1.2: 202, before and regardless of the verification."""
+        answer = self.post(SUBSCRIBE)
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (202, "text/plain"))
+        self.assertEqual(
+            self.accepted,
+            Intent(
+                FEED,
+                Callback(CALLBACK, "websub"),
+                864_000,
+                challenge=True,
+                source=CALLER,
+                terms={"hub": f"{PUBLIC_URL}/websub"},
+            ),
+        )
+        self.assertEqual((self.broker.intents, self.broker.unsubscribed), ([], []))
+
+    def test_unsubscription(self) -> None:
+        """5.1: the same with another mode; a lease means nothing there."""
+        fields = SUBSCRIBE | {"hub.mode": "unsubscribe", "hub.lease_seconds": "soon"}
+        self.assertEqual(self.post(fields).status, 202)
+        self.assertTrue(self.accepted.ends)
+
+    def test_terms(self) -> None:
+        """5.1: the secret is kept; what is unknown is not."""
+        self.post(SUBSCRIBE | {"hub.secret": "sesame", "hub.nonsense": "1"})
+        terms = {"hub": f"{PUBLIC_URL}/websub", "secret": "sesame"}
+        self.assertEqual(self.accepted.terms, terms)
+
+    def test_every_path_is_a_hub(self) -> None:
+        """7: deliveries name the hub that the subscriber used."""
+        for path in HUB_PATHS:
+            self.assertEqual(self.post(SUBSCRIBE, path).status, 202)
+        self.assertEqual(
+            [intent.terms["hub"] for intent in self.broker.accepted],
+            [f"{PUBLIC_URL}{path}" for path in HUB_PATHS],
+        )
+        self.assertEqual(len(HUB_PATHS), 6)
+
+    def test_leases_are_granted_within_bounds(self) -> None:
+        """5.1: the hub decides; no lease is for ever."""
+        for asked, granted in (
+            ("0", 300),
+            ("299", 300),
+            ("301", 301),
+            ("2592001", 2_592_000),
+            ("9" * 50, 2_592_000),
+            ("", 864_000),
+        ):
+            self.broker.accepted.clear()
+            self.post(SUBSCRIBE | {"hub.lease_seconds": asked})
+            self.assertEqual(self.accepted.lease_seconds, granted, asked)
+
+    def test_bounds_are_options(self) -> None:
+        options = WebSubOptions(lease_min=10, lease_max=30, lease_default=20)
+        self.assertEqual([options.granted(n) for n in (None, 1, 25, 99)], [20, 10, 25, 30])
+        error = self.assertRaises(ValueError, WebSubOptions, lease_min=10**6)
+        self.assertIn("'lease_default' must be from", str(error))
+
+    def test_requests_without_a_body(self) -> None:
+        """Some clients put everything into the query."""
+        self.assertEqual(self.ask("POST", f"/websub?{urlencode(SUBSCRIBE)}").status, 202)
+        self.assertEqual(self.accepted.callback.url, CALLBACK)
+
+    def test_bad_requests(self) -> None:
+        """5.1.2: 4xx, and the reason as plain text."""
+        self.assert_refused(self.post({}), 400, "hub.mode is missing")
+        self.assert_refused(self.ask("POST", "/websub"), 400, "hub.mode is missing")
+        long = SUBSCRIBE | {"hub.secret": "x" * 200}
+        self.assert_refused(self.post(long), 400, "fewer than 200")
+        twice = [*SUBSCRIBE.items(), ("hub.topic", OTHER_FEED)]
+        self.assert_refused(self.post(twice), 400, "hub.topic came 2 times")
+        self.assertEqual(self.broker.accepted, [])
+
+    def test_refusals(self) -> None:
+        """5.1.2: each has a status of its own."""
+        for error, status in (
+            (UnsupportedProtocol("websub"), 501),
+            (Forbidden("not that topic"), 403),
+            (TopicEnded(FEED, "the site has closed"), 410),
+            (TopicUnreadable(FEED, "a private address", refused=True), 400),
+            (CallbackFailed("a private address", refused=True), 400),
+            (Refused("not today"), 400),
+        ):
+            self.broker.failures["accept"] = error
+            self.assert_refused(self.post(SUBSCRIBE), status, f"This was not accepted: {error}.")
+
+    def test_too_many(self) -> None:
+        self.broker.failures["accept"] = TooMany("there were 5", 7)
+        answer = self.post(SUBSCRIBE)
+        self.assert_refused(answer, 429, "there were 5")
+        self.assertEqual(answer.headers["retry-after"], "7")
+
+    def test_an_unavailable_store(self) -> None:
+        self.broker.failures["accept"] = Unavailable("the disk is full")
+        answer = self.post(SUBSCRIBE)
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+        self.assertEqual(len(self.flushLoggedErrors()), 0)
+
+
+class OldClientsTests(HubTestCase):
+    """PubSubHubbub 0.3, sections 6.1 and 6.2."""
+
+    def old(self, *verify: str, mode: str = "subscribe") -> Answer:
+        fields = [("hub.verify", each) for each in verify]
+        token = ("hub.verify_token", "t")
+        return self.post([*(SUBSCRIBE | {"hub.mode": mode}).items(), *fields, token])
+
+    def test_verified_before_the_answer(self) -> None:
+        """6.1: sync is answered with 204 after the verification."""
+        answer = self.old("sync", "async")
+        self.assertEqual((answer.status, answer.body), (204, b""))
+        (intent,) = self.broker.intents
+        self.assertEqual(
+            intent.terms,
+            {"hub": f"{PUBLIC_URL}/websub", "method": "sha1", "verify_token": "t"},
+        )
+        self.assertEqual(self.old("sync", mode="unsubscribe").status, 204)
+        (ended,) = self.broker.unsubscribed
+        self.assertTrue(ended.ends)
+        self.assertEqual(self.broker.accepted, [])
+
+    def test_not_confirmed(self) -> None:
+        """6.1: 409 where the verification fails."""
+        self.broker.failures["subscribe"] = CallbackFailed("it answered with status 404")
+        self.assert_refused(self.old("sync"), 409, "it answered with status 404")
+        self.broker.failures["subscribe"] = TopicUnreadable(FEED, "status 404")
+        self.assert_refused(self.old("sync"), 409, "status 404")
+        self.broker.failures["unsubscribe"] = CallbackFailed("no answer")
+        self.assert_refused(self.old("sync", mode="unsubscribe"), 409, "no answer")
+
+    def test_the_favourite_comes_first(self) -> None:
+        """6.1: the list is in the order of preference."""
+        for verify in (("async",), ("async", "sync"), ("later",)):
+            self.assertEqual(self.old(*verify).status, 202)
+        self.assertEqual((len(self.broker.accepted), self.broker.intents), (3, []))
+
+    def test_signed_by_sha1(self) -> None:
+        """0.3 knows no other method."""
+        self.old("async")
+        self.assertEqual(self.accepted.terms["method"], "sha1")
+
+    def test_turned_off(self) -> None:
+        """6.1: a hub need not verify before it answers."""
+        self.open(WebSubOptions(sync_verification=False))
+        self.assertEqual(self.old("sync").status, 202)
+        self.assertEqual((len(self.broker.accepted), self.broker.intents), (1, []))
+
+
+class PublishingTests(HubTestCase):
+    """WebSub, section 6; PubSubHubbub 0.3, section 7.1."""
+
+    def test_urls(self) -> None:
+        """Several topics are one publishing."""
+        answer = self.post([*PUBLISH.items(), ("hub.url", OTHER_FEED), ("hub.topic", FEED)])
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (202, "text/plain"))
+        self.assertEqual(self.broker.published, [(FEED, OTHER_FEED)])
+        self.assertEqual(self.broker.sources, [CALLER])
+
+    def test_old_clients_hear_204(self) -> None:
+        """0.3, 7.1: a ping that was accepted is answered with 204."""
+        for path in ("/pubsubhubbub", "/pubsubhubbub/"):
+            answer = self.post(PUBLISH, path)
+            self.assertEqual((answer.status, answer.body), (204, b""))
+        agent = "PubSubHubbub-Publisher-PHP/1.0"
+        self.assertEqual(self.post(PUBLISH, "/hub", User_Agent=agent).status, 204)
+        self.assertEqual(self.post(PUBLISH, "/hub").status, 202)
+        self.assertEqual(len(self.broker.published), 4)
+
+    def test_nothing_published(self) -> None:
+        self.assert_refused(self.post({"hub.mode": "publish"}), 400, "send hub.url")
+
+    def test_refusals(self) -> None:
+        for error, status in (
+            (Forbidden("not yours"), 403),
+            (TopicUnreadable(FEED, "a private address", refused=True), 400),
+            (TopicEnded(FEED, "gone"), 410),
+            (TooMany("there were 5", 7), 429),
+        ):
+            self.broker.failures["publish"] = error
+            self.assert_refused(self.post(PUBLISH), status, f"not accepted: {error}.")
+
+    def test_content_is_not_taken(self) -> None:
+        """The hub reads topics, and takes no content from whoever sends it."""
+        for kind in ("application/atom+xml", "text/plain", "multipart/form-data; boundary=x"):
+            answer = self.ask("POST", "/websub", b"<feed/>" * 2, {"Content-Type": kind})
+            self.assertEqual(answer.status, 415, kind)
+        answer = self.ask("POST", "/websub", b"what is new", {"Content-Type": "text/plain"})
+        self.assert_refused(answer, 415, "hub.mode=publish", FORM)
+        self.assertEqual(self.broker.published, [])
+
+
+class PageTests(HubTestCase):
+    """Discovery (WebSub, section 4) is explained to people."""
+
+    def test_page(self) -> None:
+        for path in HUB_PATHS:
+            answer = self.ask("GET", path)
+            self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
+            self.assertEqual(answer.headers["link"], f'<{PUBLIC_URL}/websub>; rel="hub"')
+            for word in ("hub.mode=publish", "hub.callback", f"curl {PUBLIC_URL}/websub", "self"):
+                self.assertIn(word, answer.text)
+        self.assertEqual(self.ask("HEAD", "/websub").status, 200)
+        self.assertEqual(self.ask("PUT", "/websub").status, 405)
+
+
+class MediaTypeRoutesTests(HubTestCase):
+    """A route may be for bodies of some media types only."""
+
+    def says(self, text: str, *kinds: str, requires: Sequence[str] = (), path: str = "/p") -> Route:
+        return Route(path, "POST", Says(text), frozenset(requires), frozenset(kinds))
+
+    def answers(self, *kinds: str, path: str = "/p", body: bytes = b"x") -> list[str]:
+        return [self.ask("POST", path, body, {"Content-Type": kind}).text for kind in kinds]
+
+    def test_the_media_type_chooses(self) -> None:
+        pages = [
+            self.says("any"),
+            self.says("json", "application/json", "text/json"),
+            self.says("feed", "application/atom+xml"),
+        ]
+        self.open(None, Door(pages=pages))
+        self.assertEqual(
+            self.answers(
+                "application/json",
+                "Text/JSON ; charset=utf-8",
+                "application/atom+xml;type=feed",
+                "text/plain",
+                "",
+            ),
+            ["json", "json", "feed", "any", "any"],
+        )
+
+    def test_what_is_named_is_not_for_others(self) -> None:
+        pages = [self.says("any"), self.says("form with a", FORM, requires=["a"])]
+        self.open(None, Door(pages=pages))
+        self.assertEqual(self.answers(FORM, body=b"a=1"), ["form with a"])
+        self.assertEqual(self.ask("POST", "/p", b"b=1", {"Content-Type": FORM}).status, 400)
+
+    def test_parameters_choose_among_those_of_one_type(self) -> None:
+        pages = [self.says("form", FORM), self.says("form with a", FORM, requires=["a"])]
+        self.open(None, Door(pages=pages))
+        self.assertEqual(self.answers(FORM, body=b"a=1"), ["form with a"])
+        self.assertEqual(self.answers(FORM, body=b"b=1"), ["form"])
+
+    def test_no_route_for_a_type(self) -> None:
+        self.open(None, Door(pages=[self.says("form", FORM)]))
+        answer = self.ask("POST", "/p", b"x", {"Content-Type": "text/plain"})
+        self.assertEqual((answer.status, answer.text), (415, f"This address takes {FORM}.\n"))
+
+    def test_another_door_may_take_content_at_the_hub(self) -> None:
+        self.open(None, Door(pages=[self.says("feed", "application/atom+xml", path="/websub")]))
+        self.assertEqual(self.answers("application/atom+xml", path="/websub"), ["feed"])
+        self.assertEqual(self.post(SUBSCRIBE).status, 202)

@@ -1,0 +1,116 @@
+"""The hub with everything behind it: what a request comes to, but for the sockets."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
+
+CALLBACK = "http://reader.example/websub?mine=1"
+ASKED = {"hub.topic": FEED, "hub.callback": CALLBACK}
+
+
+class HouseTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def hub(self, mode: str, **more: str) -> int:
+        """Ask the hub for something; the status of its answer."""
+        named = {f"hub.{name}": value for name, value in more.items()}
+        return self.house.form("/websub", {"hub.mode": mode, **ASKED, **named}).status
+
+    def calls(self, method: str) -> list[Call]:
+        return [call for call in self.house.subscribers.calls if call.method == method]
+
+    def questions(self) -> list[dict[str, str]]:
+        """What the callback was asked."""
+        queries = [parse_qs(urlsplit(call.url).query) for call in self.calls("GET")]
+        return [{name: values[0] for name, values in query.items()} for query in queries]
+
+
+class SubscriptionTests(HouseTestCase):
+    def test_accepted_then_verified(self) -> None:
+        """WebSub, 5.1.2 and 5.3: 202, then the callback is asked."""
+        self.assertEqual(self.hub("subscribe", lease_seconds="1000", secret="sesame"), 202)
+        (question,) = self.questions()
+        self.assertEqual(
+            (question["mine"], question["hub.mode"], question["hub.lease_seconds"]),
+            ("1", "subscribe", "1000"),
+        )
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.lease.seconds, 1000)
+        self.assertEqual(subscription.terms, {"secret": "sesame", "hub": f"{PUBLIC_URL}/websub"})
+        self.assertTrue(subscription.wants_content)
+
+    def test_not_confirmed(self) -> None:
+        """WebSub, 5.3: who cannot be asked gets nothing."""
+        self.house.subscribers.deaf.add(CALLBACK.partition("?")[0])
+        self.assertEqual(self.hub("subscribe"), 202)
+        self.assertEqual(self.house.subscriptions(), [])
+
+    def test_the_last_request_counts(self) -> None:
+        """WebSub, 5.1: a new one replaces the terms and the lease, once it is verified."""
+        for secret in ("first", "second"):
+            self.hub("subscribe", secret=secret)
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.terms["secret"], "second")
+        self.house.subscribers.deaf.add(CALLBACK.partition("?")[0])
+        self.hub("subscribe", secret="third")
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.terms["secret"], "second")
+
+    def test_unsubscription(self) -> None:
+        """WebSub, 5.1: verified too."""
+        self.hub("subscribe")
+        self.assertEqual(self.hub("unsubscribe"), 202)
+        self.assertEqual(self.questions()[-1]["hub.mode"], "unsubscribe")
+        self.assertEqual(self.house.subscriptions(), [])
+
+    def test_before_the_answer(self) -> None:
+        """PubSubHubbub 0.3, 6.1: 204 or 409."""
+        self.assertEqual(self.hub("subscribe", verify="sync"), 204)
+        self.assertEqual(len(self.house.subscriptions()), 1)
+        self.assertEqual(self.hub("unsubscribe", verify="sync"), 204)
+        self.assertEqual(self.house.subscriptions(), [])
+        self.house.subscribers.deaf.add(CALLBACK.partition("?")[0])
+        self.assertEqual(self.hub("subscribe", verify="sync"), 409)
+
+    def test_what_is_not_called(self) -> None:
+        """Topics and callbacks that are not public are refused at once."""
+        self.house.topics.private.add(FEED)
+        self.assertEqual(self.hub("subscribe"), 400)
+        self.house.topics.private.clear()
+        self.house.subscribers.private.add(CALLBACK.partition("?")[0])
+        self.assertEqual(self.hub("subscribe"), 400)
+        self.assertEqual(self.house.subscribers.calls, [])
+
+
+class PublishingTests(HouseTestCase):
+    def test_every_ping_makes_a_delivery(self) -> None:
+        """WebSub, 7, with pings of three protocols."""
+        self.hub("subscribe")
+        for path, fields in (
+            ("/websub", {"hub.mode": "publish", "hub.url": FEED}),
+            ("/rsscloud/ping", {"url": FEED}),
+            ("/pingSiteForm", {"name": "A site", "url": "http://site.example/", "rssUrl": FEED}),
+        ):
+            content = self.house.topics.pages[FEED] = f"<rss>{path}\xff</rss>".encode("latin-1")
+            answer = self.house.form(path, fields)
+            self.assertIn(answer.status, {200, 202}, answer.text)
+            delivery = self.calls("POST")[-1]
+            self.assertEqual((delivery.url, delivery.body), (CALLBACK, content), path)
+        self.assertEqual(len(self.calls("POST")), 3)
+
+    def test_a_publishing_tells_subscribers_of_rsscloud(self) -> None:
+        self.house.subscribe()
+        self.house.topics.pages[FEED] = b"<rss>new</rss>"
+        self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
+        (call,) = self.calls("POST")
+        self.assertEqual(call.form, {"url": FEED})
+
+    def test_what_has_not_changed_is_not_delivered(self) -> None:
+        self.hub("subscribe")
+        self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
+        self.assertEqual(self.calls("POST"), [])

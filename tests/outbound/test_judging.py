@@ -1,0 +1,66 @@
+"""URLs that are judged before anybody calls them."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+from twisted.trial.unittest import TestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.interfaces import IJudge
+from rsscloud_broker.model import AddressRefused
+from rsscloud_broker.outbound import AddressGuard, Judge
+
+NAMES = {
+    "public.example": ["192.0.2.1", "93.184.216.34"],
+    "open.example": ["93.184.216.34", "2606:2800:220:1::1"],
+    "inside.example": ["93.184.216.34", "10.0.0.1"],
+    "allowed.example": ["10.1.0.1"],
+    "ours.example": ["93.184.216.99"],
+    "127.1": ["127.0.0.1"],  # as the system's resolver reads it
+}
+
+
+async def resolve(host: str) -> list[str]:
+    if host not in NAMES:
+        raise OSError("no such name")
+    return NAMES[host]
+
+
+class JudgeTests(TestCase):
+    def setUp(self) -> None:
+        guard = AddressGuard((ip_network("10.1.0.0/16"),), (("93.184.216.99", 80),))
+        self.judge = Judge(resolve, guard)
+
+    async def assert_refused(self, url: str, because: str) -> None:
+        try:
+            await self.judge.judge(url)
+        except AddressRefused as error:
+            self.assertIn(because, str(error))
+        else:
+            self.fail(f"{url} was let through")
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IJudge, self.judge))
+
+    async def test_let_through(self) -> None:
+        for url in (
+            "http://open.example/rss.xml",
+            "https://93.184.216.34:8443/",
+            "http://allowed.example/",
+            "http://10.1.2.3/",
+            "http://ours.example:8080/",
+        ):
+            await self.judge.judge(url)
+
+    async def test_name_that_does_not_resolve_now(self) -> None:
+        await self.judge.judge("http://not-yet.example/")
+
+    async def test_refused(self) -> None:
+        await self.assert_refused("gopher://open.example/", "http://")
+        await self.assert_refused("http://open.example:22/", "SSH")
+        await self.assert_refused("http://inside.example/", "10.0.0.1")
+        await self.assert_refused("http://[::1]/", "::1")
+        await self.assert_refused("http://127.1/", "127.0.0.1")
+        await self.assert_refused("http://ours.example/", "")
+        await self.assert_refused("http://user@open.example/", "user")

@@ -1,0 +1,82 @@
+"""The broker's own files as topics."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import execute
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import TestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.interfaces import IJudge, ITopicFetcher
+from rsscloud_broker.model import AddressRefused, TopicUnreadable
+from rsscloud_broker.outbound import OwnTopics
+from rsscloud_broker.testing import FakeFetcher
+
+HERE = "http://broker.example:5337"
+ELSEWHERE = "http://feeds.example/rss.xml"
+
+
+@implementer(IJudge)
+class StrictJudge:
+    async def judge(self, url: str) -> None:
+        raise AddressRefused("no")
+
+
+class OwnTopicsTests(TestCase):
+    def setUp(self) -> None:
+        top = FilePath(self.mktemp())
+        self.directory = top.child("public")
+        hour = self.directory.descendant(["2026", "11", "21", "07.xml"])
+        hour.parent().makedirs()
+        hour.setContent(b"<hour/>")
+        self.directory.child("changes.xml").setContent(b"<weblogUpdates/>")
+        self.directory.child(".well-known").makedirs()
+        self.directory.descendant([".well-known", "resourcesync"]).setContent(b"<urlset/>")
+        top.child("broker.sqlite").setContent(b"secret")
+        self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
+        self.topics = OwnTopics(self.others, StrictJudge(), HERE, self.directory, execute)
+
+    def test_interfaces(self) -> None:
+        for interface in (ITopicFetcher, IJudge):
+            self.assertTrue(verifyObject(interface, self.topics))
+
+    async def test_own_files_are_read_where_they_lie(self) -> None:
+        for path, body in (
+            ("/changes.xml", b"<weblogUpdates/>"),
+            ("/2026/11/21/07.xml", b"<hour/>"),
+            ("/.well-known/resourcesync", b"<urlset/>"),
+        ):
+            await self.topics.judge(HERE + path)
+            content = await self.topics.fetch(HERE + path)
+            self.assertEqual((content.body, content.content_type[:8]), (body, "text/xml"))
+        self.assertEqual(self.others.fetched, [])
+
+    async def test_all_others_are_for_others(self) -> None:
+        self.assertEqual((await self.topics.fetch(ELSEWHERE)).body, b"<rss/>")
+        for url in (ELSEWHERE, "http://broker.example:53370/changes.xml", HERE):
+            with self.assertRaises(AddressRefused):
+                await self.topics.judge(url)
+
+    async def test_nothing_else_on_this_disk(self) -> None:
+        for path in (
+            "/../broker.sqlite",
+            "/2026/../../broker.sqlite",
+            "/%2e%2e/broker.sqlite",
+            "/..%2fbroker.sqlite",
+            "//etc/passwd",
+            "/changes.xml?x=../",
+            "/changes.xml\x00",
+            "/",
+            "/2026",
+            "/shortChanges.xml",
+            "/2026/11/21/08.xml",
+        ):
+            with self.assertRaises(TopicUnreadable, msg=path):
+                await self.topics.fetch(HERE + path)
+
+    async def test_what_may_come_and_what_will_not(self) -> None:
+        for path, lasting in (("/shortChanges.xml", False), ("/2026/11/20/08.xml", True)):
+            with self.assertRaises(TopicUnreadable) as caught:
+                await self.topics.fetch(HERE + path)
+            self.assertEqual(caught.exception.lasting, lasting)

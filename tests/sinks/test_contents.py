@@ -1,0 +1,210 @@
+"""Notifications that carry a content, and topics that end."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.model import Content, Denial, Outcome, Reading
+from rsscloud_broker.sinks.contents import Contents
+from rsscloud_broker.testing import memory_store
+from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
+
+READER = "http://reader.example/hook"
+OTHER = "http://other.example/hook"
+THIN = "http://thin.example/notify"
+
+
+class CarriedTests(EngineTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe(READER, content=True)
+        self.subscribe(THIN)
+        self.start()
+
+    def test_content_for_those_who_want_it(self) -> None:
+        self.change()
+        self.assertEqual(self.called(), [READER, THIN])
+        self.assertEqual(self.notifier.contents, [b"1", None])
+        self.assertIsNone(self.newest_content(), "all is done, so it is not kept")
+
+    def test_who_was_down_gets_the_newest_and_no_pile(self) -> None:
+        self.notifier.outcomes[READER] = NO_ANSWER
+        for _ in range(3):
+            self.change()
+        self.assertEqual(self.newest_content(), b"3")
+        del self.notifier.contents[:], self.notifier.calls[:]
+        self.notifier.outcomes.clear()
+        self.advance(7200, 1.0)
+        self.assertEqual(self.called(), [READER])
+        self.assertEqual(self.notifier.contents, [b"3"])
+        self.assertEqual(self.waiting(), {})
+        self.assertIsNone(self.newest_content())
+
+    def test_change_while_it_is_told_brings_the_newest_afterwards(self) -> None:
+        self.notifier.holds.add(READER)
+        self.change()
+        self.change()
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(10)
+        told = [
+            content
+            for (url, _), content in zip(self.notifier.calls, self.notifier.contents, strict=True)
+            if url == READER
+        ]
+        self.assertEqual(told, [b"1", b"2"])
+        self.assertIsNone(self.newest_content())
+
+    def test_walk_that_is_resumed_carries_its_content(self) -> None:
+        self.notifier.holds.update({READER, THIN})
+        self.change()
+        self.crash()
+        self.notifier.holds.clear()
+        del self.notifier.contents[:]
+        self.start()
+        self.advance(1)
+        self.assertIn(b"1", self.notifier.contents)
+        self.assertIsNone(self.newest_content())
+
+    def test_content_that_is_not_there_yet(self) -> None:
+        """A notification waits whose content is read anew just now."""
+        (subscription, _) = self.subscriptions()
+        known = b"something else"
+        reading = Reading(FEED, b"1" * 32, 1, NOW)
+        self.successResultOf(self.store.record_reading(reading, None))
+        self.advance(1)
+        del self.notifier.calls[:], self.notifier.contents[:]
+        self.successResultOf(self.store.put_subscription(subscription, known))
+        self.distribution._retries.wake_at(self.clock.seconds())
+        self.advance(1)
+        self.assertEqual(self.called(), [])
+        content = Content(b"here it is")
+        again = Reading(FEED, content.digest, 10, NOW + 2, content)
+        self.successResultOf(self.store.record_reading(again, None))
+        self.advance(10)
+        self.assertEqual(self.notifier.contents, [b"here it is"])
+        self.assertEqual(self.waiting(), {})
+
+
+class WithoutContentTests(EngineTestCase):
+    def test_who_came_after_the_change_is_not_told_of_it(self) -> None:
+        self.subscribe(THIN)
+        self.notifier.holds.add(THIN)
+        self.start(slice_size=1, slices=1)
+        self.change()
+        self.subscribe(READER, content=True)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.called(), self.waiting(), self.walks()), ([THIN], {}, []))
+        self.change()
+        self.advance(1)
+        self.assertEqual(self.notifier.contents, [None, None, b"2"])
+
+
+class HandedInTests(EngineTestCase):
+    def test_each_is_carried_and_in_order(self) -> None:
+        self.subscribe(READER, content=True)
+        self.start()
+        self.notifier.holds.add(READER)
+        for body in (b"a", b"b", b"c"):
+            self.hand_in(body)
+        self.assertEqual(self.notifier.contents, [b"a"])
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(10)
+        self.assertEqual(self.notifier.contents, [b"a", b"b", b"c"])
+        self.assertEqual(self.walks(), [])
+        self.assertIsNone(self.newest_content())
+
+
+class EndedTests(EngineTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe(READER, content=True)
+        self.subscribe(THIN)
+        self.start()
+
+    def test_everybody_is_told_and_let_go(self) -> None:
+        self.end_topic("it is gone")
+        denied = {(denial.topic, denial.callback.url) for denial in self.notifier.denials}
+        self.assertEqual(denied, {(FEED, READER), (FEED, THIN)})
+        self.assertIn(
+            Denial(FEED, self.notifier.denials[0].callback, "it is gone"), self.notifier.denials
+        )
+        self.assertEqual(self.notifier.contents, [], "nobody is notified")
+        self.assertEqual((self.subscriptions(), self.walks()), ([], []))
+
+    def test_who_was_down_is_told_later(self) -> None:
+        self.notifier.outcomes[READER] = NO_ANSWER
+        self.change()
+        self.end_topic("it is gone")
+        self.assertEqual([one.callback.url for one in self.subscriptions()], [READER])
+        self.notifier.outcomes.clear()
+        self.advance(7200, 1.0)
+        self.assertEqual(self.notifier.denials[-1].callback.url, READER)
+        self.assertEqual(self.subscriptions(), [])
+        self.assertIsNone(self.newest_content())
+
+    def test_who_never_answers_is_let_go_in_the_end(self) -> None:
+        self.notifier.outcomes[READER] = REFUSED
+        self.end_topic("it is gone")
+        self.advance(3 * 3600, 1.0)
+        self.assertEqual(self.subscriptions(), [])
+        self.assertEqual(len(self.notifier.denials), 2 + len(self.retries))
+
+    def test_who_is_gone_is_not_told_again(self) -> None:
+        self.notifier.outcomes[READER] = Outcome(False, "status 410", gone=True)
+        self.end_topic("it is gone")
+        self.assertEqual(self.subscriptions(), [])
+
+
+class LeaseTests(EngineTestCase):
+    def test_nobody_is_told_after_its_lease(self) -> None:
+        self.subscribe(READER)
+        self.notifier.outcomes[READER] = NO_ANSWER
+        self.start()
+        self.advance(90_000 - 60, 30.0)
+        self.change()
+        self.assertEqual(self.waiting(), {READER: 1})
+        del self.notifier.calls[:]
+        self.advance(3600, 1.0)
+        self.assertEqual([at for at in self.times(READER) if at >= 90_000], [])
+        self.change()
+        self.advance(1)
+        self.assertEqual([at for at in self.times(READER) if at >= 90_000], [])
+        self.assertEqual(self.walks(), [])
+
+
+class ContentsTests(TestCase):
+    def setUp(self) -> None:
+        self.store = memory_store()
+        self.addCleanup(self.store.stopService)
+        self.asked: list[str] = []
+        self.table = {"a": b"1" * 40, "b": b"2" * 40, "c": b"3" * 40}
+
+        async def newest(topic: str) -> Content | None:
+            self.asked.append(topic)
+            return Content(self.table[topic]) if topic in self.table else None
+
+        self.patch(self.store, "newest_content", newest)
+        self.contents = Contents(self.store, room=100)
+
+    async def bodies(self, *topics: str) -> list[bytes | None]:
+        found = [await self.contents.newest(topic) for topic in topics]
+        return [None if content is None else content.body for content in found]
+
+    async def test_those_asked_for_last_are_kept(self) -> None:
+        await self.bodies("a", "b", "a", "c", "a", "c")
+        self.assertEqual(self.asked, ["a", "b", "c"])
+        await self.bodies("b")
+        self.assertEqual(self.asked, ["a", "b", "c", "b"])
+
+    async def test_changed_topic(self) -> None:
+        await self.bodies("a")
+        self.table["a"] = b"new"
+        self.contents.forget("a")
+        self.assertEqual(await self.bodies("a"), [b"new"])
+        del self.table["a"]
+        self.contents.forget("a")
+        self.assertEqual(await self.bodies("a", "a"), [None, None])

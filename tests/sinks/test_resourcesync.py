@@ -1,0 +1,470 @@
+"""The broker as a ResourceSync source: its documents, its channel, and a destination."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from hashlib import sha256
+from typing import Any, cast
+
+from resync.capability_list import CapabilityList  # type: ignore[import-untyped] # has no types
+from resync.change_list import ChangeList  # type: ignore[import-untyped] # has no types
+from resync.resource_list import ResourceList  # type: ignore[import-untyped] # has no types
+from resync.source_description import (  # type: ignore[import-untyped] # has no types
+    SourceDescription,
+)
+from twisted.application.service import IService
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.events import FilePublished, TopicChanged
+from rsscloud_broker.interfaces import IEventSink, INotifier
+from rsscloud_broker.model import Callback, Content, Lease, Subscription, Unavailable
+from rsscloud_broker.sinks import resourcesync
+from rsscloud_broker.sinks.resourcesync import (
+    CAPABILITY_LIST,
+    CHANGE_LIST,
+    CHANNEL,
+    DESCRIPTION,
+    RESOURCE_LIST,
+    ResourceSyncSink,
+    ResourceSyncSinkOptions,
+)
+from rsscloud_broker.testing import (
+    FakeNotifier,
+    RecordingBus,
+    make_sink_tests,
+    memory_store,
+    sink_parts,
+)
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.resourcesync import Document, Entry, decode, decode_notification, w3c
+from tests.sinks.pings import NOON
+
+BROKER = "http://broker.example"
+FIRST, SECOND, THIRD = (f"/2026/09/29/{hour}.xml" for hour in ("11", "12", "13"))
+
+
+class ResourceSyncTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.clock.advance(NOON + 30)
+        self.directory = FilePath(self.mktemp())
+        self.bus = RecordingBus()
+        self.store = memory_store()
+        self.addCleanup(self.store.stopService)
+        self.pushed: list[tuple[str, Content, float]] = []
+        self.failure: Exception | None = None
+        self._push = self.store.push_content
+        self.patch(self.store, "push_content", self._watched)
+        self.notifiers: dict[str, INotifier] = {"websub": FakeNotifier("websub")}
+
+    def _watched(self, url: str, content: Content, at: float) -> Deferred[bool]:
+        if self.failure is not None:
+            raise self.failure
+        self.pushed.append((url, content, at))
+        return self._push(url, content, at)
+
+    def make(self, **parts: Any) -> ResourceSyncSink:
+        mine: dict[str, Any] = {
+            "store": self.store,
+            "bus": self.bus,
+            "notifiers": self.notifiers,
+            "clock": self.clock,
+            "public_directory": self.directory,
+        }
+        return ResourceSyncSink(ResourceSyncSinkOptions(), sink_parts(**(mine | parts)))
+
+    def start(self, **parts: Any) -> ResourceSyncSink:
+        sink = self.make(**parts)
+        sink.startService()
+        self.addCleanup(lambda: sink.running and sink.stopService())
+        return sink
+
+    def path(self, path: str) -> FilePath[str]:
+        return cast("FilePath[str]", self.directory.descendant(path[1:].split("/")))
+
+    def put(self, path: str, content: bytes = b"<weblogUpdates/>", at: int = NOON) -> None:
+        file = self.path(path)
+        file.parent().makedirs(ignoreExistingDirectory=True)
+        file.setContent(content, ext=".new")
+        os.utime(file.path, (at, at))
+
+    def publish(self, sink: ResourceSyncSink, path: str) -> None:
+        handled = Deferred.fromCoroutine(sink.handle(FilePublished(path, self.clock.seconds())))
+        self.successResultOf(handled)
+
+    def read(self, path: str) -> Document:
+        """A document that was made, whose twin must say the same."""
+        content = self.path(path).getContent()
+        self.assertEqual(gzip.decompress(self.path(path + ".gz").getContent()), content)
+        return decode(content)
+
+    def resources(self) -> list[str]:
+        return [entry.loc.removeprefix(BROKER) for entry in self.read(RESOURCE_LIST).entries]
+
+    def changes(self) -> list[tuple[str, str]]:
+        return [
+            (entry.loc.removeprefix(BROKER), entry.change)
+            for entry in self.read(CHANGE_LIST).entries
+        ]
+
+
+class DocumentsTests(ResourceSyncTestCase):
+    def test_interfaces(self) -> None:
+        sink = self.make()
+        self.assertTrue(verifyObject(IEventSink, sink))
+        self.assertTrue(verifyObject(IService, sink))
+
+    def test_they_lead_to_one_another(self) -> None:
+        self.start()
+        description = self.read(DESCRIPTION)
+        self.assertEqual(description.capability, "description")
+        self.assertEqual(description.entries, (Entry(BROKER + CAPABILITY_LIST, "capabilitylist"),))
+        offered = self.read(CAPABILITY_LIST)
+        self.assertEqual(offered.link("up"), BROKER + DESCRIPTION)
+        self.assertEqual(
+            [(entry.loc, entry.capability, entry.link("hub")) for entry in offered.entries],
+            [
+                (BROKER + RESOURCE_LIST, "resourcelist", ""),
+                (BROKER + CHANGE_LIST, "changelist", ""),
+                (BROKER + CHANNEL, "framework-notification", f"{BROKER}/websub"),
+            ],
+        )
+        for path, capability in ((RESOURCE_LIST, "resourcelist"), (CHANGE_LIST, "changelist")):
+            listed = self.read(path)
+            self.assertEqual(listed.capability, capability)
+            self.assertEqual(listed.link("up"), BROKER + CAPABILITY_LIST)
+            self.assertEqual(listed.entries, ())
+
+    def test_without_websub_there_is_no_channel(self) -> None:
+        del self.notifiers["websub"]
+        self.start()
+        self.assertEqual(
+            [entry.capability for entry in self.read(CAPABILITY_LIST).entries],
+            ["resourcelist", "changelist"],
+        )
+        self.assertEqual(self.pushed, [])
+        self.assertFalse(self.path(CHANNEL).exists())
+
+    def test_what_is_there_at_first_is_listed_and_no_change(self) -> None:
+        content = b"<weblogUpdates>...</weblogUpdates>"
+        self.put(SECOND, content, NOON - 7)
+        self.put(FIRST)
+        self.put("/changes.xml")
+        self.put("/2026/09/29/12.xml.gz")
+        self.start()
+        listed = self.read(RESOURCE_LIST)
+        self.assertEqual(listed.at, w3c(NOON + 30))
+        self.assertEqual(self.resources(), [FIRST, SECOND])
+        self.assertEqual(
+            listed.entries[1],
+            Entry(
+                BROKER + SECOND,
+                lastmod=w3c(NOON - 7),
+                hash=f"sha-256:{sha256(content).hexdigest()}",
+                length=len(content),
+                type="text/xml",
+            ),
+        )
+        self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 30))
+        self.assertEqual(self.changes(), [])
+
+    def test_a_new_archive(self) -> None:
+        self.put(FIRST)
+        sink = self.start()
+        self.clock.advance(20)
+        self.put(SECOND)
+        self.publish(sink, SECOND)
+        self.assertEqual(self.resources(), [FIRST, SECOND])
+        self.assertEqual(self.read(RESOURCE_LIST).at, w3c(NOON + 50))
+        change = self.read(CHANGE_LIST).entries[-1]
+        self.assertEqual((change.change, change.datetime), ("created", w3c(NOON + 50)))
+        self.assertEqual(change.hash, self.read(RESOURCE_LIST).entries[-1].hash)
+        self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 30))
+
+    def test_an_archive_made_again(self) -> None:
+        """Its content counts, though its size and time may be the same."""
+        self.put(FIRST, b"<a/>")
+        sink = self.start()
+        self.put(FIRST, b"<b/>")
+        self.publish(sink, FIRST)
+        self.assertEqual(self.changes(), [(FIRST, "updated")])
+        (entry,) = self.read(RESOURCE_LIST).entries
+        self.assertEqual(entry.hash, f"sha-256:{sha256(b'<b/>').hexdigest()}")
+
+    def test_an_archive_that_is_the_same(self) -> None:
+        self.put(FIRST)
+        sink = self.start()
+        before = self.read(RESOURCE_LIST)
+        self.clock.advance(20)
+        self.publish(sink, FIRST)
+        self.assertEqual((self.read(RESOURCE_LIST), self.changes()), (before, []))
+
+    def test_other_files_are_not_its_business(self) -> None:
+        sink = self.start()
+        self.bus.events.clear()
+        for path in ("/changes.xml", RESOURCE_LIST, "/2026/09/29/12.xml.gz", "/../1111/11/11/11"):
+            self.publish(sink, path)
+        self.assertEqual(self.bus.events, [])
+
+    def test_an_archive_that_is_gone_again(self) -> None:
+        sink = self.start()
+        self.publish(sink, FIRST)
+        self.assertEqual((self.resources(), self.changes()), ([], []))
+
+    def test_the_lists_are_told_of(self) -> None:
+        sink = self.start()
+        self.bus.events.clear()
+        self.put(FIRST)
+        self.publish(sink, FIRST)
+        self.assertEqual(
+            self.bus.events,
+            [FilePublished(CHANGE_LIST, NOON + 30.0), FilePublished(RESOURCE_LIST, NOON + 30.0)],
+        )
+
+    def test_long_lists_are_cut(self) -> None:
+        self.patch(resourcesync, "MAX_RESOURCES", 2)
+        self.patch(resourcesync, "MAX_CHANGES", 2)
+        sink = self.start()
+        for path in (FIRST, SECOND, THIRD):
+            self.clock.advance(1)
+            self.put(path)
+            self.publish(sink, path)
+        self.assertEqual(self.resources(), [SECOND, THIRD])
+        self.assertEqual(self.changes(), [(SECOND, "created"), (THIRD, "created")])
+        self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 31), "that of the last left out")
+
+
+class RestartTests(ResourceSyncTestCase):
+    def restart(self, **parts: Any) -> None:
+        self.clock.advance(5)
+        self.start(**parts).stopService()
+
+    def test_nothing_happened_meanwhile(self) -> None:
+        self.put(FIRST)
+        self.restart()
+        made = {path: self.path(path).getContent() for path in (RESOURCE_LIST, CHANGE_LIST)}
+        self.pushed.clear()
+        self.restart()
+        self.assertEqual(made, {path: self.path(path).getContent() for path in made})
+        self.assertEqual(self.pushed, [])
+
+    def test_archives_came_changed_and_went(self) -> None:
+        self.put(FIRST)
+        self.put(SECOND)
+        self.restart()
+        self.path(FIRST).remove()
+        self.put(SECOND, b"<other/>")
+        self.put(THIRD)
+        self.restart()
+        self.assertEqual(self.resources(), [SECOND, THIRD])
+        self.assertEqual(
+            self.changes(), [(FIRST, "deleted"), (SECOND, "updated"), (THIRD, "created")]
+        )
+        self.assertEqual(len(self.pushed), 2)
+
+    def test_a_crash_between_the_lists(self) -> None:
+        """The resource list is brought up to the changes; none is listed twice."""
+        sink = self.start()
+        before = self.path(RESOURCE_LIST).getContent()
+        self.put(FIRST)
+        self.publish(sink, FIRST)
+        sink.stopService()
+        self.path(RESOURCE_LIST).setContent(before)
+        self.pushed.clear()
+        self.restart()
+        self.assertEqual((self.resources(), self.changes()), ([FIRST], [(FIRST, "created")]))
+        self.assertEqual(len(self.pushed), 1)
+
+    def test_a_list_that_is_lost_or_torn(self) -> None:
+        self.put(FIRST)
+        for path in (RESOURCE_LIST, CHANGE_LIST):
+            for spoil in (
+                lambda file: file.remove(),
+                lambda file: file.setContent(file.getContent()[:-20]),
+            ):
+                self.restart()
+                spoil(self.path(path))
+                self.restart()
+                self.assertEqual((self.resources(), self.changes()), ([FIRST], []))
+                self.assertEqual(self.read(CHANGE_LIST).since, w3c(self.clock.seconds()))
+
+    def test_websub_runs_from_now_on(self) -> None:
+        websub = self.notifiers.pop("websub")
+        self.restart()
+        self.assertFalse(self.path(CHANNEL).exists())
+        self.notifiers["websub"] = websub
+        self.restart()
+        self.assertEqual(len(self.pushed), 1)
+        self.assertTrue(self.path(CHANNEL).exists())
+
+    def test_another_address(self) -> None:
+        self.put(FIRST)
+        self.restart()
+        self.restart(public_url="https://other.example")
+        for path in (DESCRIPTION, CAPABILITY_LIST, RESOURCE_LIST, CHANGE_LIST, CHANNEL):
+            content = self.path(path).getContent()
+            self.assertNotIn(BROKER.encode(), content)
+            self.assertIn(b"https://other.example/", content)
+        self.assertEqual(self.changes(), [])
+
+
+class ChannelTests(ResourceSyncTestCase):
+    def subscribe(self) -> None:
+        callback = Callback("http://reader.example/", "websub")
+        subscription = Subscription(BROKER + CHANNEL, callback, Lease(NOON, 90_000))
+        self.successResultOf(self.store.put_subscription(subscription))
+
+    def test_a_notification(self) -> None:
+        sink = self.start()
+        self.pushed.clear()
+        self.put(FIRST)
+        self.publish(sink, FIRST)
+        ((topic, content, at),) = self.pushed
+        self.assertEqual((topic, at), (BROKER + CHANNEL, NOON + 30))
+        self.assertEqual(content.content_type, "application/xml")
+        found = links.parse(content.link)
+        for relation, url in (
+            ("self", BROKER + CHANNEL),
+            ("hub", f"{BROKER}/websub"),
+            ("resourcesync", BROKER + CAPABILITY_LIST),
+        ):
+            self.assertEqual(links.targets(found, relation), [url])
+        notification = decode_notification(content.body)
+        self.assertEqual(notification.link("up"), BROKER + CAPABILITY_LIST)
+        now = w3c(NOON + 30)
+        self.assertEqual(
+            notification.entries,
+            (
+                Entry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
+                Entry(BROKER + CHANGE_LIST, "changelist", "updated", now),
+            ),
+        )
+        self.assertEqual(self.path(CHANNEL).getContent(), content.body, "can be read there too")
+
+    def test_the_first_one(self) -> None:
+        self.start()
+        ((_, content, _),) = self.pushed
+        notification = decode_notification(content.body)
+        self.assertEqual([entry.change for entry in notification.entries], ["created", "created"])
+
+    def test_subscribers_are_told(self) -> None:
+        self.subscribe()
+        self.start()
+        self.assertIn(TopicChanged(BROKER + CHANNEL, NOON + 30.0), self.bus.events)
+        (fanout,) = self.successResultOf(self.store.fanouts(10))
+        self.assertEqual(fanout.topic, BROKER + CHANNEL)
+
+    def test_without_subscribers_no_change_is_told_of(self) -> None:
+        self.start()
+        self.assertEqual([e for e in self.bus.events if isinstance(e, TopicChanged)], [])
+
+    def test_the_store_fails_for_a_minute(self) -> None:
+        self.start()
+        self.pushed.clear()
+        sink = self.start()
+        self.put(FIRST)
+        self.failure = Unavailable("the database is locked")
+        handled = Deferred.fromCoroutine(sink.handle(FilePublished(FIRST, NOON)))
+        self.failureResultOf(handled, Unavailable)
+        self.assertEqual(self.changes(), [(FIRST, "created")])
+        self.clock.advance(30)
+        self.assertEqual(len(self.flushLoggedErrors(Unavailable)), 1)
+        self.failure = None
+        self.clock.advance(60)
+        self.assertEqual(len(self.pushed), 1)
+        self.clock.advance(60)
+        self.assertEqual(len(self.pushed), 1, "once is enough")
+
+    def test_the_disk_is_full_for_a_minute(self) -> None:
+        sink = self.start()
+        self.put(FIRST)
+        self.pushed.clear()
+
+        def full(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch = self.patch(os, "fsync", full)
+        handled = Deferred.fromCoroutine(sink.handle(FilePublished(FIRST, NOON)))
+        self.failureResultOf(handled, OSError)
+        self.assertEqual((self.resources(), self.pushed), ([], []))
+        patch.restore()
+        self.clock.advance(30)
+        self.assertEqual((self.resources(), len(self.pushed)), ([FIRST], 1))
+        self.assertEqual(
+            [name for name in self.path("/resourcesync").listdir() if ".part" in name], []
+        )
+
+    def test_events_that_come_together_are_handled_one_after_the_other(self) -> None:
+        waiting: list[Deferred[None]] = []
+
+        async def in_thread(function: Any, *args: Any) -> Any:
+            gate: Deferred[None] = Deferred()
+            waiting.append(gate)
+            await gate
+            return function(*args)
+
+        sink = self.start(in_thread=in_thread)
+        handled = []
+        for path in (FIRST, SECOND):
+            self.put(path)
+            handled.append(Deferred.fromCoroutine(sink.handle(FilePublished(path, NOON))))
+        self.assertEqual(len(waiting), 1)
+        for gate in waiting:  # it grows while the run goes on
+            gate.callback(None)
+        for each in handled:
+            self.successResultOf(each)
+        self.assertEqual(self.resources(), [FIRST, SECOND])
+
+
+class DestinationTests(ResourceSyncTestCase):
+    """The documents as the library that the authors of ResourceSync wrote reads them."""
+
+    def read_by(self, kind: Any, path: str) -> Any:
+        found = kind()
+        found.parse(str_data=self.path(path).getContent().decode())
+        return found
+
+    def test_from_the_source_description_to_the_archives(self) -> None:
+        self.put(FIRST)
+        sink = self.start()
+        self.put(SECOND)
+        self.publish(sink, SECOND)
+        description = self.read_by(SourceDescription, DESCRIPTION)
+        (capability_list,) = description.resources
+        self.assertEqual(
+            (capability_list.uri, capability_list.capability),
+            (BROKER + CAPABILITY_LIST, "capabilitylist"),
+        )
+        with self.assertLogs("resync", "WARNING") as logged:  # it is older than notifications
+            offered = self.read_by(CapabilityList, CAPABILITY_LIST)
+        self.assertIn("'framework-notification'", logged.output[0])
+        self.assertEqual(offered.up, BROKER + DESCRIPTION)
+        for capability, path in (("resourcelist", RESOURCE_LIST), ("changelist", CHANGE_LIST)):
+            self.assertEqual(offered.capability_info(capability).uri, BROKER + path)
+        channel = offered.capability_info("framework-notification")
+        self.assertEqual(channel.uri, BROKER + CHANNEL)
+        self.assertEqual(channel.link_href("hub"), f"{BROKER}/websub")
+        resources = self.read_by(ResourceList, RESOURCE_LIST)
+        self.assertEqual(resources.md_at, w3c(NOON + 30))
+        self.assertEqual(
+            {resource.uri for resource in resources}, {BROKER + FIRST, BROKER + SECOND}
+        )
+        for resource in resources:
+            content = self.path(resource.uri.removeprefix(BROKER)).getContent()
+            self.assertEqual(resource.sha256, sha256(content).hexdigest())
+            self.assertEqual((resource.length, resource.timestamp), (len(content), NOON))
+        (change,) = self.read_by(ChangeList, CHANGE_LIST)
+        self.assertEqual((change.uri, change.change), (BROKER + SECOND, "created"))
+
+
+def _fresh(case: TestCase) -> IEventSink:
+    parts = sink_parts(public_directory=FilePath(case.mktemp()))
+    return ResourceSyncSink(ResourceSyncSinkOptions(), parts)
+
+
+ContractTests = make_sink_tests(_fresh)

@@ -1,0 +1,114 @@
+"""``publish`` and ``listen --protocol websub``: in a process of their own, over real sockets."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred, DeferredQueue
+from twisted.web.client import Agent
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+
+from rsscloud_broker.client.web import Reply, Web
+from rsscloud_broker.wire.websub import sign
+from tests.client.recording import Answer, Server
+from tests.test_cli import Command, CommandTests, ProcessTests, running
+
+
+class SmallHub(Resource):
+    """A hub with one topic, and the topic itself: at any path, by POST and GET.
+
+    :ivar asked: the forms that came.
+    """
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: DeferredQueue[dict[str, str]] = DeferredQueue()
+        self._web = Web(HTTPClient(Agent(running)), running)
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader("Link", '</hub>; rel="hub", </topic>; rel="self"')
+        return b"what is there"
+
+    def render_POST(self, request: Request) -> bytes:
+        form = {name.decode(): values[0].decode() for name, values in request.args.items()}
+        self.asked.put(form)
+        request.setResponseCode(202)
+        return b"Thanks.\n"
+
+    async def verify(self, form: dict[str, str]) -> Reply:
+        """Ask a subscriber whether it wants what it asked for."""
+        query = {name: form[name] for name in ("hub.mode", "hub.topic")}
+        query |= {"hub.challenge": "x91", "hub.lease_seconds": "600"}
+        return await self._web.get(f"{form['hub.callback']}?{urlencode(query)}")
+
+    async def deliver(self, form: dict[str, str], secret: str) -> Reply:
+        """Send a subscriber the topic, signed."""
+        headers = {"Content-Type": "text/xml", "X-Hub-Signature": sign(b"<a/>", secret)}
+        return await self._web.post(form["hub.callback"], headers, b"<a/>")
+
+
+class PublishTests(ProcessTests):
+    async def test_accepted(self) -> None:
+        hub = SmallHub()
+        urls = ("http://a.example/", "http://b.example/")
+        command = self.start("publish", *urls, "--broker", self.serve(hub))
+        self.assertEqual(await command.lines.get(), "Thanks.")
+        self.assertEqual((await command.ended, command.errors), (0, b""))
+        self.assertEqual((await hub.asked.get())["hub.mode"], "publish")
+
+    async def test_refused(self) -> None:
+        broker = self.serve(Server(Answer(b"Not today.\n", 403)))
+        command = self.start("publish", "http://a.example/", "--broker", broker)
+        self.assertEqual(await command.ended, 1)
+        self.assertIn(b"HTTP status 403: Not today.\n", command.errors)
+
+
+class ListenTests(ProcessTests):
+    async def test_from_the_topic_to_the_end(self) -> None:
+        hub = SmallHub()
+        server = self.serve(hub)
+        command = self.start("listen", f"{server}/a", "--protocol", "websub", "--secret", "sesame")
+        form = await hub.asked.get()
+        self.assertEqual((form["hub.topic"], form["hub.secret"]), (f"{server}/topic", "sesame"))
+        self.assertEqual((await hub.verify(form)).body, b"x91")
+        await self.told(command, b"subscribed for 600 seconds")
+        for secret, word in (("sesame", "OK"), ("other", "WRONG")):
+            self.assertEqual((await hub.deliver(form, secret)).status, 202)
+            line = await command.lines.get()
+            self.assertRegex(line, rf"^\d{{4}}-.*Z {server}/topic 4 bytes, signature {word}$")
+        self.interrupt(command)
+        ending = await hub.asked.get()
+        self.assertEqual(ending["hub.mode"], "unsubscribe")
+        self.assertEqual((await hub.verify(ending)).body, b"x91")
+        self.assertEqual(await command.ended, 0)
+
+    async def test_a_named_broker(self) -> None:
+        hub = SmallHub()
+        topic = "http://no-such.example/rss.xml"
+        command = self.start(
+            "listen", topic, "--protocol", "websub", "--broker", self.serve(hub), "--domain", "me"
+        )
+        form = await hub.asked.get()
+        self.assertEqual(form["hub.topic"], topic)
+        self.assertRegex(form["hub.callback"], r"^http://me:\d+/[\w-]{20,}$")
+        self.assertNotIn("hub.secret", form)
+        await self.told(command, f"{topic}: Thanks.".encode())
+        self.interrupt(command)
+        self.assertEqual(await command.ended, 0)
+
+    async def told(self, command: Command, sentence: bytes) -> None:
+        """Wait until a command has said something on stderr."""
+        while sentence not in command.errors:
+            more: Deferred[None] = command.heard_error()
+            await more
+
+
+class UsageTests(CommandTests):
+    def test_a_secret_is_for_websub(self) -> None:
+        result = self.run_command("listen", "http://a.example/", "--secret", "sesame")
+        self.assertEqual(result.exit_code, 2)
+        self.assertIn("--secret is for --protocol websub", result.stderr)

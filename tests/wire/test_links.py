@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.wire.links import (
+    Link,
+    MalformedLink,
+    encode,
+    hub_and_self,
+    is_absolute,
+    parse,
+    targets,
+)
+
+#: As a ResourceSync source sends them, in one header of three lines.
+OF_A_SOURCE = (
+    '<http://example.com/dataset1/framework/> ; rel="self",'
+    ' <http://hub.example.com/pubsubhubbub/> ; rel="hub", '
+    ' <http://www.example.com/dataset1/capabilitylist.xml> ; rel="resourcesync"'
+)
+
+characters = st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters='<>"\\')
+
+
+class ParseTests(SynchronousTestCase):
+    def test_of_a_source(self) -> None:
+        self.assertEqual(
+            parse(OF_A_SOURCE),
+            [
+                Link("http://example.com/dataset1/framework/", ("self",)),
+                Link("http://hub.example.com/pubsubhubbub/", ("hub",)),
+                Link("http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",)),
+            ],
+        )
+
+    def test_forms(self) -> None:
+        for value, links in {
+            "": [],
+            " , ,": [],
+            "<a>;rel=hub": [Link("a", ("hub",))],
+            "< a >\t;\trel = HUB": [Link("a", ("hub",))],
+            '<a>; rel="self hub"': [Link("a", ("self", "hub"))],
+            '<a>; title="x, <y>; \\"z"; rel=hub,<b>;rel=self': [
+                Link("a", ("hub",)),
+                Link("b", ("self",)),
+            ],
+            "<a>; rel=hub; rel=self": [Link("a", ("hub",))],
+            "<a>; rel=hub; flag;": [Link("a", ("hub",))],
+            "<a>; title*=UTF-8''x%20y; rel=hub": [Link("a", ("hub",))],
+            "<>; rel=self": [Link("", ("self",))],
+            '<a>; rel="http://example.com/rel"': [Link("a", ("http://example.com/rel",))],
+            "<a,b;c>; rel=self, , ": [Link("a,b;c", ("self",))],
+        }.items():
+            with self.subTest(value):
+                self.assertEqual(parse(value), links)
+
+    def test_links_of_others_and_without_a_relation_are_left_out(self) -> None:
+        self.assertEqual(parse('<a>; rel=hub; anchor="#x", <b>, <c>; rel=""'), [])
+
+    def test_malformed(self) -> None:
+        for value, text in {
+            "http://example.com/; rel=self": "a link begins with its URL in angle brackets",
+            "<http://example.com/": "a link begins with its URL in angle brackets",
+            "<a> rel=self": "parameters are written as ;name=value",
+            '<a>; rel="self': "parameters are written as ;name=value",
+            "<a>; rel=self <b>; rel=hub": "parameters are written as ;name=value",
+            "<a>; r\xe9l=self": "visible ASCII",
+            "<a>; rel=self\n": "visible ASCII",
+        }.items():
+            with self.subTest(value):
+                self.assertIn(text, str(self.assertRaises(MalformedLink, parse, value)))
+
+    @given(st.text(st.characters(max_codepoint=0x7F)))
+    def test_anything(self, value: str) -> None:
+        try:
+            links = parse(value)
+        except MalformedLink as error:
+            self.assertTrue(str(error))
+        else:
+            self.assertTrue(all(link.relations for link in links))
+
+
+class TargetsTests(SynchronousTestCase):
+    def test_each_once_and_in_order(self) -> None:
+        links = parse("<b>; rel=hub, <a>; rel=hub, <b>; rel=hub, <c>; rel=self")
+        self.assertEqual(targets(links, "hub"), ["b", "a"])
+        self.assertEqual(targets(links, "self"), ["c"])
+        self.assertEqual(targets(links, "up"), [])
+
+
+class EncodeTests(SynchronousTestCase):
+    @given(st.lists(st.tuples(st.text(characters), st.sampled_from(["hub", "self", "up"]))))
+    def test_round_trip(self, links: list[tuple[str, str]]) -> None:
+        self.assertEqual(
+            parse(encode(links)), [Link(target, (relation,)) for target, relation in links]
+        )
+
+    def test_what_cannot_stand_in_a_header(self) -> None:
+        self.assertEqual(
+            encode([('http://x/>, <evil>; rel="hub"\r\nX: ü', "self")]),
+            '<http://x/%3E,%20%3Cevil%3E;%20rel=%22hub%22%0D%0AX:%20%C3%BC>; rel="self"',
+        )
+
+    def test_hub_and_self(self) -> None:
+        self.assertEqual(
+            hub_and_self("http://broker.example", "/changes.xml"),
+            '<http://broker.example/websub>; rel="hub", '
+            '<http://broker.example/changes.xml>; rel="self"',
+        )
+
+
+class IsAbsoluteTests(SynchronousTestCase):
+    def test_urls(self) -> None:
+        for url, absolute in {
+            "http://example.com": True,
+            "https://example.com:8443/a?b=c": True,
+            "http://[::1]/": True,
+            "": False,
+            "/a": False,
+            "//example.com/a": False,
+            "ftp://example.com/": False,
+            "http:///a": False,
+            "http://:80/": False,
+            "http://example.com:99999/": False,
+            "http://[::1/": False,
+            "http://example.com/a b": False,
+            "http://example.com/\n": False,
+            "http://example.com/<": False,
+            "urn:isbn:1": False,
+        }.items():
+            with self.subTest(url):
+                self.assertEqual(is_absolute(url), absolute)

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.wire import resourcesync
+from rsscloud_broker.wire.resourcesync import (
+    CHANGE,
+    CHANGES,
+    FRAMEWORK,
+    SITEMAP,
+    TERMS,
+    USUAL_CHANGES,
+    Document,
+    Entry,
+    InvalidDocument,
+    Ln,
+    decode,
+    decode_notification,
+    encode,
+    framework_notification,
+    w3c,
+)
+
+FIXTURES = Path(__file__).parent / "fixtures" / "resourcesync"
+SET = "http://example.com/dataset1"
+
+OPENING = f'<urlset xmlns="{SITEMAP}" xmlns:rs="{TERMS}">'
+TOP = '<rs:md capability="framework-notification"/>'
+URL = (
+    "<url><loc>http://example.com/a.xml</loc>"
+    '<rs:md change="updated" capability="changelist"/></url>'
+)
+
+
+def fixture(name: str) -> bytes:
+    return (FIXTURES / name).read_bytes()
+
+
+def document(*parts: str) -> bytes:
+    return f"{OPENING}{''.join(parts)}</urlset>".encode()
+
+
+class ExampleTests(SynchronousTestCase):
+    """The examples of the specification."""
+
+    def test_one_new_resource_list(self) -> None:
+        notification = decode_notification(fixture("new_resource_list.xml"))
+        self.assertEqual(
+            notification,
+            framework_notification(
+                f"{SET}/capabilitylist.xml",
+                [
+                    Entry(
+                        "http://example.com/resourceset1/resourcelist.xml",
+                        "resourcelist",
+                        "created",
+                        "2013-01-03T00:07:22Z",
+                    )
+                ],
+            ),
+        )
+        self.assertEqual(notification.link("up"), f"{SET}/capabilitylist.xml")
+        self.assertEqual(resourcesync.warnings(notification), [])
+
+    def test_three_changes(self) -> None:
+        notification = decode_notification(fixture("three_changes.xml"))
+        self.assertEqual(notification.link("up"), "")
+        first = notification.entries[0]
+        self.assertEqual(first.link("index"), f"{SET}/resourcelist-index.xml")
+        self.assertEqual(
+            [(entry.loc, entry.capability, entry.change) for entry in notification.entries],
+            [
+                (f"{SET}/resourcelist.xml", "resourcelist", "created"),
+                (f"{SET}/resourcedump.xml", "resourcedump", "created"),
+                (f"{SET}/changelist.xml", "changelist", "updated"),
+            ],
+        )
+        self.assertEqual(resourcesync.warnings(notification), [])
+
+    def test_capability_list_with_a_channel(self) -> None:
+        found = decode(fixture("capability_list.xml"))
+        self.assertEqual(found.capability, "capabilitylist")
+        self.assertEqual(found.link("up"), "http://example.com/source_description.xml")
+        self.assertEqual(
+            [entry.capability for entry in found.entries],
+            ["resourcelist", "resourcedump", "changelist", "changedump", FRAMEWORK],
+        )
+        self.assertEqual(
+            found.entries[-1],
+            Entry(
+                f"{SET}/framework/",
+                FRAMEWORK,
+                links=(Ln("hub", "http://hub.example.com/pubsubhubbub/"),),
+            ),
+        )
+
+    def test_change_notification(self) -> None:
+        notification = decode_notification(fixture("changed_resource.xml"))
+        self.assertEqual(notification.capability, CHANGE)
+        (entry,) = notification.entries
+        self.assertEqual((entry.change, entry.length, entry.type), ("updated", 8876, "text/html"))
+        self.assertEqual(entry.lastmod, "2026-09-29T11:00:00Z")
+        self.assertEqual(resourcesync.warnings(notification), [])
+
+    def test_what_is_built_is_what_the_examples_are(self) -> None:
+        built = resourcesync.capability_list(
+            "http://example.com/source_description.xml",
+            f"{SET}/resourcelist.xml",
+            f"{SET}/changelist.xml",
+            f"{SET}/framework/",
+            "http://hub.example.com/pubsubhubbub/",
+        )
+        example = decode(fixture("capability_list.xml"))
+        ours = {"resourcelist", "changelist", FRAMEWORK}
+        self.assertEqual(
+            built.entries, tuple(entry for entry in example.entries if entry.capability in ours)
+        )
+        self.assertEqual(built.links, example.links[1:])
+
+
+class WritingTests(SynchronousTestCase):
+    def test_source_description(self) -> None:
+        self.assertEqual(
+            encode(resourcesync.source_description(f"{SET}/capabilitylist.xml")).decode(),
+            "<?xml version='1.0' encoding='UTF-8'?>\n"
+            f"{OPENING}\n"
+            '<rs:md capability="description"/>\n'
+            f"<url><loc>{SET}/capabilitylist.xml</loc>"
+            '<rs:md capability="capabilitylist"/></url>\n'
+            "</urlset>",
+        )
+
+    def test_lists(self) -> None:
+        entry = Entry(f"{SET}/a?b&c", lastmod=w3c(0), hash="sha-256:00", length=0, type="text/xml")
+        listed = resourcesync.resource_list(f"{SET}/up", w3c(1), [entry])
+        root = etree.fromstring(encode(listed))
+        self.assertEqual(root[1].items(), [("capability", "resourcelist"), ("at", w3c(1))])
+        loc, lastmod, md = root[2]
+        self.assertEqual((loc.tag, loc.text), (f"{{{SITEMAP}}}loc", f"{SET}/a?b&c"))
+        self.assertEqual(
+            (lastmod.tag, lastmod.text), (f"{{{SITEMAP}}}lastmod", "1970-01-01T00:00:00Z")
+        )
+        self.assertEqual(md.tag, f"{{{TERMS}}}md")
+        self.assertEqual(
+            md.items(), [("hash", "sha-256:00"), ("length", "0"), ("type", "text/xml")]
+        )
+        changes = resourcesync.change_list(f"{SET}/up", w3c(1), [])
+        root = etree.fromstring(encode(changes))
+        self.assertEqual(root[1].get("from"), "1970-01-01T00:00:01Z")
+
+    def test_no_channel(self) -> None:
+        without = resourcesync.capability_list("http://a/", "http://b/", "http://c/")
+        self.assertEqual(
+            [entry.capability for entry in without.entries], ["resourcelist", "changelist"]
+        )
+
+
+urls = st.from_regex(r"https?://[a-z]{1,8}\.example/[a-zA-Z0-9/?&=;'_.~-]{0,20}", fullmatch=True)
+times = st.one_of(st.just(""), st.integers(0, 2**32).map(w3c))
+words = st.sampled_from(["", "a", "text/xml", 'with "quotes" & <more>', "ünï"])
+links_of = st.lists(st.builds(Ln, st.sampled_from(["up", "index", "hub"]), urls), max_size=2)
+entries = st.builds(
+    Entry,
+    loc=urls,
+    capability=st.sampled_from(list(USUAL_CHANGES)),
+    change=st.sampled_from(CHANGES),
+    datetime=times,
+    lastmod=times,
+    hash=words,
+    length=st.one_of(st.none(), st.integers(0, 10**15 - 1)),
+    type=words,
+    links=links_of.map(tuple),
+)
+documents = st.builds(
+    Document,
+    capability=st.sampled_from([FRAMEWORK, CHANGE]),
+    entries=st.lists(entries, min_size=1, max_size=4).map(tuple),
+    links=links_of.map(tuple),
+    at=times,
+    since=times,
+)
+
+
+class RoundTripTests(SynchronousTestCase):
+    @given(documents)
+    def test_what_is_written_is_read(self, written: Document) -> None:
+        self.assertEqual(decode_notification(encode(written)), written)
+
+    @given(st.binary())
+    def test_anything(self, data: bytes) -> None:
+        for bytes_ in (data, OPENING.encode() + data + b"</urlset>"):
+            with self.assertRaises(InvalidDocument):
+                decode_notification(bytes_)
+
+
+class RuleTests(SynchronousTestCase):
+    """Each is refused, with the rule."""
+
+    def refusal(self, *parts: str) -> str:
+        return str(self.assertRaises(InvalidDocument, decode_notification, document(*parts)))
+
+    def test_what_keeps_to_the_rules(self) -> None:
+        self.assertEqual(len(decode_notification(document(TOP, URL)).entries), 1)
+
+    def test_order_and_other_namespaces_do_not_matter(self) -> None:
+        other = '<x:news xmlns:x="http://example.com/x"><x:md/></x:news>'
+        self.assertEqual(len(decode_notification(document(other, URL, TOP, "text")).entries), 1)
+
+    def test_charset_of_http(self) -> None:
+        url = URL.replace("a.xml", "ä.xml")
+        notification = decode_notification(
+            document(TOP, url).decode().encode("iso-8859-1"), "iso-8859-1"
+        )
+        self.assertEqual(notification.entries[0].loc, "http://example.com/ä.xml")
+
+    def test_xml(self) -> None:
+        for data, text in (
+            (b"", "not acceptable XML"),
+            (b"<urlset", "not acceptable XML"),
+            (b"<!DOCTYPE urlset>" + document(TOP, URL), "DOCTYPE"),
+            (
+                b'<!DOCTYPE urlset [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
+                + document(TOP, URL.replace("a.xml", "&e;")),
+                "DOCTYPE",
+            ),
+        ):
+            with self.subTest(data):
+                error = self.assertRaises(InvalidDocument, decode_notification, data)
+                self.assertIn(text, str(error))
+
+    def test_root(self) -> None:
+        for data, text in (
+            (f'<sitemapindex xmlns="{SITEMAP}" xmlns:rs="{TERMS}">{TOP}</sitemapindex>', "indexes"),
+            (f'<urlset xmlns:rs="{TERMS}">{TOP}{URL}</urlset>', f"must be urlset in {SITEMAP}"),
+            (f'<feed xmlns="{SITEMAP}" xmlns:rs="{TERMS}">{TOP}{URL}</feed>', "is 'feed'"),
+        ):
+            with self.subTest(data):
+                error = self.assertRaises(InvalidDocument, decode_notification, data.encode())
+                self.assertIn(text, str(error))
+
+    def test_top_level_md(self) -> None:
+        self.assertIn("0 rs:md elements; it must have exactly one", self.refusal(URL))
+        self.assertIn("2 rs:md elements; it must have exactly one", self.refusal(TOP, TOP, URL))
+        self.assertIn("must have a capability", self.refusal("<rs:md/>", URL))
+        for capability in ("framework", "resourcelist", "Framework-Notification"):
+            top = f'<rs:md capability="{capability}"/>'
+            self.assertIn(f"is {capability!r}; that of a notification", self.refusal(top, URL))
+
+    def test_no_changes(self) -> None:
+        self.assertIn("a url for each change", self.refusal(TOP))
+
+    def test_loc(self) -> None:
+        for loc in ("", "/a.xml", "a.xml", "//example.com/", "ftp://x/", "http://", "http://x y/"):
+            url = URL.replace("http://example.com/a.xml", loc)
+            self.assertIn("must be an absolute http or https URL", self.refusal(TOP, url))
+        self.assertIn(
+            "url has 0 loc elements", self.refusal(TOP, "<url><rs:md change='created'/></url>")
+        )
+        self.assertIn(
+            "url has 2 loc elements", self.refusal(TOP, URL.replace("<loc>", "<loc/><loc>"))
+        )
+
+    def test_md_of_an_entry(self) -> None:
+        self.assertIn(
+            "the url http://x/ has 0 rs:md", self.refusal(TOP, "<url><loc>http://x/</loc></url>")
+        )
+        twice = URL.replace("</url>", "<rs:md/></url>")
+        self.assertIn("has 2 rs:md", self.refusal(TOP, twice))
+
+    def test_change(self) -> None:
+        for change in ("", "Created", "moved"):
+            text = self.refusal(TOP, URL.replace("updated", change))
+            self.assertIn(f"has the change {change!r}", text)
+            self.assertIn("one of created, updated, deleted", text)
+
+    def test_capability(self) -> None:
+        for capability in ("", "feed", "framework-notification"):
+            text = self.refusal(TOP, URL.replace("changelist", capability))
+            self.assertIn(f"has the capability {capability!r}", text)
+            self.assertIn("one of resourcelist, ", text)
+
+    def test_a_change_notification_needs_no_capabilities(self) -> None:
+        top, url = TOP.replace(FRAMEWORK, CHANGE), URL.replace(' capability="changelist"', "")
+        self.assertEqual(len(decode_notification(document(top, url)).entries), 1)
+        self.assertIn("has the change ''", self.refusal(top, url.replace("updated", "")))
+
+    def test_ln(self) -> None:
+        for ln in ('<rs:ln rel="up"/>', '<rs:ln href="http://x/"/>', '<rs:ln rel="up" href="x"/>'):
+            for parts in ((ln, TOP, URL), (TOP, URL.replace("</url>", f"{ln}</url>"))):
+                self.assertIn("an rs:ln must have a rel, and an absolute", self.refusal(*parts))
+
+    def test_too_many(self) -> None:
+        self.assertIn("more than", self.refusal(TOP, URL * 4000))
+
+
+class WarningTests(SynchronousTestCase):
+    """Table 2."""
+
+    def test_every_pair(self) -> None:
+        for capability, usual in USUAL_CHANGES.items():
+            for change in CHANGES:
+                with self.subTest(f"{capability} {change}"):
+                    url = URL.replace("updated", change).replace("changelist", capability)
+                    notification = decode_notification(document(TOP, url))
+                    found = resourcesync.warnings(notification)
+                    self.assertEqual(len(found), change not in usual)
+                    for warning in found:
+                        self.assertIn(f"a {capability} that was {change}", warning)
