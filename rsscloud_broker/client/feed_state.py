@@ -1,0 +1,62 @@
+"""The reader's view of a feed: what it says about its state, for its publisher.
+
+Much of what publishers send is sent in vain: the same bytes again and again to
+readers that have them.  Most of that is a matter of a setting, if one knows.
+"""
+
+from __future__ import annotations
+
+from textwrap import fill
+
+from attrs import frozen
+
+from rsscloud_broker.client.feed_findings import Finding, Kind, findings_of
+from rsscloud_broker.client.feed_requests import fetch_twice
+from rsscloud_broker.client.web import Web
+from rsscloud_broker.wire.text import clean
+
+__all__ = ["Finding", "Report", "examine", "render"]
+
+_ORDER: tuple[Kind, ...] = ("wrong", "missing", "good")
+_WIDTH = 88
+
+
+@frozen
+class Report:
+    """What was found out about a feed.
+
+    :ivar url: what was asked for.
+    """
+
+    url: str
+    findings: tuple[Finding, ...]
+
+    def of(self, kind: Kind) -> tuple[Finding, ...]:
+        """The findings of one kind."""
+        return tuple(finding for finding in self.findings if finding.kind == kind)
+
+
+async def examine(web: Web, url: str) -> Report:
+    """Ask for a feed as a reader does, twice, and judge what comes.
+
+    :raises ClientError: there was no answer.
+    """
+    return Report(url, tuple(findings_of(await fetch_twice(web, url))))
+
+
+def render(report: Report) -> str:
+    """The report as lines of text, the worst first; without a last line break."""
+    lines = [clean(report.url)]
+    for kind in _ORDER:
+        for finding in report.of(kind):
+            head = f"{kind:<9}{finding.subject}: "
+            paragraph = fill(
+                head + clean(finding.text),
+                _WIDTH,
+                subsequent_indent=" " * 9,
+                break_long_words=False,  # of URLs above all
+                break_on_hyphens=False,
+            )
+            lines += ["", paragraph]
+    counts = ", ".join(f"{len(report.of(kind))} {kind}" for kind in reversed(_ORDER))
+    return "\n".join([*lines, "", f"In all: {counts}."])

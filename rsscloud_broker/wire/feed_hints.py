@@ -1,0 +1,159 @@
+"""What a feed says about when it is worth being read again.
+
+RSS 0.91 to 2.0 have ``ttl`` (minutes), ``skipHours`` (hours in GMT) and
+``skipDays`` (English names); the syndication module of RSS 1.0, which other
+formats use too, has a period, how often in it, and a moment to count from::
+
+    <ttl>60</ttl>
+    <skipHours><hour>0</hour><hour>1</hour></skipHours>
+    <skipDays><day>Sunday</day></skipDays>
+
+    <sy:updatePeriod>daily</sy:updatePeriod>
+    <sy:updateFrequency>2</sy:updateFrequency>
+    <sy:updateBase>2000-01-01T12:00+00:00</sy:updateBase>
+
+They are hints for polling and for nothing else: a publisher's ping is never
+held back by them.  A value that cannot be is ignored, and said to be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from attrs import frozen
+
+from rsscloud_broker.wire.text import clean
+
+#: Monday is 0, as it is for ``time.gmtime``.
+DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+#: The longest ``ttl`` that is believed: a year.
+MAX_TTL_MINUTES: Final = 365 * 24 * 60
+#: The largest ``updateFrequency`` that is believed: more than a minute in a year has.
+MAX_FREQUENCY: Final = 1_000_000
+
+_PERIODS = {
+    "hourly": 3600.0,
+    "daily": 86_400.0,
+    "weekly": 7 * 86_400.0,
+    "monthly": 30 * 86_400.0,
+    "yearly": 365 * 86_400.0,
+}
+_DAY_NUMBERS = {name.lower(): number for number, name in enumerate(DAYS)}
+_DIGITS = re.compile(r"[0-9]{1,9}")
+#: A date of W3C's profile of ISO 8601, which may end with the year or the month.
+_W3C_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9:.]+(Z|[+-][0-9]{2}:?[0-9]{2})?)?)?)?")
+
+
+@frozen
+class Hints:
+    """When a feed asks to be read, and when not; empty where it does not say.
+
+    :ivar ttl_minutes: how long what was read stays good.
+    :ivar skip_hours: hours of the day in which nothing changes, 0-23, in GMT.
+    :ivar skip_days: days of the week in which nothing changes; Monday is 0.
+    :ivar update_seconds: how far apart the feed's updates are.
+    :ivar update_base: a moment of such an update, in seconds since the epoch.
+    """
+
+    ttl_minutes: int | None = None
+    skip_hours: frozenset[int] = frozenset()
+    skip_days: frozenset[int] = frozenset()
+    update_seconds: float | None = None
+    update_base: float | None = None
+
+
+@frozen
+class HintTexts:
+    """The hints of a feed as they stand in it."""
+
+    ttl: str | None = None
+    hours: Sequence[str] = ()
+    days: Sequence[str] = ()
+    period: str | None = None
+    frequency: str | None = None
+    base: str | None = None
+
+
+def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
+    """The hints that are valid, and what is to be told about the others.
+
+    An hour of 24 is 0: old feeds count so.
+    """
+    problems: list[str] = []
+    hours = {_hour(text, problems) for text in texts.hours} - {None}
+    days = {_day(text, problems) for text in texts.days} - {None}
+    if len(hours) == 24:
+        problems.append("skipHours is ignored: it names all 24 hours of the day")
+    if len(days) == 7:
+        problems.append("skipDays is ignored: it names all seven days of the week")
+    hints = Hints(
+        _number("ttl", "minutes", texts.ttl, MAX_TTL_MINUTES, problems),
+        frozenset(hour for hour in hours if hour is not None),
+        frozenset(day for day in days if day is not None),
+        _update_seconds(texts, problems),
+        _update_base(texts.base, problems),
+    )
+    return hints, problems
+
+
+def _number(
+    name: str, unit: str, text: str | None, largest: int, problems: list[str]
+) -> int | None:
+    if text is None:
+        return None
+    digits = text.strip()
+    if _DIGITS.fullmatch(digits) and 1 <= int(digits) <= largest:
+        return int(digits)
+    _ignore(problems, name, text, f"it must be a number of {unit} from 1 to {largest}")
+    return None
+
+
+def _hour(text: str, problems: list[str]) -> int | None:
+    digits = text.strip()
+    if _DIGITS.fullmatch(digits) and int(digits) <= 24:
+        return int(digits) % 24
+    _ignore(problems, "an hour in skipHours", text, "hours are numbers from 0 to 23, in GMT")
+    return None
+
+
+def _day(text: str, problems: list[str]) -> int | None:
+    number = _DAY_NUMBERS.get(text.strip().lower())
+    if number is None:
+        _ignore(problems, "a day in skipDays", text, f"days are {', '.join(DAYS)}")
+    return number
+
+
+def _update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
+    if texts.period is None and texts.frequency is None:
+        return None
+    times = _number("updateFrequency", "times", texts.frequency, MAX_FREQUENCY, problems)
+    period = "daily" if texts.period is None else texts.period.strip().lower()
+    if period not in _PERIODS:
+        rule = f"it must be one of {', '.join(_PERIODS)}"
+        _ignore(problems, "updatePeriod", period, rule)
+        return None
+    return _PERIODS[period] / (times or 1)
+
+
+def _update_base(text: str | None, problems: list[str]) -> float | None:
+    if text is None:
+        return None
+    given = text.strip()
+    if _W3C_DATE.fullmatch(given):
+        whole = given + "-01" * (2 - given[:10].count("-")) if len(given) < 10 else given
+        try:
+            moment = datetime.fromisoformat(whole)
+        except ValueError:  # such as a 31st of February
+            pass
+        else:
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    _ignore(problems, "updateBase", text, "it must be a date such as 2000-01-01T12:00+00:00")
+    return None
+
+
+def _ignore(problems: list[str], name: str, text: str, rule: str) -> None:
+    said = clean(text)[:40] or "nothing"
+    problems.append(f"{name} of {said} is ignored: {rule}")

@@ -1,0 +1,67 @@
+"""JSON Feed: what it says about itself (https://www.jsonfeed.org/version/1.1/)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rsscloud_broker.wire import cloud
+from rsscloud_broker.wire.cloud import Cloud
+from rsscloud_broker.wire.feed_facts import MAX_LINKS, MAX_TEXT, MAX_URL, FeedFacts, to_url, unique
+from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed
+from rsscloud_broker.wire.text import clean
+
+
+def read_json(body: bytes) -> FeedFacts:
+    """Read what a JSON Feed says about itself.
+
+    :raises UnreadableFeed: it is none.
+    """
+    if len(body) > MAX_BYTES:
+        raise UnreadableFeed(f"it is larger than {MAX_BYTES} bytes")
+    try:
+        feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableFeed(f"it is not JSON: {clean(str(error))[:200]}") from None
+    version = _text(feed, "version")
+    items = _list(feed, "items")
+    if "jsonfeed.org/version/" not in version:
+        raise UnreadableFeed("it is JSON, but its version does not say that it is a JSON Feed")
+    problems: list[str] = []
+    hubs = _list(feed, "hubs")[:MAX_LINKS]
+    ids = ((_text(item, "id") or _text(item, "url"))[:MAX_TEXT] for item in items)
+    return FeedFacts(
+        format="json feed",
+        title=_text(feed, "title")[:MAX_TEXT],
+        link=to_url(_text(feed, "home_page_url")),
+        self_link=to_url(_text(feed, "feed_url")),
+        hubs=tuple(_text(hub, "url") for hub in hubs if _text(hub, "type").lower() == "websub"),
+        clouds=_clouds(hubs, problems),
+        entry_ids=unique(filter(None, ids)),
+        problems=tuple(problems),
+    )
+
+
+def _clouds(hubs: list[Any], problems: list[str]) -> tuple[Cloud, ...]:
+    clouds = []
+    for hub in hubs:
+        if _text(hub, "type").lower() == "rsscloud":
+            try:
+                clouds.append(cloud.from_url(_text(hub, "url")))
+            except cloud.InvalidCloud as error:
+                problems.append(str(error))
+    return tuple(clouds)
+
+
+def _text(holder: Any, name: str) -> str:
+    """A text of an object; numbers, which stand for ids, too."""
+    value = holder.get(name) if isinstance(holder, dict) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return clean(value[: MAX_URL + 1]) if isinstance(value, str) else ""
+
+
+def _list(holder: Any, name: str) -> list[Any]:
+    value = holder.get(name) if isinstance(holder, dict) else None
+    return value if isinstance(value, list) else []

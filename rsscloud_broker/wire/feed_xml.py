@@ -1,0 +1,218 @@
+"""RSS and Atom: what a tree of elements says about its feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from attrs import field, frozen
+from lxml import etree
+
+from rsscloud_broker.wire import cloud, xml
+from rsscloud_broker.wire.cloud import Cloud
+from rsscloud_broker.wire.feed_facts import MAX_LINKS, MAX_TEXT, MAX_URL, FeedFacts, to_url, unique
+from rsscloud_broker.wire.feed_hints import HintTexts, read_hints
+from rsscloud_broker.wire.feed_tree import Tree, UnreadableFeed
+from rsscloud_broker.wire.text import clean
+
+#: What the root of a feed is called, in lower case.
+ROOTS = frozenset({"rss", "rdf", "feed"})
+
+_MAX_PROBLEMS = 20
+_RSS_VERSIONS = frozenset({"0.90", "0.91", "0.92", "0.93", "0.94", "2.0"})
+_ATOM_NAMESPACES = frozenset({"http://www.w3.org/2005/Atom", "http://purl.org/atom/ns#"})
+_RSS_1_0 = "http://purl.org/rss/1.0/"
+_RDF_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
+
+#: Elements about something that is not the feed as a whole.
+_PARTS = frozenset({"item", "entry", "image", "textinput", "source", "author", "contributor"})
+_HINTS = frozenset(
+    {"ttl", "skiphours", "skipdays", "updateperiod", "updatefrequency", "updatebase"}
+)
+#: Those about the feed as a whole that are read, in lower case.
+_WANTED = _HINTS | {"title", "link", "self", "cloud"}
+
+
+@frozen
+class _Head:
+    """The elements about a feed as a whole, by their names in lower case.
+
+    :ivar own: those of the feed's own vocabulary.
+    :ivar others: those of modules; without the prefix.
+    """
+
+    own: dict[str, list[etree._Element]] = field(factory=dict)
+    others: dict[str, list[etree._Element]] = field(factory=dict)
+
+    def any(self, name: str) -> list[etree._Element]:
+        return self.own.get(name, []) + self.others.get(name, [])
+
+    def text(self, name: str) -> str | None:
+        """Of the first of a name, whosever it is."""
+        found = self.any(name)
+        return _text(found[0]) if found else None
+
+
+def read_xml(tree: Tree) -> FeedFacts:
+    """Read what a feed says about itself.
+
+    :raises UnreadableFeed: the tree is not that of a feed.
+    """
+    problems: list[str] = []
+    if tree.complaint:
+        problems.append(f"this is not well-formed, and read as well as may be: {tree.complaint}")
+    holder = _holder(tree)
+    vocabulary = xml.namespace(holder)
+    head = _head(tree, holder, vocabulary)
+    links = [link for link in head.any("link") if link.get("href")]
+    pages = [to_url(_text(link)) for link in head.own.get("link", ()) if not link.get("href")]
+    pages += _hrefs(links, "alternate")
+    own_urls = _hrefs(links, "self") + [to_url(_text(link)) for link in head.others.get("self", ())]
+    hints, ignored = read_hints(_hint_texts(head))
+    return FeedFacts(
+        format=_format(tree.root, vocabulary, problems),
+        title=next((_text(title)[:MAX_TEXT] for title in head.own.get("title", ())), ""),
+        link=next(filter(None, pages), ""),
+        self_link=next(filter(None, own_urls), ""),
+        hubs=tuple(dict.fromkeys(_hrefs(links, "hub")))[:MAX_LINKS],
+        clouds=_clouds(head.any("cloud"), problems),
+        entry_ids=unique(_entry_ids(tree, vocabulary)),
+        hints=hints,
+        problems=tuple((problems + ignored)[:_MAX_PROBLEMS]),
+    )
+
+
+def _holder(tree: Tree) -> etree._Element:
+    """The element that holds what is about the feed as a whole.
+
+    :raises UnreadableFeed: this is no feed.
+    """
+    root = tree.root
+    name = xml.local_name(root).lower()
+    if name not in ROOTS:
+        raise UnreadableFeed(f"it is neither RSS nor Atom: its root element is {name[:60]}")
+    if name == "feed":
+        return root
+    candidates = root.iter("*") if tree.complaint else iter(root)
+    for element in candidates:
+        if xml.local_name(element).lower() == "channel":
+            return element
+    if name == "rdf":
+        raise UnreadableFeed("it is RDF, but no RSS: it has no channel")
+    return root
+
+
+def _format(root: etree._Element, vocabulary: str, problems: list[str]) -> str:
+    name = xml.local_name(root).lower()
+    if name == "feed":
+        if vocabulary not in _ATOM_NAMESPACES:
+            problems.append("the feed element is not in the namespace of Atom")
+        return "atom"
+    if name == "rdf":
+        return "rss 1.0" if vocabulary == _RSS_1_0 else "rss 0.90"
+    version = root.get("version", "").strip()
+    if version in _RSS_VERSIONS:
+        return f"rss {version}"
+    problems.append("the version of the rss element is missing or unknown; it is read as 2.0")
+    return "rss 2.0"
+
+
+def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
+    head = _Head()
+    members = _scattered(tree.root) if tree.complaint else iter(holder)
+    for element in members:
+        prefix, _, name = xml.local_name(element).lower().rpartition(":")
+        if name not in _WANTED:
+            continue
+        # A prefix that was not declared is a part of the name.
+        own = not prefix and xml.namespace(element) == vocabulary
+        found = (head.own if own else head.others).setdefault(name, [])
+        if len(found) < MAX_LINKS * 2:
+            found.append(element)
+    return head
+
+
+def _scattered(root: etree._Element) -> Iterator[etree._Element]:
+    """Every element that is not inside of one about something else.
+
+    Hints count wherever they are: an entry that is never closed swallows what
+    follows it, and no entry has any of its own.
+    """
+    waiting = [(iter(root), False)]
+    while waiting:
+        elements, inside = waiting[-1]
+        element = next(elements, None)
+        if element is None:
+            waiting.pop()
+            continue
+        name = xml.local_name(element).lower().rpartition(":")[2]
+        if not inside or name in _HINTS:
+            yield element
+        waiting.append((iter(element), inside or name in _PARTS))
+
+
+def _hint_texts(head: _Head) -> HintTexts:
+    def inside(name: str, member: str) -> list[str]:
+        return [
+            _text(element)
+            for holder in head.any(name)
+            for element in islice(holder.iter("*"), 100)
+            if xml.local_name(element).lower() == member
+        ]
+
+    return HintTexts(
+        head.text("ttl"),
+        inside("skiphours", "hour"),
+        inside("skipdays", "day"),
+        head.text("updateperiod"),
+        head.text("updatefrequency"),
+        head.text("updatebase"),
+    )
+
+
+def _hrefs(links: list[etree._Element], relation: str) -> list[str]:
+    """Where the links of a relation lead; one without a relation is an alternate."""
+    urls = []
+    for link in links:
+        relations = link.get("rel", "alternate").lower().split()
+        if relation in {name.rpartition("/")[2] for name in relations}:
+            urls.append(to_url(clean(link.get("href", ""))))
+    return [url for url in urls if url]
+
+
+def _clouds(elements: list[etree._Element], problems: list[str]) -> tuple[Cloud, ...]:
+    if not elements:
+        return ()
+    written = b"".join(etree.tostring(element, with_tail=False) for element in elements[:MAX_LINKS])
+    try:
+        return tuple(cloud.clouds_of(b"<rss><channel>%s</channel></rss>" % written))
+    except (cloud.InvalidCloud, xml.MalformedXML) as error:
+        problems.append(clean(str(error))[:300])
+        return ()
+
+
+def _entry_ids(tree: Tree, vocabulary: str) -> Iterator[str]:
+    space = f"{{{vocabulary}}}" if vocabulary else ""
+    for entry in tree.root.iter(f"{space}item", f"{space}entry"):
+        for name in ("guid", "id", _RDF_ABOUT, "link"):
+            if found := _id(entry, name, space, malformed=bool(tree.complaint)):
+                yield found
+                break
+
+
+def _id(entry: etree._Element, name: str, space: str, *, malformed: bool) -> str:
+    """What an element or attribute of an entry gives to tell it by; or empty."""
+    if name == _RDF_ABOUT:
+        return clean(entry.get(name, ""))[:MAX_TEXT]
+    element = entry.find(space + name)
+    if element is None and malformed:
+        element = next(entry.iter(space + name), None)
+    if element is None:
+        return ""
+    return (_text(element) or clean(element.get("href", "")))[:MAX_TEXT]
+
+
+def _text(element: etree._Element) -> str:
+    """What an element says: as much of it as may be a URL."""
+    texts = (str(text) for text in islice(element.itertext(), 20))
+    return clean("".join(texts)[: MAX_URL + 1])
