@@ -1,10 +1,10 @@
 """Every connection that the broker makes, and the guard that watches over them."""
 
-from rsscloud_broker.outbound.client import Outbound
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.lean_client import LeanClient
 from rsscloud_broker.outbound.resolver import Resolver
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.topic_fetcher import TopicFetcher
+from rsscloud_broker.outbound.treq_client import TreqClient
 
-__all__ = ["AddressGuard", "LeanClient", "Outbound", "Resolver", "TLSContext", "TopicFetcher"]
+__all__ = ["AddressGuard", "LeanClient", "Resolver", "TLSContext", "TopicFetcher", "TreqClient"]

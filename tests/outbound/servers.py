@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_network
 from typing import Any, TypeAlias
 
@@ -16,14 +17,12 @@ from twisted.internet.task import Clock, deferLater
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
-from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.interfaces import IOutbound
-from rsscloud_broker.outbound import AddressGuard, LeanClient, Outbound, TLSContext
-from rsscloud_broker.outbound.endpoints import GuardedEndpoints
+from rsscloud_broker.outbound import AddressGuard, LeanClient, TLSContext, TreqClient
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
@@ -217,7 +216,7 @@ class Client:
 
 @define
 class Network:
-    """What the lean client takes for a reactor: real connections, and a clock of the test's."""
+    """What a client takes for a reactor: real connections, and a clock of the test's."""
 
     connections: Any
     clock: Clock
@@ -241,40 +240,24 @@ OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_li
 def make_client(
     names: Any = None,
     *,
+    kind: type[LeanClient] | type[TreqClient] = TreqClient,
     allowed: Sequence[str] = LOOPBACK,
     own: Sequence[tuple[str, int]] = (),
     network: Any = None,
     trusted: Sequence[Certificate] = (),
     **limits: Any,
 ) -> Client:
-    """A client for topics, by treq, that may call loopback.
+    """A client that may call loopback: by default the one for topics.
 
     :param network: what makes the connections; the reactor otherwise.
     """
-    network = network or reactor
-    names = Names() if names is None else names
-    clock = Clock()
-    guard = AddressGuard(map(ip_network, allowed), own)
-    endpoints = GuardedEndpoints(network, names, guard, TLSContext(trusted))
-    pool = HTTPConnectionPool(network, persistent=False)
-    agent = Agent.usingEndpointFactory(network, endpoints, pool)
-    return Client(Outbound(agent, clock, **(OPTIONS | limits)), clock, names)
-
-
-def make_lean_client(
-    names: Any = None,
-    *,
-    allowed: Sequence[str] = LOOPBACK,
-    own: Sequence[tuple[str, int]] = (),
-    network: Any = None,
-    trusted: Sequence[Certificate] = (),
-    truncate: bool = True,
-    **limits: Any,
-) -> Client:
-    """The client for notifications, likewise; it truncates always."""
     names = Names() if names is None else names
     clock = Clock()
     guard = AddressGuard(map(ip_network, allowed), own)
     both: Any = Network(network or reactor, clock)
-    lean = LeanClient(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
-    return Client(lean, clock, names)
+    outbound = kind(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
+    return Client(outbound, clock, names)
+
+
+#: The client for notifications, likewise.
+make_lean_client = partial(make_client, kind=LeanClient)

@@ -15,7 +15,6 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError
-from rsscloud_broker.outbound import endpoints
 from tests.outbound.servers import (
     Client,
     Names,
@@ -132,15 +131,11 @@ class RequestTests(ClientTestCase):
 class BodyTests(ClientTestCase):
     async def test_as_large_as_allowed(self) -> None:
         self.pages.answers["/"] = page(200, b"x" * 1000)
-        for truncate in (False, True):
-            answer = await self.ask("/", self.make_client(truncate=truncate))
-            self.assertEqual(answer.body, b"x" * 1000)
+        self.assertEqual((await self.ask()).body, b"x" * 1000)
 
     async def test_larger(self) -> None:
         self.pages.answers["/"] = page(200, b"x" * 1001)
         self.assertEqual(await self.refused(), "the answer is larger than 1000 bytes")
-        answer = await self.ask("/", self.make_client(truncate=True))
-        self.assertEqual(answer.body, b"x" * 1000)
 
     async def test_without_end(self) -> None:
         def flood(request: Request) -> int:
@@ -162,8 +157,6 @@ class BodyTests(ClientTestCase):
         bomb = gzip.compress(b"0" * 50_000_000)
         self.pages.answers["/"] = page(200, bomb, content_encoding="gzip")
         self.assertEqual(await self.refused(), "the answer is larger than 1000 bytes")
-        answer = await self.ask("/", self.make_client(truncate=True))
-        self.assertEqual(answer.body, b"0" * 1000)
 
     async def test_compressed_twice(self) -> None:
         bomb = gzip.compress(gzip.compress(b"hello"))
@@ -243,7 +236,6 @@ class FailureTests(ClientTestCase):
         self.assertTrue(await self.refusal(asking))
 
     async def test_headers_without_end(self) -> None:
-        self.patch(endpoints, "MAX_RECEIVED", 100_000)
         flood = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(20_000))
         raw = RawFactory(flood, closes=False)
         url = f"http://127.0.0.1:{listen(self, raw)}/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from errno import ECONNREFUSED, EMFILE
+from functools import partial
 from typing import Any
 
 from twisted.internet import error
@@ -10,16 +11,17 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Unavailable
+from rsscloud_broker.outbound.bodies import CutOff
 from rsscloud_broker.outbound.connections import Dialling
 from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.http1 import Http1, NotConnected
+from rsscloud_broker.outbound.http1 import Http1, Message, NotConnected
 
 
 class DiallingTests(SynchronousTestCase):
     def failure_of(self, reason: Exception) -> type[BaseException]:
         """What a request fails with when its connection fails in a way."""
-        connection = Http1((False, "192.0.2.1", 80), None, 1000)
-        asking = connection.ask(b"GET / HTTP/1.1\r\n\r\n", answer_has_body=True)
+        connection = Http1((False, "192.0.2.1", 80), None, partial(CutOff, limit=1000))
+        asking = connection.ask(Message(b"GET / HTTP/1.1\r\n\r\n"))
         unused: Any = None
         Dialling(connection, AddressGuard(), "192.0.2.1").clientConnectionFailed(
             unused, Failure(reason)

@@ -442,7 +442,7 @@ class SessionTests(LeanTestCase):
         before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
         self.serve(self.CLOSE, tls=forgetful)
         self.server.protocol = Resumable
-        context: Any = self.client.outbound._tls  # type: ignore[attr-defined] # it has one
+        context: Any = self.client.outbound._exchanges._tls  # type: ignore[attr-defined] # it has one
         (session,) = context._sessions.values()
         context._sessions["a.example", self.port] = session
         self.assertNotEqual(before, self.port)

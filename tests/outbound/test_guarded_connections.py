@@ -14,7 +14,6 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import OutboundError
-from rsscloud_broker.outbound import endpoints
 from tests.outbound.authority import authority
 from tests.outbound.servers import (
     Client,
@@ -28,7 +27,7 @@ from tests.outbound.servers import (
 )
 
 
-class EndpointTestCase(TestCase):
+class GuardedTestCase(TestCase):
     """For the client for topics; a subclass may have another one."""
 
     make_client: Callable[..., Client] = staticmethod(make_client)
@@ -45,7 +44,7 @@ class EndpointTestCase(TestCase):
         return str(error)
 
 
-class GuardTests(EndpointTestCase):
+class GuardTests(GuardedTestCase):
     async def test_refused_address_is_not_connected_to(self) -> None:
         raw = RawFactory(b"hello")
         port = listen(self, raw)
@@ -132,7 +131,7 @@ class GuardTests(EndpointTestCase):
         self.assertTrue(reason)
 
 
-class TLSTests(EndpointTestCase):
+class TLSTests(GuardedTestCase):
     def client(self, **table: list[str]) -> Client:
         names = {name.replace("_", "."): found for name, found in table.items()}
         return self.make_client(Names(names), trusted=[authority().trusted])
@@ -224,13 +223,12 @@ class TLSTests(EndpointTestCase):
 
     async def test_peer_that_does_not_take_part_in_closing(self) -> None:
         """It reads and writes on, and never closes its side."""
-        self.patch(endpoints, "LIFETIME", 0.2)
         raw = RawFactory(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", closes=False)
         port = listen(self, raw, authority().server("good.example"))
         client = self.client(good_example=["127.0.0.1"])
         answer = await self.begin(client, f"https://good.example:{port}/")
         self.assertEqual(answer.body, b"hello")
-        client.clock.advance(2)  # the lean client waits for a moment before it closes
+        client.clock.advance(2)  # it waits for a moment before it closes
         connection: Any = raw.connections[0]
         await connection.lost
 
