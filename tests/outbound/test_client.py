@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -116,6 +117,31 @@ class RequestTests(ClientTestCase):
             await self.ask("/", client)
         self.assertFalse(self.pages.seen[1].headers.hasHeader("cookie"))
 
+    async def test_answers_without_a_body_are_not_waited_for(self) -> None:
+        """The connection stays open, and nothing follows."""
+        for method, status in (("GET", b"204 A"), ("GET", b"304 B"), ("HEAD", b"200 C")):
+            raw = RawFactory(
+                b"HTTP/1.1 " + status + b"\r\nContent-Length: 99\r\n\r\n", closes=False
+            )
+            url = f"http://127.0.0.1:{listen(self, raw)}/"
+            answer = await self.begin(self.make_client(), url, method=method)
+            self.assertEqual((answer.status, answer.body), (int(status[:3]), b""))
+
+    async def test_conditional_requests_share_a_connection(self) -> None:
+        client = self.make_client()
+        peers = set()
+
+        def same(request: Request) -> bytes:
+            peers.add(request.getClientAddress().port)
+            request.setETag(b'"a"')
+            return b""
+
+        self.pages.answers["/"] = same
+        for _ in range(2):
+            answer = await self.ask("/", client, headers={"if-none-match": '"a"'})
+            self.assertEqual((answer.status, answer.body), (304, b""))
+        self.assertEqual(len(peers), 1)
+
     async def test_answer_without_a_length(self) -> None:
         raw = RawFactory(b"HTTP/1.0 200 OK\r\nX-A: 1\r\nX-A: 2\r\n\r\nto the end")
         answer = await self.begin(self.make_client(), f"http://127.0.0.1:{listen(self, raw)}/")
@@ -149,9 +175,27 @@ class BodyTests(ClientTestCase):
         with self.assertRaises(Exception):  # noqa: B017 # whatever Twisted calls it
             await gone[0]
 
+    async def test_in_small_chunks(self) -> None:
+        """What is around them is larger than what is allowed besides a body."""
+
+        def chunks(request: Request) -> bytes:
+            for _ in range(20_000):
+                request.write(b"x")
+            return b""
+
+        self.pages.answers["/"] = chunks
+        answer = await self.ask("/", self.make_client(body_limit=20_000))
+        self.assertEqual(answer.body, b"x" * 20_000)
+
     async def test_compressed(self) -> None:
-        self.pages.answers["/"] = page(200, gzip.compress(b"hello"), content_encoding="gzip")
-        self.assertEqual((await self.ask()).body, b"hello")
+        for coding, packed in (
+            ("gzip", gzip.compress(b"hello")),
+            ("deflate", zlib.compress(b"hello")),
+        ):
+            self.pages.answers["/"] = page(200, packed, content_encoding=coding)
+            self.assertEqual((await self.ask()).body, b"hello")
+            asked = self.pages.seen[-1].headers.getRawHeaders("accept-encoding")
+            self.assertEqual(asked, ["gzip, deflate"])
 
     async def test_compressed_and_larger(self) -> None:
         bomb = gzip.compress(b"0" * 50_000_000)
