@@ -16,7 +16,8 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
-from rsscloud_broker.outbound.connections import Dialling, IdleConnections
+from rsscloud_broker.outbound.connections import IdleConnections
+from rsscloud_broker.outbound.dialling import dial
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
 from rsscloud_broker.outbound.tls import TLSContext
@@ -114,21 +115,11 @@ class Exchanges:
             connection = Http1(target.origin, tls, self._make_body)
             waiting.waits_for = asking = connection.ask(message)
             try:
-                self._dial(connection, address, timeout)
+                dial(self._reactor, self._guard, connection, address, timeout)
                 return self._keep(connection, await asking)
             except (NotConnected, OSError) as error:  # the next address may do
                 problem = f"no connection to {address} port {target.port}: {error}"
         raise OutboundError(problem)
-
-    def _dial(self, connection: Http1, address: str, timeout: float | None) -> None:
-        dialling = Dialling(connection, self._guard, address)
-        port = connection.origin[2]
-        if connection.tls is None:
-            connection.connector = self._reactor.connectTCP(address, port, dialling, timeout)
-        else:
-            connection.connector = self._reactor.connectSSL(
-                address, port, dialling, connection.tls, timeout
-            )
 
     def _keep(self, connection: Http1, answer: Answer) -> Answer:
         """Pass an answer on; see what becomes of the connection."""

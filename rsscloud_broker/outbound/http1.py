@@ -14,7 +14,6 @@ from typing import Protocol as TypingProtocol
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IConnector
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
@@ -98,6 +97,12 @@ class _Transport(TypingProtocol):
     def getHandle(self) -> Any: ...
 
 
+class Connector(TypingProtocol):
+    """What makes a connection."""
+
+    def stopConnecting(self) -> None: ...
+
+
 class Http1(Protocol):
     """A connection, from before it is made.
 
@@ -111,7 +116,7 @@ class Http1(Protocol):
     """
 
     transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
-    connector: IConnector
+    connector: Connector
     _body: Body
     when_lost: Callable[[Http1], object] | None = None
 
@@ -179,15 +184,7 @@ class Http1(Protocol):
         if self._answered is None:
             self.abort()
             return
-        if self.tls is None:
-            # What the system takes at once needs no round through the reactor, which
-            # would cost a tenth of the whole notification.
-            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
-                request = request[self.transport.getHandle().send(request) :]
-            except OSError:
-                pass  # not now; or never, and then the reactor finds out why
-        if request:
-            self.transport.write(request)
+        self.transport.write(request)
 
     def dataReceived(self, data: bytes) -> None:
         if self._answered is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_network
+from socket import socket
 from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
@@ -180,6 +181,23 @@ def serve(case: TestCase, pages: Resource, tls: Any = None, interface: str = "12
     return listen(case, Site(pages, timeout=None), tls, interface)
 
 
+def black_hole(case: TestCase, host: str, port: int) -> None:
+    """Let nobody connect to an address, nor know why, until the test ends."""
+    listener = socket()
+    case.addCleanup(listener.close)
+    listener.bind((host, port))
+    listener.listen(0)
+    while True:  # its queue is full when the system answers no more
+        filling = socket()
+        case.addCleanup(filling.close)
+        filling.setblocking(False)
+        filling.connect_ex((host, port))
+        try:
+            filling.getpeername()
+        except OSError:
+            return
+
+
 # --- the client ---------------------------------------------------------------
 
 
@@ -221,17 +239,15 @@ class Network:
     connections: Any
     clock: Clock
 
-    def connectTCP(self, *args: Any) -> Any:
-        return self.connections.connectTCP(*args)
-
-    def connectSSL(self, *args: Any) -> Any:
-        return self.connections.connectSSL(*args)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connections, name)
 
     def seconds(self) -> float:
         return self.clock.seconds()
 
-    def callLater(self, *args: Any) -> Any:
-        return self.clock.callLater(*args)
+    def callLater(self, delay: float, *args: Any) -> Any:
+        """What is to come next is the reactor's business, what is to come later the test's."""
+        return (self.clock if delay else self.connections).callLater(delay, *args)
 
 
 OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_limit": 1000}

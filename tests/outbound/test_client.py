@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import TestCase
 from twisted.web.server import Request
 from zope.interface.verify import verifyObject
@@ -21,6 +20,7 @@ from tests.outbound.servers import (
     Names,
     Pages,
     RawFactory,
+    black_hole,
     half,
     listen,
     make_client,
@@ -301,13 +301,11 @@ class DeadlineTests(ClientTestCase):
         await self.assert_too_late(self.begin(client, "http://slow.example/"), client)
 
     async def test_of_connecting(self) -> None:
-        network = MemoryReactorClock()
-        client = self.make_client(
-            Names({"slow.example": ["127.0.0.1", "127.0.0.2"]}), network=network
-        )
-        await self.assert_too_late(self.begin(client, "http://slow.example/"), client)
-        # The next address is not tried when it is too late.
-        self.assertEqual([one[0] for one in network.tcpClients], ["127.0.0.1"])
+        black_hole(self, "127.0.0.2", self.port)
+        for scheme in ("http", "https"):
+            client = self.make_client(Names({"slow.example": ["127.0.0.2"]}))
+            asking = self.begin(client, f"{scheme}://slow.example:{self.port}/")
+            await self.assert_too_late(asking, client)
 
     async def test_of_tls(self) -> None:
         raw = RawFactory()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from socket import socket
 from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorSSL, IReactorTCP
+from twisted.internet.interfaces import IReactorSSL
 from twisted.internet.ssl import TLSVersion
-from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import OutboundError
+from rsscloud_broker.outbound import dialling
 from tests.outbound.authority import authority
 from tests.outbound.servers import (
     Client,
@@ -66,17 +67,20 @@ class GuardTests(GuardedTestCase):
     async def test_peer_that_is_not_the_one_dialled(self) -> None:
         """Whoever connects for us has gone elsewhere: we look whom we have reached."""
 
-        class Elsewhere(MemoryReactorClock):
-            def connectTCP(
-                self, host: str, port: int, factory: Any, *rest: Any, **more: Any
-            ) -> Any:
-                return IReactorTCP(reactor).connectTCP("127.0.0.1", port, factory)
+        class Astray(socket):
+            def connect_ex(self, address: Any) -> int:
+                return super().connect_ex(("127.0.0.1", port))
+
+        class Elsewhere:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(reactor, name)
 
             def connectSSL(self, host: Any, port: int, factory: Any, tls: Any, *args: Any) -> Any:
                 return IReactorSSL(reactor).connectSSL("127.0.0.1", port, factory, tls, 30, None)
 
         raw = RawFactory(b"hello")
         port = listen(self, raw)
+        self.patch(dialling, "socket", Astray)
         for scheme in ("http", "https"):
             client = self.make_client(allowed=["127.0.0.2/32"], network=Elsewhere())
             reason = await self.refusal(client, f"{scheme}://127.0.0.2:{port}/")

@@ -1,0 +1,193 @@
+"""Making connections, to judged addresses.
+
+A connection without TLS is made here and not by the reactor's ``connectTCP``, for
+what that does beside connecting is a quarter of what a notification costs.  What
+such a connection does once it is there is mostly Twisted's.
+"""
+
+from __future__ import annotations
+
+import os
+from errno import EADDRNOTAVAIL, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
+from socket import AF_INET, AF_INET6, SO_ERROR, SOCK_STREAM, SOL_SOCKET, socket
+from typing import Any
+
+from twisted.internet import error, tcp
+from twisted.internet.interfaces import IAddress, IConnector, IDelayedCall, IReactorTime
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.internet.protocol import ClientFactory
+from twisted.python.failure import Failure
+
+from rsscloud_broker.model import OutboundError, Unavailable
+from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.http1 import Http1, NotConnected
+
+#: Errors of the system that say nothing of the other side: there are no file
+#: descriptors, buffers or ports left here.
+OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
+
+_DONE = Failure(CONNECTION_DONE)
+
+
+def dial(
+    reactor: Any, guard: AddressGuard, connection: Http1, address: str, timeout: float | None
+) -> None:
+    """Connect to an address; the connection is told what comes of it.
+
+    :param address: an IPv4 or IPv6 address, which the guard has judged.
+    :param timeout: seconds until it is given up; None for never.
+    """
+    port = connection.origin[2]
+    if connection.tls is not None:
+        factory = Securing(connection, guard, address)
+        connection.connector = reactor.connectSSL(address, port, factory, connection.tls, timeout)
+        return
+    try:
+        made = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
+    except OSError as problem:
+        connection.fail(_refusal(problem))
+        return
+    connection.connector = plain = Plain(reactor, guard, connection, made, address)
+    plain.connect(port, timeout)
+
+
+def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
+    """What an error in connecting means to who wanted the connection."""
+    number = problem.errno if isinstance(problem, OSError) else getattr(problem, "osError", None)
+    text = " ".join(str(problem).split())
+    if number in OUR_OWN_WANT:
+        return Unavailable(f"no connection can be made just now: {text}")
+    return NotConnected(text)
+
+
+class Plain(tcp.Connection):
+    """A connection without TLS, from before it is made.
+
+    What the system does at once needs no round through the reactor: neither a
+    request that is written nor the end.
+    """
+
+    logstr = "Http1,client"
+    protocol: Http1
+
+    def __init__(
+        self, reactor: Any, guard: AddressGuard, connection: Http1, made: socket, address: str
+    ) -> None:
+        super().__init__(made, connection, reactor)
+        self._clock: IReactorTime = reactor
+        self._guard = guard
+        self._address = address
+        self._timer: IDelayedCall | None = None
+        self._reads = self._closes = self._buffers = False
+
+    def connect(self, port: int, timeout: float | None) -> None:
+        """Begin to connect."""
+        number = self.socket.connect_ex((self._address, port))
+        if number not in {0, EINPROGRESS}:
+            self.connectionLost(Failure(error.getConnectError((number, os.strerror(number)))))
+            return
+        self.startWriting()
+        if timeout is not None:
+            lost = Failure(error.TimeoutError())
+            self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
+
+    def stopConnecting(self) -> None:
+        """Nobody wants this connection any more."""
+        self.connectionLost(Failure(error.UserError()))
+
+    def write(self, data: bytes) -> None:
+        if self.connected and not self._buffers:
+            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
+                data = data[self.socket.send(data) :]
+            except OSError:
+                pass  # not now; or never, and then the reactor finds out why
+        if data:
+            self._buffers = True
+            super().write(data)
+
+    def loseConnection(self) -> None:
+        if self._buffers:
+            super().loseConnection()
+        elif self._reads:
+            self._closes = True  # or the reactor would look in vain for what it read from
+        else:
+            self.connectionLost(_DONE)
+
+    # --- the reactor calls
+
+    def doWrite(self) -> Any:
+        return super().doWrite() if self.connected else self._arrive()
+
+    def doRead(self) -> Any:
+        if not self.connected:  # the reactor means another one, which had the same number
+            return None
+        self._reads = True
+        why = super().doRead()
+        self._reads = False
+        return why or (CONNECTION_DONE if self._closes else None)
+
+    def connectionLost(self, reason: Failure) -> None:
+        if self._timer is not None:
+            if self._timer.active():
+                self._timer.cancel()
+            self._timer = None
+        if not self.connected and not self.disconnected:
+            # The reactor may know no more than that it is lost.
+            self.protocol.fail(_refusal(self._error() or reason.value))
+        super().connectionLost(reason)
+
+    def _error(self) -> Exception | None:
+        """Why it cannot connect, if that is known; and then no more than once."""
+        number = self.socket.getsockopt(SOL_SOCKET, SO_ERROR)
+        return error.getConnectError((number, os.strerror(number))) if number else None
+
+    def _arrive(self) -> Exception | None:
+        """Begin to talk if there is a connection now; an error if there will be none."""
+        problem = self._error()
+        if problem is not None:
+            return problem
+        try:
+            peer = self.socket.getpeername()
+        except OSError:
+            return None  # not yet
+        try:
+            _look(self._guard, self._address, peer[0], peer[1])
+        except OutboundError as refusal:
+            self.protocol.fail(refusal)
+            return CONNECTION_LOST
+        self.connected = True
+        self.startReading()
+        self.stopWriting()
+        self.protocol.makeConnection(self)
+        return None
+
+
+class Securing(ClientFactory):
+    """Has the reactor make one connection with TLS."""
+
+    noisy = False
+
+    def __init__(self, connection: Http1, guard: AddressGuard, address: str) -> None:
+        self._connection = connection
+        self._guard = guard
+        self._address = address
+
+    def buildProtocol(self, addr: IAddress | None) -> Http1:
+        peer: Any = addr
+        try:
+            _look(self._guard, self._address, peer.host, peer.port)
+        except OutboundError as refusal:
+            self._connection.fail(refusal)
+        return self._connection
+
+    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
+        self._connection.fail(_refusal(reason.value))
+
+
+def _look(guard: AddressGuard, dialled: str, peer: str, port: int) -> None:
+    """Look whom we have reached.
+
+    :raises OutboundError: somebody whom we do not call.
+    """
+    if peer != dialled:  # spelt differently; or not where we meant to go
+        guard.judge(peer, port)
