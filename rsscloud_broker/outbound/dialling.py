@@ -1,8 +1,8 @@
 """Making connections, to judged addresses.
 
-A connection without TLS is made here and not by the reactor's ``connectTCP``, for
-what that does beside connecting is a quarter of what a notification costs.  What
-such a connection does once it is there is mostly Twisted's.
+They are made here and not by the reactor's ``connectTCP``, for what that does beside
+connecting is a quarter of what a notification costs.  What a connection does once it
+is there is mostly Twisted's, and so is TLS.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from socket import AF_INET, AF_INET6, SO_ERROR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any
 
 from twisted.internet import error, tcp
-from twisted.internet.interfaces import IAddress, IConnector, IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITransport
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
-from twisted.internet.protocol import ClientFactory
+from twisted.internet.protocol import Factory
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
+from zope.interface import implementer_only
 
 from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.guard import AddressGuard
@@ -37,18 +39,13 @@ def dial(
     :param address: an IPv4 or IPv6 address, which the guard has judged.
     :param timeout: seconds until it is given up; None for never.
     """
-    port = connection.origin[2]
-    if connection.tls is not None:
-        factory = Securing(connection, guard, address)
-        connection.connector = reactor.connectSSL(address, port, factory, connection.tls, timeout)
-        return
     try:
         made = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
     except OSError as problem:
         connection.fail(_refusal(problem))
         return
-    connection.connector = plain = Plain(reactor, guard, connection, made, address)
-    plain.connect(port, timeout)
+    connection.connector = dialled = Dialled(reactor, guard, connection, made, address)
+    dialled.connect(timeout)
 
 
 def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
@@ -60,29 +57,33 @@ def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
     return NotConnected(text)
 
 
-class Plain(tcp.Connection):
-    """A connection without TLS, from before it is made.
+# TLS says anew of each connection whatever the transport below provides, so it had
+# better be little.
+@implementer_only(ITransport)
+class Dialled(tcp.Connection):
+    """A connection of TCP, from before it is made.
 
     What the system does at once needs no round through the reactor: neither a
-    request that is written nor the end.
+    request that is written nor, without TLS, the end.
     """
 
     logstr = "Http1,client"
-    protocol: Http1
 
     def __init__(
         self, reactor: Any, guard: AddressGuard, connection: Http1, made: socket, address: str
     ) -> None:
         super().__init__(made, connection, reactor)
         self._clock: IReactorTime = reactor
+        self._http1 = connection
         self._guard = guard
         self._address = address
         self._timer: IDelayedCall | None = None
-        self._reads = self._closes = self._buffers = False
+        self._reads = self._closes = False
+        self._buffers = connection.tls is not None  # it writes in pieces that go well together
 
-    def connect(self, port: int, timeout: float | None) -> None:
+    def connect(self, timeout: float | None) -> None:
         """Begin to connect."""
-        number = self.socket.connect_ex((self._address, port))
+        number = self.socket.connect_ex((self._address, self._http1.origin[2]))
         if number not in {0, EINPROGRESS}:
             self.connectionLost(Failure(error.getConnectError((number, os.strerror(number)))))
             return
@@ -133,7 +134,7 @@ class Plain(tcp.Connection):
             self._timer = None
         if not self.connected and not self.disconnected:
             # The reactor may know no more than that it is lost.
-            self.protocol.fail(_refusal(self._error() or reason.value))
+            self._http1.fail(_refusal(self._error() or reason.value))
         super().connectionLost(reason)
 
     def _error(self) -> Exception | None:
@@ -151,43 +152,16 @@ class Plain(tcp.Connection):
         except OSError:
             return None  # not yet
         try:
-            _look(self._guard, self._address, peer[0], peer[1])
+            if peer[0] != self._address:  # spelt differently; or not where we meant to go
+                self._guard.judge(peer[0], peer[1])
         except OutboundError as refusal:
-            self.protocol.fail(refusal)
+            self._http1.fail(refusal)
             return CONNECTION_LOST
         self.connected = True
         self.startReading()
         self.stopWriting()
+        if self._http1.tls is not None:
+            factory = TLSMemoryBIOFactory(self._http1.tls, True, Factory(), self._clock)
+            self.protocol = TLSMemoryBIOProtocol(factory, self._http1)
         self.protocol.makeConnection(self)
         return None
-
-
-class Securing(ClientFactory):
-    """Has the reactor make one connection with TLS."""
-
-    noisy = False
-
-    def __init__(self, connection: Http1, guard: AddressGuard, address: str) -> None:
-        self._connection = connection
-        self._guard = guard
-        self._address = address
-
-    def buildProtocol(self, addr: IAddress | None) -> Http1:
-        peer: Any = addr
-        try:
-            _look(self._guard, self._address, peer.host, peer.port)
-        except OutboundError as refusal:
-            self._connection.fail(refusal)
-        return self._connection
-
-    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        self._connection.fail(_refusal(reason.value))
-
-
-def _look(guard: AddressGuard, dialled: str, peer: str, port: int) -> None:
-    """Look whom we have reached.
-
-    :raises OutboundError: somebody whom we do not call.
-    """
-    if peer != dialled:  # spelt differently; or not where we meant to go
-        guard.judge(peer, port)

@@ -8,15 +8,13 @@ from functools import partial
 from socket import socket
 from typing import Any
 
-from twisted.internet import error
 from twisted.internet.testing import MemoryReactorClock
-from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import dialling
 from rsscloud_broker.outbound.bodies import CutOff
-from rsscloud_broker.outbound.dialling import Securing, dial
+from rsscloud_broker.outbound.dialling import dial
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, Message, NotConnected
 
@@ -29,24 +27,10 @@ class DiallingTests(SynchronousTestCase):
         dials(connection)
         return type(self.failureResultOf(asking).value)
 
-    def test_with_tls(self) -> None:
-        unused: Any = None
-
-        def dials(reason: Exception, connection: Http1) -> None:
-            securing = Securing(connection, AddressGuard(), "192.0.2.1")
-            securing.clientConnectionFailed(unused, Failure(reason))
-
-        for reason, expected in (
-            (error.ConnectionRefusedError(ECONNREFUSED, "refused"), NotConnected),
-            (error.ConnectError(None, "no"), NotConnected),
-            (error.ConnectBindError(EMFILE, "Too many open files"), Unavailable),
-        ):
-            self.assertIs(self.failure_of(partial(dials, reason)), expected)
-
     def dial(self, connection: Http1) -> None:
         dial(MemoryReactorClock(), AddressGuard(), connection, "192.0.2.1", None)
 
-    def test_without_tls(self) -> None:
+    def test_errors_of_the_system(self) -> None:
         for number, expected in (
             (ECONNREFUSED, NotConnected),
             (ENETUNREACH, NotConnected),
