@@ -24,7 +24,6 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.filepath import FilePath
-from twisted.web.client import Agent, HTTPConnectionPool
 
 from rsscloud_broker import __version__
 from rsscloud_broker import config as configuration
@@ -51,13 +50,12 @@ from rsscloud_broker.outbound import (
     AddressGuard,
     Judge,
     LeanClient,
-    Outbound,
     OwnTopics,
     Resolver,
     TLSContext,
     TopicFetcher,
+    TreqClient,
 )
-from rsscloud_broker.outbound.endpoints import GuardedEndpoints
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.web.pages import Pages
@@ -250,12 +248,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
     )
-    endpoints = GuardedEndpoints(reactor, resolver, topic_guard, tls)
-    topics = Outbound(
-        Agent.usingEndpointFactory(
-            reactor, endpoints, HTTPConnectionPool(reactor, persistent=False)
-        ),
+    topics = TreqClient(
         reactor,
+        resolver,
+        topic_guard,
+        tls,
         user_agent=user_agent,
         deadline=TOPIC_DEADLINE,
         body_limit=TOPIC_BODY,
@@ -310,7 +307,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
     sweeper = Sweeper(store, bus, reactor, access)
-    workers = (resolving, filing, callbacks)
+    workers = (resolving, filing, callbacks, topics)
     for part in (store, *workers, bus, detector, intents, *sink_services, sweeper, *listeners):
         part.setServiceParent(service)
     return service

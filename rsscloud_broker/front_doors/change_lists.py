@@ -33,10 +33,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import IO, Final
 
 from attrs import frozen
-from twisted.python.filepath import FilePath
 from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
@@ -106,7 +106,7 @@ class PublishedFile(Resource):
 
     def __init__(self, parts: FrontDoorParts, path: str, max_age: int) -> None:
         super().__init__()
-        self._path: FilePath[str] = parts.public_directory.descendant(path[1:].split("/"))
+        self._path = parts.public_directory.descendant(path[1:].split("/")).path
         self._max_age = max_age
         self._link = topic_link(parts, path)
 
@@ -143,7 +143,7 @@ class _Archives(Resource):
         if self._link:
             request.setHeader(b"link", request.path[1:].join(self._link))
         try:
-            return _serve(request, self._directory.descendant(segments), _DAY)
+            return _serve(request, self._directory.descendant(segments).path, _DAY)
         except FileNotFoundError:
             request.responseHeaders.removeHeader(b"link")
             return _say(
@@ -160,39 +160,72 @@ def _say(request: Request, status: int, sentence: bytes) -> bytes:
     return b"" if request.method == b"HEAD" else sentence
 
 
-def _serve(request: Request, path: FilePath[str], max_age: int) -> bytes | int:
+@frozen
+class _Version:
+    """What tells one content of a file from another."""
+
+    etag: bytes
+    modified_at: int
+    last_modified: bytes
+
+
+@lru_cache(maxsize=64)
+def _version(modified_ns: int, size: int, coding: str) -> _Version:
+    """The version of a file with these times and bytes, in a coding or in none.
+
+    As each question asks for it, a version is not put into words each time.
+    """
+    suffix = f"-{coding}" if coding else ""
+    seconds = -(-modified_ns // 1_000_000_000)  # up, or a change in this second goes unseen
+    return _Version(
+        etag=f'"{modified_ns:x}-{size:x}{suffix}"'.encode("ascii"),
+        modified_at=seconds,
+        last_modified=http.datetimeToString(seconds),
+    )
+
+
+def _serve(request: Request, path: str, max_age: int) -> bytes | int:
     """Answer with a file, or with its gzipped twin where that is allowed.
 
     :param max_age: seconds for which others may keep the answer.
     :raises FileNotFoundError: there is no such file.
     """
-    encoding, file = _open(path, _allows_gzip(request))
+    codings = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
+    if _allows_gzip(codings):
+        try:
+            return _serve_one(request, f"{path}.gz", "gzip", max_age)
+        except FileNotFoundError:
+            pass  # the plain file serves as well
+    return _serve_one(request, path, "", max_age)
+
+
+def _serve_one(request: Request, path: str, coding: str, max_age: int) -> bytes | int:
+    # Most crawlers ask whether there is anything new, and mostly there is not: to
+    # know that, a file need not be opened.
+    if _is_conditional(request):
+        status = os.stat(path)
+        version = _version(status.st_mtime_ns, status.st_size, coding)
+        if _has(request, version):
+            request.setResponseCode(http.NOT_MODIFIED)
+            _describe(request, version, max_age)
+            request.finish()  # returning it would give it the length of an empty body
+            return NOT_DONE_YET
+    file = open(path, "rb")  # noqa: SIM115 # it is closed when it has been sent
     # The size and the tag are those of the file that is open: the one at this
     # path may be replaced at any moment.
     status = os.fstat(file.fileno())
-    suffix = f"-{encoding}" if encoding else ""
-    etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}{suffix}"'.encode("ascii")
-    _tidy_conditions(request, etag)
-    request.setHeader(b"vary", b"Accept-Encoding")
-    request.setHeader(b"cache-control", b"public, max-age=%d" % max_age)
+    version = _version(status.st_mtime_ns, status.st_size, coding)
+    _describe(request, version, max_age)
     request.setHeader(b"accept-ranges", b"bytes")
-    unchanged = (request.setETag(etag), request.setLastModified(status.st_mtime))
-    if http.CACHED in unchanged:
-        file.close()
-        return b""
-    if request.method == b"HEAD":
-        # No producer may write for HEAD; what it would say of the whole is said here.
-        request.requestHeaders.removeHeader(b"range")
-    return _OpenFile(path, encoding, status.st_size).send(request, file)
+    _tidy_range(request, version.etag)
+    return _OpenFile(path, coding, status.st_size).send(request, file)
 
 
-def _open(path: FilePath[str], gzip: bool) -> tuple[str, IO[bytes]]:
-    if gzip:
-        try:
-            return "gzip", path.siblingExtension(".gz").open()
-        except FileNotFoundError:
-            pass  # the plain file serves as well
-    return "", path.open()
+def _describe(request: Request, version: _Version, max_age: int) -> None:
+    request.setHeader(b"etag", version.etag)
+    request.setHeader(b"last-modified", version.last_modified)
+    request.setHeader(b"cache-control", b"public, max-age=%d" % max_age)
+    request.setHeader(b"vary", b"Accept-Encoding")
 
 
 class _OpenFile(File):
@@ -200,8 +233,8 @@ class _OpenFile(File):
 
     type = "text/xml; charset=utf-8"
 
-    def __init__(self, path: FilePath[str], encoding: str, size: int) -> None:
-        super().__init__(path.path)
+    def __init__(self, path: str, encoding: str, size: int) -> None:
+        super().__init__(path)
         self.encoding = encoding
         self._size = size
 
@@ -218,28 +251,52 @@ class _OpenFile(File):
         return NOT_DONE_YET
 
 
-def _tidy_conditions(request: Request, etag: bytes) -> None:
-    """Bring the conditions of a request into the form that Twisted knows.
-
-    Twisted looks for tags between blanks, asks for the date even where tags
-    were sent, and knows no If-Range; RFC 9110, section 13, puts commas between
-    tags, lets them decide alone, and compares them weakly.
-    """
+def _is_conditional(request: Request) -> bool:
     headers = request.requestHeaders
-    tags = headers.getRawHeaders(b"if-none-match")
-    if tags is not None:
-        known = [tag.strip().removeprefix(b"W/") for tag in b",".join(tags).split(b",")]
-        headers.setRawHeaders(b"if-none-match", [b" ".join(known)])
-        headers.removeHeader(b"if-modified-since")
+    return headers.hasHeader(b"if-none-match") or headers.hasHeader(b"if-modified-since")
+
+
+def _has(request: Request, version: _Version) -> bool:
+    """Whether who asks has this version already (RFC 9110, section 13).
+
+    Tags decide alone where there are any, and are compared weakly.
+    """
+    tags = request.requestHeaders.getRawHeaders(b"if-none-match")
+    if tags is None:
+        since = _seconds(request.getHeader(b"if-modified-since") or b"")
+        return since is not None and since >= version.modified_at
+    known = {tag.strip().removeprefix(b"W/") for tag in b",".join(tags).split(b",")}
+    return version.etag in known or b"*" in known
+
+
+@lru_cache(maxsize=64)
+def _seconds(date: bytes) -> int | None:
+    """Seconds since the epoch of a date; None if it is none.
+
+    Most of those who ask say the same date: that of the current version.
+    """
+    try:
+        return int(http.stringToDatetime(date.split(b";", 1)[0]))
+    except (ValueError, IndexError):  # the latter: it ends too early
+        return None
+
+
+def _tidy_range(request: Request, etag: bytes) -> None:
+    """Remove a range that is not to be served.
+
+    Twisted knows no If-Range, and no producer may write for HEAD; what it would
+    say of the whole is said there.
+    """
     part_of_another = request.getHeader(b"if-range") not in {None, etag}
-    if part_of_another or not _RANGE.fullmatch(request.getHeader(b"range") or b""):
-        headers.removeHeader(b"range")
+    servable = _RANGE.fullmatch(request.getHeader(b"range") or b"")
+    if part_of_another or not servable or request.method == b"HEAD":
+        request.requestHeaders.removeHeader(b"range")
 
 
-def _allows_gzip(request: Request) -> bool:
+@lru_cache(maxsize=64)
+def _allows_gzip(values: bytes) -> bool:
     """Whether Accept-Encoding lets us answer in gzip (RFC 9110, section 12.5.3)."""
     weights: dict[bytes, bool] = {}
-    values = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", []))
     for value in values.lower().split(b","):
         coding, *parameters = (part.strip() for part in value.split(b";"))
         weights[coding] = all(_is_positive(parameter) for parameter in parameters)

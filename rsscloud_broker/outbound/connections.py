@@ -1,49 +1,11 @@
-"""Making connections, and keeping them for a moment."""
+"""Keeping connections for a moment."""
 
 from __future__ import annotations
 
-from errno import EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM
-from typing import Any
+from twisted.internet.interfaces import IReactorTime
 
-from twisted.internet.interfaces import IAddress, IConnector, IReactorTime
-from twisted.internet.protocol import ClientFactory
-from twisted.python.failure import Failure
-
-from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.expiry import Expiry
-from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.http1 import Http1, NotConnected, Origin
-
-#: Errors of the system that say nothing of the other side: there are no file
-#: descriptors, buffers or ports left here.
-OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
-
-
-class Dialling(ClientFactory):
-    """Makes one connection to a judged address."""
-
-    noisy = False
-
-    def __init__(self, connection: Http1, guard: AddressGuard, address: str) -> None:
-        self._connection = connection
-        self._guard = guard
-        self._address = address
-
-    def buildProtocol(self, addr: IAddress | None) -> Http1:
-        peer: Any = addr
-        if peer.host != self._address:  # spelt differently; or not where we meant to go
-            try:
-                self._guard.judge(peer.host, peer.port)
-            except OutboundError as error:
-                self._connection.fail(error)
-        return self._connection
-
-    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        problem = " ".join(str(reason.value).split())
-        if getattr(reason.value, "osError", None) in OUR_OWN_WANT:
-            self._connection.fail(Unavailable(f"no connection can be made just now: {problem}"))
-        else:
-            self._connection.fail(NotConnected(problem))
+from rsscloud_broker.outbound.http1 import Http1, Origin
 
 
 class IdleConnections:

@@ -1,43 +1,85 @@
 """One outgoing HTTP/1.1 connection: a request, its answer, and perhaps the next.
 
-Only what a notification needs: requests that are whole when they are written,
-answers whose body is read up to a limit.  Parsing is httptools', which wraps the
-parser of Node.js.
+Only what the broker needs: requests that are whole when they are written, answers
+whose body is kept up to a limit.  Parsing is httptools', which wraps the parser of
+Node.js.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from typing import Protocol as TypingProtocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IConnector
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from rsscloud_broker.model import OutboundError, Unavailable
+from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
 from rsscloud_broker.outbound.tls import HostTLS
+from rsscloud_broker.outbound.urls import Target
 
-#: Bytes of an answer that are read besides its body: headers, the sizes of chunks,
-#: trailers, interim answers.
+#: Bytes of an answer that are read besides its body: headers, trailers, interim
+#: answers; and the sizes of chunks, which are five bytes around a chunk of one.
 MAX_BESIDES_BODY = 64 * 1024
+MAX_BESIDES_BYTE = 5
 
 #: Bytes of a request that the system takes at once, whatever the other side does.
 TAKEN_AT_ONCE = 8 * 1024
+
+#: Methods whose requests say nothing about a body if they have none.
+_BODILESS = frozenset({"GET", "HEAD"})
 
 #: What connections are alike for: whether over TLS, host and port.
 Origin: TypeAlias = tuple[bool, str, int]
 
 
+class Message(NamedTuple):
+    """A request as it goes over the wire.
+
+    :ivar answer_has_body: False for HEAD, whatever the answer's headers say.
+    """
+
+    data: bytes
+    answer_has_body: bool = True
+
+
+def message(method: str, target: Target, headers: Mapping[str, str], body: bytes) -> Message:
+    """Write a request down.
+
+    :param headers: others than Host and Content-Length.
+    :raises OutboundError: a header is more than a line of text.
+    """
+    head = f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n"
+    for name, value in headers.items():
+        line = f"{name}: {value}"
+        if not line.isprintable():  # a line end would begin another header, or the body
+            raise OutboundError(f"the header {name} must be one line of text")
+        head += line + "\r\n"
+    if body or method not in _BODILESS:
+        head += f"content-length: {len(body)}\r\n"
+    return Message(head.encode() + b"\r\n" + body, method != "HEAD")
+
+
 class Answer(NamedTuple):
-    """:ivar headers: names in lower case, the last of several."""
+    """What was answered.
+
+    :ivar fields: names and values of its headers.
+    """
 
     status: int
-    headers: dict[str, str]
+    fields: Fields
     body: bytes
+
+    def headers(self) -> dict[str, str]:
+        """Names in lower case, the last of several values."""
+        return {
+            name.decode("latin-1").lower(): value.decode("latin-1").strip()
+            for name, value in self.fields
+        }
 
 
 class NotConnected(OutboundError):
@@ -55,11 +97,17 @@ class _Transport(TypingProtocol):
     def getHandle(self) -> Any: ...
 
 
+class Connector(TypingProtocol):
+    """What makes a connection."""
+
+    def stopConnecting(self) -> None: ...
+
+
 class Http1(Protocol):
     """A connection, from before it is made.
 
     :param tls: its TLS, if it has any.
-    :param body_limit: bytes of a body that are read; what is longer is cut off.
+    :param make_body: makes what takes the body of an answer.
     :ivar connector: what makes the connection.
     :ivar when_lost: called with this connection when it is gone, if anybody wants to know.
     :ivar reusable: whether it may carry another request.
@@ -68,32 +116,30 @@ class Http1(Protocol):
     """
 
     transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
-    connector: IConnector
+    connector: Connector
+    _body: Body
     when_lost: Callable[[Http1], object] | None = None
 
     def __init__(
         self,
         origin: Origin,
         tls: HostTLS | None,
-        body_limit: int,
+        make_body: BodyMaker,
     ) -> None:
         self.origin = origin
         self.tls = tls
         self.reusable = self.gone = False
-        self._body_limit = body_limit
+        self._make_body = make_body
         self._answered: Deferred[Answer] | None = None
         self._whole = False
 
-    def ask(self, request: bytes, *, answer_has_body: bool = True) -> Deferred[Answer]:
+    def ask(self, message: Message) -> Deferred[Answer]:
         """Write a request, as soon as there is a connection, and read its answer.
 
         If the Deferred is cancelled the connection is aborted, or not made.
-
-        :param request: the whole of it.
-        :param answer_has_body: False for HEAD, whatever the answer's headers say.
         """
+        request, self._answer_has_body = message
         self.reusable = self.heard = False
-        self._answer_has_body = answer_has_body
         self._large = len(request) > TAKEN_AT_ONCE
         self._received = 0
         self._parser = parser = HttpResponseParser(self)
@@ -138,15 +184,7 @@ class Http1(Protocol):
         if self._answered is None:
             self.abort()
             return
-        if self.tls is None:
-            # What the system takes at once needs no round through the reactor, which
-            # would cost a tenth of the whole notification.
-            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
-                request = request[self.transport.getHandle().send(request) :]
-            except OSError:
-                pass  # not now; or never, and then the reactor finds out why
-        if request:
-            self.transport.write(request)
+        self.transport.write(request)
 
     def dataReceived(self, data: bytes) -> None:
         if self._answered is None:
@@ -159,11 +197,13 @@ class Http1(Protocol):
         except (HttpParserError, HttpParserUpgrade) as error:
             self.reusable = False
             if not self._whole:
-                self._fail(f"the answer is not HTTP: {error}")
+                # What a method that the parser calls raises is the context of its error.
+                refusal = isinstance(error.__context__, OutboundError) and error.__context__
+                self._fail(str(refusal or f"the answer is not HTTP: {error}"))
                 return
         if self._whole:
             self._succeed()
-        elif self._received - self._size > MAX_BESIDES_BODY:
+        elif self._received - self._size > MAX_BESIDES_BODY + self._size * MAX_BESIDES_BYTE:
             self._fail(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -173,7 +213,7 @@ class Http1(Protocol):
             self.when_lost(self)
         if self._answered is None:
             return
-        if self._status and self._ends_with_connection:
+        if self._status >= 200 and self._ends_with_connection:
             self._succeed()
         else:
             self._fail(self._why_lost(reason))
@@ -186,22 +226,21 @@ class Http1(Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._status:  # otherwise a trailer, or what nobody asked for
-            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+            self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._whole:
             return
         self._status = self._parser.get_status_code()
-        if not self._answer_has_body and self._status >= 200:
-            self._whole = True
+        if self._status >= 200:
+            self._body = self._make_body(self._fields)
+            self._whole = not self._answer_has_body
 
     def on_body(self, data: bytes) -> None:
         if self._whole:
             return
         self._size += len(data)
-        self._body.append(data)
-        if self._size > self._body_limit:
-            self._whole = True
+        self._whole = not self._body.add(data)
 
     def on_message_complete(self) -> None:
         if self._whole:
@@ -212,21 +251,22 @@ class Http1(Protocol):
         self._whole = True
         # An answer that is no success may have been given before the request was
         # read, and then nobody knows where the next one would begin.
-        self.reusable = self._status < 300 and self._parser.should_keep_alive()
+        fine = self._status < 300 or self._status == 304
+        self.reusable = fine and self._parser.should_keep_alive()
 
     # --- our own
 
     def _begin(self) -> None:
         self._status = 0
-        self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
+        self._fields: list[tuple[bytes, bytes]] = []
         self._size = 0
         self._whole = False
 
     @property
     def _ends_with_connection(self) -> bool:
         """Whether it is the end of the connection that ends the body (RFC 9112, section 6.3)."""
-        return not {"content-length", "transfer-encoding"} & self._headers.keys()
+        names = {name.lower() for name, _ in self._fields}
+        return not names & {b"content-length", b"transfer-encoding"}
 
     def _give_up(self, answered: Deferred[Answer]) -> None:
         self._end()
@@ -237,8 +277,12 @@ class Http1(Protocol):
 
     def _succeed(self) -> None:
         # Only now, when the parser has come back: this may ask for more at once.
-        body = b"".join(self._body)[: self._body_limit]
-        self._end().callback(Answer(self._status, self._headers, body))
+        try:
+            answer = Answer(self._status, self._fields, self._body.end())
+        except OutboundError as error:
+            self._fail(str(error))
+        else:
+            self._end().callback(answer)
 
     def _fail(self, reason: str) -> None:
         self.abort()

@@ -68,6 +68,11 @@ class Target(NamedTuple):
     path: str
 
     @property
+    def url(self) -> str:
+        """The URL as it goes into requests: encoded where it has to be."""
+        return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
+
+    @property
     def origin(self) -> tuple[bool, str, int]:
         """What connections are alike for."""
         return self[:3]
@@ -162,6 +167,22 @@ class LiteralURL(EncodedURL):
         if ":" in self.host:
             return self.replace(host="h").to_uri().replace(host=self.host)
         return super().to_uri()
+
+
+class WrittenURL(EncodedURL):
+    """A URL that is in the form for a request already, which is half of treq's work.
+
+    It is nothing but its text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def to_uri(self) -> EncodedURL:
+        return self
+
+    def to_text(self, with_password: bool = False) -> str:
+        return self._text
 
 
 def _encoded(url: str) -> str:

@@ -83,6 +83,7 @@ class ChangeListsTestCase(TestCase):
         os.utime(path.path, (NOON, NOON))
         if twin:
             path.siblingExtension(".gz").setContent(GZIPPED)
+            os.utime(path.path + ".gz", (NOON, NOON))
         return path
 
     async def ask(
@@ -182,6 +183,9 @@ class ChangeListsDoorTests(ChangeListsTestCase):
                     self.assertEqual(answer.headers["etag"], etag)
                     self.assertEqual(answer.headers["cache-control"], "public, max-age=60")
                     self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+                    self.assertEqual(answer.headers["last-modified"], NOON_DATE)
+                    # It would be that of the list (RFC 9110, section 8.6).
+                    self.assertNotIn("content-length", answer.headers)
 
     async def test_a_replaced_file_has_another_etag(self) -> None:
         path = self.put("changes.xml")
@@ -190,14 +194,29 @@ class ChangeListsDoorTests(ChangeListsTestCase):
         answer = await self.ask("/changes.xml", {"If-None-Match": etag})
         self.assertEqual((answer.status, answer.body), (200, CONTENT))
 
+    async def test_a_replaced_file_is_seen_at_once(self) -> None:
+        for number in range(3):
+            self.put("changes.xml")
+            for coding in ("identity", "gzip"):
+                sent = {"Accept-Encoding": coding}
+                etag = (await self.ask("/changes.xml", sent)).headers["etag"]
+                sent["If-None-Match"] = etag
+                self.assertEqual((await self.ask("/changes.xml", sent)).status, 304)
+                new = self.put(f"new{number}.xml")
+                for ending in ("", ".gz"):
+                    os.utime(new.path + ending, ns=(0, NOON * 10**9 + number + 1))
+                    os.replace(new.path + ending, f"{self.directory.path}/changes.xml{ending}")
+                self.assertEqual((await self.ask("/changes.xml", sent)).status, 200)
+                self.put("changes.xml")
+
     async def test_if_modified_since(self) -> None:
         self.put("changes.xml")
         answer = await self.ask("/changes.xml", {"If-Modified-Since": NOON_DATE})
         self.assertEqual((answer.status, answer.body), (304, b""))
-        earlier = "Tue, 29 Sep 2026 11:59:59 GMT"
-        self.assertEqual(
-            (await self.ask("/changes.xml", {"If-Modified-Since": earlier})).status, 200
-        )
+        for other in ("Tue, 29 Sep 2026 11:59:59 GMT", "yesterday", "", "Tue, 99 Xyz 1 1:1:1"):
+            self.assertEqual(
+                (await self.ask("/changes.xml", {"If-Modified-Since": other})).status, 200
+            )
 
     async def test_a_tag_decides_alone(self) -> None:
         self.put("changes.xml")

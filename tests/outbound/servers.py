@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_network
+from socket import socket
 from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
@@ -16,14 +18,12 @@ from twisted.internet.task import Clock, deferLater
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
-from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.interfaces import IOutbound
-from rsscloud_broker.outbound import AddressGuard, LeanClient, Outbound, TLSContext
-from rsscloud_broker.outbound.endpoints import GuardedEndpoints
+from rsscloud_broker.outbound import AddressGuard, LeanClient, TLSContext, TreqClient
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
@@ -181,6 +181,23 @@ def serve(case: TestCase, pages: Resource, tls: Any = None, interface: str = "12
     return listen(case, Site(pages, timeout=None), tls, interface)
 
 
+def black_hole(case: TestCase, host: str, port: int) -> None:
+    """Let nobody connect to an address, nor know why, until the test ends."""
+    listener = socket()
+    case.addCleanup(listener.close)
+    listener.bind((host, port))
+    listener.listen(0)
+    while True:  # its queue is full when the system answers no more
+        filling = socket()
+        case.addCleanup(filling.close)
+        filling.setblocking(False)
+        filling.connect_ex((host, port))
+        try:
+            filling.getpeername()
+        except OSError:
+            return
+
+
 # --- the client ---------------------------------------------------------------
 
 
@@ -217,22 +234,20 @@ class Client:
 
 @define
 class Network:
-    """What the lean client takes for a reactor: real connections, and a clock of the test's."""
+    """What a client takes for a reactor: real connections, and a clock of the test's."""
 
     connections: Any
     clock: Clock
 
-    def connectTCP(self, *args: Any) -> Any:
-        return self.connections.connectTCP(*args)
-
-    def connectSSL(self, *args: Any) -> Any:
-        return self.connections.connectSSL(*args)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connections, name)
 
     def seconds(self) -> float:
         return self.clock.seconds()
 
-    def callLater(self, *args: Any) -> Any:
-        return self.clock.callLater(*args)
+    def callLater(self, delay: float, *args: Any) -> Any:
+        """What is to come next is the reactor's business, what is to come later the test's."""
+        return (self.clock if delay else self.connections).callLater(delay, *args)
 
 
 OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_limit": 1000}
@@ -241,40 +256,24 @@ OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_li
 def make_client(
     names: Any = None,
     *,
+    kind: type[LeanClient] | type[TreqClient] = TreqClient,
     allowed: Sequence[str] = LOOPBACK,
     own: Sequence[tuple[str, int]] = (),
     network: Any = None,
     trusted: Sequence[Certificate] = (),
     **limits: Any,
 ) -> Client:
-    """A client for topics, by treq, that may call loopback.
+    """A client that may call loopback: by default the one for topics.
 
     :param network: what makes the connections; the reactor otherwise.
     """
-    network = network or reactor
-    names = Names() if names is None else names
-    clock = Clock()
-    guard = AddressGuard(map(ip_network, allowed), own)
-    endpoints = GuardedEndpoints(network, names, guard, TLSContext(trusted))
-    pool = HTTPConnectionPool(network, persistent=False)
-    agent = Agent.usingEndpointFactory(network, endpoints, pool)
-    return Client(Outbound(agent, clock, **(OPTIONS | limits)), clock, names)
-
-
-def make_lean_client(
-    names: Any = None,
-    *,
-    allowed: Sequence[str] = LOOPBACK,
-    own: Sequence[tuple[str, int]] = (),
-    network: Any = None,
-    trusted: Sequence[Certificate] = (),
-    truncate: bool = True,
-    **limits: Any,
-) -> Client:
-    """The client for notifications, likewise; it truncates always."""
     names = Names() if names is None else names
     clock = Clock()
     guard = AddressGuard(map(ip_network, allowed), own)
     both: Any = Network(network or reactor, clock)
-    lean = LeanClient(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
-    return Client(lean, clock, names)
+    outbound = kind(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
+    return Client(outbound, clock, names)
+
+
+#: The client for notifications, likewise.
+make_lean_client = partial(make_client, kind=LeanClient)

@@ -9,7 +9,6 @@ from OpenSSL._util import lib as openssl  # for what a server knows and pyOpenSS
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import TLSVersion
-from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 
@@ -22,6 +21,7 @@ from tests.outbound.servers import (
     Names,
     Pages,
     RawFactory,
+    black_hole,
     listen,
     make_lean_client,
     page,
@@ -358,31 +358,36 @@ class KeptConnectionTests(LeanTestCase):
 
 
 class DialTests(LeanTestCase):
-    def test_cancelled_while_it_connects(self) -> None:
-        network = MemoryReactorClock()
-        names = Names({"two.example": ["127.0.0.1", "127.0.0.2"]})
-        asking = self.begin(make_lean_client(names, network=network), "http://two.example/")
-        asking.cancel()
-        self.failureResultOf(asking, CancelledError)
-        self.assertEqual([one[0] for one in network.tcpClients], ["127.0.0.1"])
-        self.assertTrue(network.connectors[0].stoppedConnecting)
+    def setUp(self) -> None:
+        """A host of three addresses, of which two swallow what is sent to them."""
+        self.serve()
+        for hole in ("127.0.0.2", "127.0.0.3"):
+            black_hole(self, hole, self.port)
+        self.client = make_lean_client(
+            Names({"h.example": ["127.0.0.2", "127.0.0.3", "127.0.0.1"]})
+        )
+        self.asking = self.begin(self.client, f"http://h.example:{self.port}/")
 
-    def test_time_is_shared_among_addresses(self) -> None:
-        """One that swallows what is sent to it leaves time for the next."""
-        network = MemoryReactorClock()
-        names = Names({"three.example": ["127.0.0.1", "127.0.0.2", "127.0.0.3"]})
-        asking = self.begin(make_lean_client(names, network=network), "http://three.example/")
-        for number in range(3):
-            *_, factory, timeout, _ = network.tcpClients[number]
-            self.assertEqual(timeout, 5.0 if number < 2 else None)
-            factory.clientConnectionFailed(network.connectors[number], Failure(OSError("lost")))
-        reason = str(self.failureResultOf(asking, OutboundError).value)
-        self.assertEqual(reason, "no connection to 127.0.0.3 port 80: lost")
+    async def test_time_is_shared_among_addresses(self) -> None:
+        for _ in range(2):
+            self.client.clock.advance(4.9)
+            self.assertEqual(self.server.connections, [])
+            self.client.clock.advance(0.1)
+        self.assertEqual((await self.asking).body, b"hello")
+
+    async def test_cancelled_while_it_connects(self) -> None:
+        self.asking.cancel()
+        self.failureResultOf(self.asking, CancelledError)
+        self.client.clock.advance(15)  # no other address is tried
+        self.assertEqual(self.client.clock.getDelayedCalls(), [])
+        await self.begin(make_lean_client())
+        self.assertEqual(len(self.server.connections), 1)
 
     async def test_abandoned_connections_end(self) -> None:
+        self.asking.cancel()
+        self.failureResultOf(self.asking, CancelledError)
         raw = RawFactory()
-        client = make_lean_client()
-        asking = self.begin(client, f"http://127.0.0.1:{listen(self, raw)}/")
+        asking = self.begin(self.client, f"http://127.0.0.1:{listen(self, raw)}/")
         await raw.spoken_to
         asking.cancel()
         self.failureResultOf(asking, CancelledError)
@@ -442,7 +447,7 @@ class SessionTests(LeanTestCase):
         before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
         self.serve(self.CLOSE, tls=forgetful)
         self.server.protocol = Resumable
-        context: Any = self.client.outbound._tls  # type: ignore[attr-defined] # it has one
+        context: Any = self.client.outbound._exchanges._tls  # type: ignore[attr-defined] # it has one
         (session,) = context._sessions.values()
         context._sessions["a.example", self.port] = session
         self.assertNotEqual(before, self.port)

@@ -1,0 +1,129 @@
+"""What is made of the body of an answer while it arrives, and how much of it is kept.
+
+Whoever answers may send without end, or a few kilobytes that become gigabytes when
+they are decompressed.  So a body is counted and decompressed piece by piece, and
+nobody asks for more once there is enough.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from rsscloud_broker.model import OutboundError
+
+#: Names and values of headers as they stand in an answer, in order.
+Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+_GZIP = zlib.MAX_WBITS + 16  # zlib's way of saying so
+_ZLIB = zlib.MAX_WBITS
+_RAW = -zlib.MAX_WBITS
+
+#: What ``Unpacked`` can undo, as it is said to servers.
+ACCEPTED = "gzip, deflate"
+_GZIPPED = frozenset({b"gzip", b"x-gzip"})
+_PACKED = _GZIPPED | {b"deflate"}
+
+
+class Body(Protocol):
+    """Takes the body of one answer."""
+
+    def add(self, data: bytes) -> bool:
+        """Take the next piece; whether more of them are of any use.
+
+        :raises OutboundError: this is no body to be had.
+        """
+
+    def end(self) -> bytes:
+        """The body, once there is no more of it or no more is of use.
+
+        :raises OutboundError: it is not whole.
+        """
+
+
+#: Makes one for an answer with these headers; raises OutboundError as it does.
+BodyMaker: TypeAlias = Callable[[Fields], Body]
+
+
+class CutOff:
+    """A body as it comes; what is longer than allowed is cut off.
+
+    :param limit: bytes.
+    """
+
+    def __init__(self, fields: Fields, limit: int) -> None:
+        self._parts: list[bytes] = []
+        self._left = limit
+
+    def add(self, data: bytes) -> bool:
+        self._parts.append(data[: self._left])
+        self._left -= len(data)
+        return self._left >= 0
+
+    def end(self) -> bytes:
+        return b"".join(self._parts)
+
+
+class Unpacked:
+    """A body as it was before it was compressed; one that is too long is an error.
+
+    :param limit: bytes that it may have, compressed as well as not.
+    """
+
+    def __init__(self, fields: Fields, limit: int) -> None:
+        coding = packed_by(fields)
+        self._gzipped = coding in _GZIPPED
+        self._deflated = coding == b"deflate"
+        self._unpacking: zlib._Decompress | None = None
+        self._parts: list[bytes] = []
+        self._limit = limit
+        self._received = self._size = 0
+
+    def add(self, data: bytes) -> bool:
+        self._received += len(data)
+        if self._gzipped or self._deflated:
+            data = self._unpack(data)
+        self._parts.append(data)
+        self._size += len(data)
+        if max(self._received, self._size) > self._limit:
+            raise OutboundError(f"the answer is larger than {self._limit} bytes")
+        return True
+
+    def end(self) -> bytes:
+        if self._unpacking is not None and not self._unpacking.eof:
+            raise OutboundError("the answer breaks off")
+        return b"".join(self._parts)
+
+    def _unpack(self, data: bytes) -> bytes:
+        if self._unpacking is None:
+            self._unpacking = zlib.decompressobj(_GZIP if self._gzipped else _deflate(data[0]))
+        elif self._unpacking.eof:
+            return b""  # what follows is no part of it
+        try:
+            # No more than is needed to see that it is too much.
+            return self._unpacking.decompress(data, self._limit - self._size + 1)
+        except zlib.error as error:
+            raise OutboundError(f"the answer cannot be decompressed: {error}") from error
+
+
+def packed_by(fields: Fields) -> bytes:
+    """The coding that ``Unpacked`` undoes for an answer; empty if there is none.
+
+    :raises OutboundError: there are several, one around the other.
+    """
+    said = b",".join(value for name, value in fields if name.lower() == b"content-encoding")
+    if b"," in said:
+        raise OutboundError("the answer is compressed more than once")
+    coding = said.strip().lower()
+    return coding if coding in _PACKED else b""
+
+
+def _deflate(first: int) -> int:
+    """Which of the two formats that go by the name of deflate begins with a byte.
+
+    It means the one of zlib (RFC 9110, section 8.4.1.2), but there are servers that
+    leave out what zlib puts around the compressed bytes.  A stream of zlib says
+    "method 8" in its first four bits; no compressor begins a bare one like that.
+    """
+    return _ZLIB if first & 0x0F == zlib.DEFLATED else _RAW

@@ -1,0 +1,167 @@
+"""Making connections, to judged addresses.
+
+They are made here and not by the reactor's ``connectTCP``, for what that does beside
+connecting is a quarter of what a notification costs.  What a connection does once it
+is there is mostly Twisted's, and so is TLS.
+"""
+
+from __future__ import annotations
+
+import os
+from errno import EADDRNOTAVAIL, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
+from socket import AF_INET, AF_INET6, SO_ERROR, SOCK_STREAM, SOL_SOCKET, socket
+from typing import Any
+
+from twisted.internet import error, tcp
+from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITransport
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.internet.protocol import Factory
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from twisted.python.failure import Failure
+from zope.interface import implementer_only
+
+from rsscloud_broker.model import OutboundError, Unavailable
+from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.http1 import Http1, NotConnected
+
+#: Errors of the system that say nothing of the other side: there are no file
+#: descriptors, buffers or ports left here.
+OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
+
+_DONE = Failure(CONNECTION_DONE)
+
+
+def dial(
+    reactor: Any, guard: AddressGuard, connection: Http1, address: str, timeout: float | None
+) -> None:
+    """Connect to an address; the connection is told what comes of it.
+
+    :param address: an IPv4 or IPv6 address, which the guard has judged.
+    :param timeout: seconds until it is given up; None for never.
+    """
+    try:
+        made = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
+    except OSError as problem:
+        connection.fail(_refusal(problem))
+        return
+    connection.connector = dialled = Dialled(reactor, guard, connection, made, address)
+    dialled.connect(timeout)
+
+
+def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
+    """What an error in connecting means to who wanted the connection."""
+    number = problem.errno if isinstance(problem, OSError) else getattr(problem, "osError", None)
+    text = " ".join(str(problem).split())
+    if number in OUR_OWN_WANT:
+        return Unavailable(f"no connection can be made just now: {text}")
+    return NotConnected(text)
+
+
+# TLS says anew of each connection whatever the transport below provides, so it had
+# better be little.
+@implementer_only(ITransport)
+class Dialled(tcp.Connection):
+    """A connection of TCP, from before it is made.
+
+    What the system does at once needs no round through the reactor: neither a
+    request that is written nor, without TLS, the end.
+    """
+
+    logstr = "Http1,client"
+
+    def __init__(
+        self, reactor: Any, guard: AddressGuard, connection: Http1, made: socket, address: str
+    ) -> None:
+        super().__init__(made, connection, reactor)
+        self._clock: IReactorTime = reactor
+        self._http1 = connection
+        self._guard = guard
+        self._address = address
+        self._timer: IDelayedCall | None = None
+        self._reads = self._closes = False
+        self._buffers = connection.tls is not None  # it writes in pieces that go well together
+
+    def connect(self, timeout: float | None) -> None:
+        """Begin to connect."""
+        number = self.socket.connect_ex((self._address, self._http1.origin[2]))
+        if number not in {0, EINPROGRESS}:
+            self.connectionLost(Failure(error.getConnectError((number, os.strerror(number)))))
+            return
+        self.startWriting()
+        if timeout is not None:
+            lost = Failure(error.TimeoutError())
+            self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
+
+    def stopConnecting(self) -> None:
+        """Nobody wants this connection any more."""
+        self.connectionLost(Failure(error.UserError()))
+
+    def write(self, data: bytes) -> None:
+        if self.connected and not self._buffers:
+            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
+                data = data[self.socket.send(data) :]
+            except OSError:
+                pass  # not now; or never, and then the reactor finds out why
+        if data:
+            self._buffers = True
+            super().write(data)
+
+    def loseConnection(self) -> None:
+        if self._buffers:
+            super().loseConnection()
+        elif self._reads:
+            self._closes = True  # or the reactor would look in vain for what it read from
+        else:
+            self.connectionLost(_DONE)
+
+    # --- the reactor calls
+
+    def doWrite(self) -> Any:
+        return super().doWrite() if self.connected else self._arrive()
+
+    def doRead(self) -> Any:
+        if not self.connected:  # the reactor means another one, which had the same number
+            return None
+        self._reads = True
+        why = super().doRead()
+        self._reads = False
+        return why or (CONNECTION_DONE if self._closes else None)
+
+    def connectionLost(self, reason: Failure) -> None:
+        if self._timer is not None:
+            if self._timer.active():
+                self._timer.cancel()
+            self._timer = None
+        if not self.connected and not self.disconnected:
+            # The reactor may know no more than that it is lost.
+            self._http1.fail(_refusal(self._error() or reason.value))
+        super().connectionLost(reason)
+
+    def _error(self) -> Exception | None:
+        """Why it cannot connect, if that is known; and then no more than once."""
+        number = self.socket.getsockopt(SOL_SOCKET, SO_ERROR)
+        return error.getConnectError((number, os.strerror(number))) if number else None
+
+    def _arrive(self) -> Exception | None:
+        """Begin to talk if there is a connection now; an error if there will be none."""
+        problem = self._error()
+        if problem is not None:
+            return problem
+        try:
+            peer = self.socket.getpeername()
+        except OSError:
+            return None  # not yet
+        try:
+            if peer[0] != self._address:  # spelt differently; or not where we meant to go
+                self._guard.judge(peer[0], peer[1])
+        except OutboundError as refusal:
+            self._http1.fail(refusal)
+            return CONNECTION_LOST
+        self.connected = True
+        self.startReading()
+        self.stopWriting()
+        if self._http1.tls is not None:
+            factory = TLSMemoryBIOFactory(self._http1.tls, True, Factory(), self._clock)
+            self.protocol = TLSMemoryBIOProtocol(factory, self._http1)
+        self.protocol.makeConnection(self)
+        return None

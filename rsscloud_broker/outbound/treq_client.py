@@ -1,0 +1,66 @@
+"""The HTTP client for topics: treq, over guarded exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from treq.client import HTTPClient
+from treq.cookies import IndexableCookieJar
+from twisted.web.http_headers import Headers
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.outbound.agent import GuardedAgent
+from rsscloud_broker.outbound.bodies import Unpacked
+from rsscloud_broker.outbound.client import Client
+from rsscloud_broker.outbound.exchanges import Waiting
+from rsscloud_broker.outbound.urls import WrittenURL, target_of
+
+
+class _NoCookies(IndexableCookieJar):
+    """Keeps none, and so has none to send."""
+
+    def add_cookie_header(self, request: Any) -> None:
+        pass
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        pass
+
+
+class TreqClient(Client):
+    """Makes guarded requests; a longer answer than allowed is an error.
+
+    The limit is one of the bytes of an answer before and after it is decompressed.
+    """
+
+    body = Unpacked
+
+    def __init__(self, reactor: Any, *args: Any, **options: Any) -> None:
+        super().__init__(reactor, *args, **options)
+        self._reactor = reactor
+        self._cookies = _NoCookies()
+        self._treq = HTTPClient(GuardedAgent(self._exchanges), self._cookies)
+
+    async def _exchange(
+        self, waiting: Waiting, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> OutboundReply:
+        waiting.waits_for = asking = self._treq.request(
+            method,
+            WrittenURL(target_of(url).url),
+            headers=Headers({name: [value] for name, value in headers.items()}),
+            data=body or None,
+            cookies=self._cookies,  # or it makes a jar for each request
+            allow_redirects=False,
+            unbuffered=True,
+            reactor=self._reactor,
+        )
+        response = await asking
+        return OutboundReply(
+            status=response.code,
+            headers={
+                name.decode("latin-1").lower(): values[-1].decode("latin-1")
+                for name, values in response.headers.getAllRawHeaders()
+            },
+            body=await response.content(),
+            url=url,
+        )

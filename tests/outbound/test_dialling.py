@@ -1,0 +1,52 @@
+"""Connections that cannot be made: whose fault it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from errno import ECONNREFUSED, EMFILE, ENETUNREACH, ENOBUFS
+from functools import partial
+from socket import socket
+from typing import Any
+
+from twisted.internet.testing import MemoryReactorClock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.outbound import dialling
+from rsscloud_broker.outbound.bodies import CutOff
+from rsscloud_broker.outbound.dialling import dial
+from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.http1 import Http1, Message, NotConnected
+
+
+class DiallingTests(SynchronousTestCase):
+    def failure_of(self, dials: Callable[[Http1], object]) -> type[BaseException]:
+        """What a request fails with when its connection is dialled in a way."""
+        connection = Http1((False, "192.0.2.1", 80), None, partial(CutOff, limit=1000))
+        asking = connection.ask(Message(b"GET / HTTP/1.1\r\n\r\n"))
+        dials(connection)
+        return type(self.failureResultOf(asking).value)
+
+    def dial(self, connection: Http1) -> None:
+        dial(MemoryReactorClock(), AddressGuard(), connection, "192.0.2.1", None)
+
+    def test_errors_of_the_system(self) -> None:
+        for number, expected in (
+            (ECONNREFUSED, NotConnected),
+            (ENETUNREACH, NotConnected),
+            (ENOBUFS, Unavailable),
+        ):
+
+            class Failing(socket):
+                def connect_ex(self, address: Any, number: int = number) -> int:
+                    return number
+
+            self.patch(dialling, "socket", Failing)
+            self.assertIs(self.failure_of(self.dial), expected)
+
+    def test_no_file_descriptors(self) -> None:
+        def none(*args: Any) -> socket:
+            raise OSError(EMFILE, "Too many open files")
+
+        self.patch(dialling, "socket", none)
+        self.assertIs(self.failure_of(self.dial), Unavailable)
