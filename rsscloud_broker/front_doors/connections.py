@@ -7,8 +7,9 @@ whoever is sent an answer must take it: a client that lets it lie is hung up on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
+from socket import socket
 from typing import Any
 from typing import Protocol as TypingProtocol
 
@@ -48,6 +49,7 @@ class _Transport(TypingProtocol):
     def registerProducer(self, producer: IProducer, streaming: bool) -> None: ...
     def abortConnection(self) -> None: ...
     def getPeer(self) -> IAddress: ...
+    def getHost(self) -> IAddress: ...
 
 
 @frozen
@@ -92,6 +94,9 @@ class Connection(ProtocolWrapper):
 
     :ivar refused: an answer was given that ends the connection; what comes is
         not listened to any more.
+    :ivar peer: where it comes from.
+    :ivar from_proxy: whether that is a proxy that is believed; so is whoever comes
+        by a UNIX socket, for only a proxy on this machine can be there.
     """
 
     transport: _Transport  # type: ignore[assignment] # it is a connection of TCP, TLS or a UNIX socket
@@ -101,6 +106,24 @@ class Connection(ProtocolWrapper):
     _deadline: IDelayedCall | None = None
     _reader_deadline: IDelayedCall | None = None
     _began = False
+    _socket: socket | None = None
+
+    def makeConnection(self, transport: Any) -> None:
+        # A connection stays where it is, but transports ask the system each time.
+        self.peer: IAddress = transport.getPeer()
+        self._host: IAddress = transport.getHost()
+        host = getattr(self.peer, "host", None)
+        self.from_proxy = host is None or within(host, self.factory.limits.trusted)
+        # One of TLS has another kind of handle, those of tests have none.
+        handle = transport.getHandle() if hasattr(transport, "getHandle") else None
+        self._socket = handle if isinstance(handle, socket) else None
+        super().makeConnection(transport)
+
+    def getPeer(self) -> IAddress:
+        return self.peer
+
+    def getHost(self) -> IAddress:
+        return self._host
 
     def refuse(self, status: int, text: str) -> None:
         """Answer at once, then let the client read the answer before hanging up.
@@ -111,7 +134,7 @@ class Connection(ProtocolWrapper):
         self.refused = True
         self.request_began()
         body = f"{text}\n".encode()
-        self.transport.write(
+        self.write(
             b"HTTP/1.1 %d %s\r\nConnection: close\r\n"
             b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
             % (status, _REASONS[status], len(body), body)
@@ -144,6 +167,25 @@ class Connection(ProtocolWrapper):
 
     # what goes
 
+    def write(self, data: bytes) -> None:
+        """Send as the transport does, but what the system takes at once now.
+
+        Through the reactor it would cost another round of it, and three more calls
+        of the system.
+        """
+        if self._socket is not None:
+            try:
+                data = data[self._socket.send(data) :]
+            except OSError:
+                pass  # not now; or never, and then the reactor finds out why
+            if not data:
+                return
+            self._socket = None  # the rest goes first, so all goes the same way from now on
+        self.transport.write(data)
+
+    def writeSequence(self, data: Iterable[bytes]) -> None:
+        self.write(b"".join(data))
+
     def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
         self.transport.registerProducer(_Observed(producer, self), streaming)
 
@@ -165,6 +207,7 @@ class Connection(ProtocolWrapper):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._socket = None
         self.request_began()
         self.reader_takes()
         super().connectionLost(reason)

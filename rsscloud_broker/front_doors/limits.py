@@ -105,14 +105,12 @@ class BoundedRequest(Request):
 
     def getClientAddress(self) -> IAddress:
         """The address of the client; of the one behind it where a trusted proxy tells."""
-        peer = super().getClientAddress()
-        host = getattr(peer, "host", None)
+        peer = self._connection.peer
+        if not self._connection.from_proxy:
+            return peer
         trusted = self.limits.trusted
+        host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has none
         hops = [hop.strip() for hop in (header(self, "x-forwarded-for") or "").split(",")]
-        if host is None:  # a UNIX socket: only a proxy on this machine can be there
-            host = "127.0.0.1"
-        elif not within(host, trusted):
-            hops = []
         while hops and (hop := hops.pop()):
             if not is_address(hop):
                 break
