@@ -25,6 +25,7 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
     asked for.  What is one too many is a 429, unless the front door has said it
     in its own way; a store that cannot be used is a 503, a bug a 500.
     """
+
     async def write() -> None:
         try:
             content = await body
