@@ -157,6 +157,8 @@ def _parameters(params: etree._Element | None) -> list[Any]:
 
 def _only_value(element: etree._Element) -> Any:
     """The value in an element that holds exactly one."""
+    if len(element) == 1 and element[0].tag == "value" and not xml.has_text(element):
+        return _value(element[0])  # that is how they come; what follows says what is wrong
     parts = _parts(element, "value")
     if "value" not in parts:
         raise MalformedXMLRPC(f"{xml.describe(element)} lacks its value")
@@ -214,9 +216,13 @@ def _nil(element: etree._Element) -> None:
 def _items(element: etree._Element, name: str) -> list[etree._Element]:
     """The children of an element that holds any number of one kind."""
     items = list(element)
-    if xml.has_text(element) or any(xml.local_name(item) != name for item in items):
-        raise MalformedXMLRPC(f"{xml.describe(element)} holds {name} elements and nothing else")
-    return items
+    for item in items:
+        if item.tag != name and xml.local_name(item) != name:  # most have no namespace
+            break
+    else:
+        if not xml.has_text(element):
+            return items
+    raise MalformedXMLRPC(f"{xml.describe(element)} holds {name} elements and nothing else")
 
 
 def _parts(element: etree._Element, *names: str) -> dict[str, etree._Element]:
