@@ -91,15 +91,19 @@ class XMLRPCRoot(XMLRPC):
             ) from None
         return found
 
-    def render_document(self, request: Request, root: etree._Element) -> int:
+    def render_document(self, request: Request, root: etree._Element) -> bytes | int:
         """Answer a document that has been parsed."""
-        return answer(request, self._answer_document(request, root))
-
-    async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
         try:
             method, params = xmlrpc.call_from(root)
         except MalformedXML as error:
             return fault_document(request, xmlrpc.INVALID_REQUEST, str(error))
+        return self.render_call(request, method, params)
+
+    def render_call(self, request: Request, method: str, params: Sequence[Any]) -> int:
+        """Answer a call."""
+        return answer(request, self._answer_call(request, method, params))
+
+    async def _answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
         try:
             value = await self.call(request, method, params)
         except Fault as fault:

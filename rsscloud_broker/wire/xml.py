@@ -42,7 +42,7 @@ _DECLARES_ENCODING = re.compile(
 
 
 #: Encodings in which ASCII stands for itself, and for nothing else.
-_ASCII_AND_MORE = frozenset(
+ASCII_AND_MORE = frozenset(
     {"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-8859-15", "windows-1251"}
     | {"windows-1252", "iso8859-1"}
 )
@@ -205,7 +205,7 @@ def _is_legible(document: bytes, encoding: str | None) -> bool:
     if encoding is None:
         declared = _DECLARES_ENCODING.match(document)
         encoding = declared[1].decode("ascii") if declared else ""
-    return encoding.lower() in _ASCII_AND_MORE
+    return encoding.lower() in ASCII_AND_MORE
 
 
 def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:
