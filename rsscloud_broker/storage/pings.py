@@ -153,8 +153,10 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
         for record, alike in new
     ]
     keys: dict[tuple[object, ...], list[int]] = {}
-    for key, *what in sorted(conn.execute(_INSERT, rows), reverse=True):
+    for key, *what in conn.execute(_INSERT, rows):
         keys.setdefault(tuple(what), []).append(key)
+    for those in keys.values():
+        those.sort(reverse=True)
     return [
         Ping(
             name=record.name,
