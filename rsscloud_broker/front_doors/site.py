@@ -135,7 +135,7 @@ class Root(Resource):
         return None
 
     def _call(self, request: Request, body: bytes) -> bytes | int:
-        """Parse a document once and give it to whom its root element names."""
+        """Read a document once and give it to whom its root element names."""
         encoding = charset(request)
         if (call := xmlrpc.plain_call(body, encoding)) is not None:
             return self._xmlrpc.render_call(request, *call)
