@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from ipaddress import ip_address
 from socket import socket
 from typing import Any
@@ -94,9 +95,6 @@ class Connection(ProtocolWrapper):
 
     :ivar refused: an answer was given that ends the connection; what comes is
         not listened to any more.
-    :ivar peer: where it comes from.
-    :ivar from_proxy: whether that is a proxy that is believed; so is whoever comes
-        by a UNIX socket, for only a proxy on this machine can be there.
     """
 
     transport: _Transport  # type: ignore[assignment] # it is a connection of TCP, TLS or a UNIX socket
@@ -109,21 +107,37 @@ class Connection(ProtocolWrapper):
     _socket: socket | None = None
 
     def makeConnection(self, transport: Any) -> None:
-        # A connection stays where it is, but transports ask the system each time.
-        self.peer: IAddress = transport.getPeer()
-        self._host: IAddress = transport.getHost()
-        host = getattr(self.peer, "host", None)
-        self.from_proxy = host is None or within(host, self.factory.limits.trusted)
         # One of TLS has another kind of handle, those of tests have none.
         handle = transport.getHandle() if hasattr(transport, "getHandle") else None
         self._socket = handle if isinstance(handle, socket) else None
         super().makeConnection(transport)
 
+    # Addresses do not change once something has come, but transports ask the system
+    # each time.
+
+    @cached_property
+    def peer(self) -> IAddress:
+        """Where it comes from."""
+        return self.transport.getPeer()
+
+    @cached_property
+    def from_proxy(self) -> bool:
+        """Whether it comes from a proxy that is believed.
+
+        So is whoever comes by a UNIX socket: only a proxy on this machine can be there.
+        """
+        host = getattr(self.peer, "host", None)
+        return host is None or within(host, self.factory.limits.trusted)
+
+    @cached_property
+    def _own_address(self) -> IAddress:
+        return self.transport.getHost()
+
     def getPeer(self) -> IAddress:
         return self.peer
 
     def getHost(self) -> IAddress:
-        return self._host
+        return self._own_address
 
     def refuse(self, status: int, text: str) -> None:
         """Answer at once, then let the client read the answer before hanging up.

@@ -106,6 +106,8 @@ class Writer:
         if not self._gathered:
             self._reactor.callFromThread(self._hand_over)
         self._gathered.append(_Job(operation, done))
+        if len(self._gathered) == GROUP_LIMIT:
+            self._hand_over()  # a whole group need not wait for a turn that takes long
         return done
 
     def stop(self) -> Deferred[None]:
