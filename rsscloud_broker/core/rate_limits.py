@@ -19,8 +19,8 @@ The buckets are in memory: after a start all of them are full.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
-from functools import lru_cache
+from collections.abc import Hashable, Sequence
+from functools import lru_cache, partial
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
@@ -29,13 +29,16 @@ from typing import Generic, TypeVar
 from attrs import frozen
 from twisted.internet.interfaces import IReactorTime
 
-from rsscloud_broker.config import Limits
+from rsscloud_broker.config import Limits, Network
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
 
 #: Keys of which a limit knows more than that their buckets are full.
 MAX_KEYS = 100_000
+
+#: Sources of which it is known what they are.
+MAX_SOURCES = 10_000
 
 #: Failed verifications that are remembered.
 MAX_FAILURES = 10_000
@@ -138,7 +141,8 @@ class Admission:
         self, limits: Limits, store: IStore, clock: IReactorTime, counters: Counters
     ) -> None:
         self._limits = limits
-        self._exempt = limits.exempt_networks
+        # Sources come again and again, and the networks stay.
+        self._is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
         self._store = store
         self._clock = clock
         self._counters = counters
@@ -196,12 +200,6 @@ class Admission:
             self._clock.seconds() + self._limits.failed_verification_pause,
         )
 
-    def _is_exempt(self, source: str) -> bool:
-        address = _address_of(source)
-        if address is None:
-            return not source
-        return any(address in network for network in self._exempt)
-
     def _check_failures(self, intent: Intent) -> None:
         known = self._failures.get(_identity(intent), None)
         left = known.until - self._clock.seconds() if known else 0.0
@@ -247,7 +245,15 @@ class Admission:
         return TooMany(reason, pause)
 
 
-@lru_cache(maxsize=10_000)
+def _is_among(exempt: Sequence[Network], source: str) -> bool:
+    """Whether a source is exempt: one in such a network, or nobody."""
+    address = _address_of(source)
+    if address is None:
+        return not source
+    return any(address in network for network in exempt)
+
+
+@lru_cache(MAX_SOURCES)
 def _address_of(source: str) -> IPv4Address | IPv6Address | None:
     """The address that a caller has; an IPv4 address in an IPv6 one is itself."""
     try:
@@ -257,6 +263,7 @@ def _address_of(source: str) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+@lru_cache(MAX_SOURCES)
 def _bucket_of(source: str) -> str:
     """The key of a caller's bucket."""
     address = _address_of(source)

@@ -25,8 +25,6 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
     asked for.  What is one too many is a 429, unless the front door has said it
     in its own way; a store that cannot be used is a 503, a bug a 500.
     """
-    gone: list[object] = []
-    request.notifyFinish().addErrback(gone.append)
 
     async def write() -> None:
         try:
@@ -47,7 +45,7 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
         except Exception:  # answered and logged, whatever it was
             log.failure("A request to {path} failed.", path=request.path)
             content = plain(request, 500, "The broker made a mistake. It has been logged.")
-        if not gone:
+        if request.channel is not None:  # otherwise the client has gone
             request.setHeader("content-length", str(len(content)))
             request.write(content)
             request.finish()

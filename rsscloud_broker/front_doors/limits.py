@@ -14,21 +14,21 @@ within the limit and fails at some headers; no protocol here needs either.
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any, cast
+from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel, parse_qs
 from twisted.web.http import Request as HTTPRequest
+from twisted.web.http import parse_qs
 from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
+from rsscloud_broker.front_doors.channel import Channel
 from rsscloud_broker.front_doors.connections import (
     LINGER,
-    Connection,
     LimitedConnections,
     Limits,
     is_address,
@@ -46,8 +46,6 @@ __all__ = ["LINGER", "MAX_FIELDS", "Limits", "bounded_site"]
 
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
-#: How many digits the length of a body may have.
-_MAX_DIGITS = 15
 
 
 class BoundedRequest(Request):
@@ -55,17 +53,26 @@ class BoundedRequest(Request):
 
     limits: Limits
 
-    def __init__(self, channel: HTTPChannel, *args: Any, **kwargs: Any) -> None:
+    channel: Channel | None  # type: ignore[assignment] # that of our site; None when it is gone
+    _deadline: IDelayedCall | None = None
+
+    def __init__(self, channel: Channel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
-        self._connection = cast(Connection, channel.transport)
+        self._connection = channel.transport
         self._connection.request_began()
         self._body = BytesIO()
         self._received = 0
-        self._deadline: IDelayedCall | None = self.limits.clock.callLater(
-            self.limits.http.request_timeout,
+        if not channel.at_once:
+            self._await_rest()
+
+    def _await_rest(self) -> None:
+        """Refuse the request unless the whole of it comes in time."""
+        timeout = self.limits.http.request_timeout
+        self._deadline = self.limits.clock.callLater(
+            timeout,
             self._connection.refuse,
             408,
-            f"The whole request must arrive within {self.limits.http.request_timeout:g} seconds.",
+            f"The whole request must arrive within {timeout:g} seconds.",
         )
 
     def gotLength(self, length: int | None) -> None:
@@ -99,20 +106,23 @@ class BoundedRequest(Request):
         self.write(body)
         self.finish()
 
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if self.channel is not None:  # the client has not gone
+            self.channel.write_head()
+
     def connectionLost(self, reason: Failure) -> None:
         self._call_off_deadline()
         super().connectionLost(reason)
 
     def getClientAddress(self) -> IAddress:
         """The address of the client; of the one behind it where a trusted proxy tells."""
-        peer = super().getClientAddress()
-        host = getattr(peer, "host", None)
+        peer = self._connection.peer
+        if not self._connection.from_proxy:
+            return peer
         trusted = self.limits.trusted
+        host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has none
         hops = [hop.strip() for hop in (header(self, "x-forwarded-for") or "").split(",")]
-        if host is None:  # a UNIX socket: only a proxy on this machine can be there
-            host = "127.0.0.1"
-        elif not within(host, trusted):
-            hops = []
         while hops and (hop := hops.pop()):
             if not is_address(hop):
                 break
@@ -158,37 +168,13 @@ def _has_many_fields(text: bytes) -> bool:
     return text.count(b"&") + text.count(b";") >= MAX_FIELDS  # what stands between fields
 
 
-class _Channel(HTTPChannel):
-    """HTTP/1.1 whose headers are bounded, with an answer that says so."""
-
-    transport: Connection  # type: ignore[assignment] # what the factory wraps it in
-
-    def lineReceived(self, line: bytes) -> None:
-        if not self.transport.refused:
-            super().lineReceived(line)
-
-    def lineLengthExceeded(self, line: bytes) -> None:
-        if self.requests:
-            self.transport.refuse(431, "A header must not be that long.")
-        else:
-            self.transport.refuse(414, "The first line of a request must not be that long.")
-
-    def headerReceived(self, line: bytes) -> bool:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length" and len(value.strip()) > _MAX_DIGITS:
-            self.requests[-1].refuse_body()
-            return False
-        accepted: bool = super().headerReceived(line)
-        return accepted
-
-
 class _QuietSite(Site):
     """A site that logs no line for each request: what matters is logged where it happens.
 
     It speaks HTTP/1.1 and no HTTP/2, whose requests are not counted here.
     """
 
-    protocol = _Channel  # type: ignore[assignment] # the base class's chooses between the two
+    protocol = Channel  # type: ignore[assignment] # the base class's chooses between the two
     displayTracebacks = False
     noisy = False
 

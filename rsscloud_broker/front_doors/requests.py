@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from io import BytesIO
 from urllib.parse import unquote_to_bytes
 
 from twisted.web.http import Request as HTTPRequest
@@ -44,6 +45,8 @@ def header(request: HTTPRequest, name: str) -> str | None:
 
 def body_of(request: Request) -> bytes:
     """The bytes of the body, which others can read again."""
+    if isinstance(request.content, BytesIO):
+        return request.content.getvalue()
     if request.content is None:
         return b""
     request.content.seek(0)

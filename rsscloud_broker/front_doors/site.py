@@ -146,11 +146,14 @@ class Root(Resource):
         return named or [route for route in routes if not route.content_types]
 
     def _call(self, request: Request, body: bytes) -> bytes | int:
-        """Parse a document once and give it to whom its root element names."""
+        """Read a document once and give it to whom its root element names."""
+        encoding = charset(request)
+        if (call := xmlrpc.plain_call(body, encoding)) is not None:
+            return self._xmlrpc.render_call(request, *call)
         means_soap = request.path.decode("latin-1") in self._soap_paths
         means_soap = means_soap or header(request, "soapaction") is not None
         try:
-            root = xml.parse(body, charset(request))
+            root = xml.parse(body, encoding)
         except xml.MalformedXML as error:
             text = f"The request is not acceptable XML: {error}"
             if means_soap:

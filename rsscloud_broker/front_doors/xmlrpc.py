@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
 from lxml import etree
-from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import Request
@@ -57,10 +56,13 @@ def procedure(
     return mark
 
 
-@cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a method, its ``self`` included; looking at it takes its time."""
-    return inspect.signature(function)
+@lru_cache(maxsize=1000)
+def _check_arity(function: Callable[..., Any], count: int) -> None:
+    """See whether a function takes so many arguments; looking takes its time.
+
+    :raises TypeError: it takes more, or fewer.
+    """
+    inspect.signature(function).bind(*range(count))
 
 
 class XMLRPCRoot(XMLRPC):
@@ -89,15 +91,19 @@ class XMLRPCRoot(XMLRPC):
             ) from None
         return found
 
-    def render_document(self, request: Request, root: etree._Element) -> int:
+    def render_document(self, request: Request, root: etree._Element) -> bytes | int:
         """Answer a document that has been parsed."""
-        return answer(request, self._answer_document(request, root))
-
-    async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
         try:
             method, params = xmlrpc.call_from(root)
         except MalformedXML as error:
             return fault_document(request, xmlrpc.INVALID_REQUEST, str(error))
+        return self.render_call(request, method, params)
+
+    def render_call(self, request: Request, method: str, params: Sequence[Any]) -> int:
+        """Answer a call."""
+        return answer(request, self._answer_call(request, method, params))
+
+    async def _answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
         try:
             value = await self.call(request, method, params)
         except Fault as fault:
@@ -112,12 +118,12 @@ class XMLRPCRoot(XMLRPC):
         function = self.lookupProcedure(method)
         arguments = [request, *params] if getattr(function, "withRequest", False) else params
         try:
-            _signature(getattr(function, "__func__", function)).bind(self, *arguments)
+            _check_arity(getattr(function, "__func__", function), len(arguments) + 1)
         except TypeError as error:
             raise Fault(xmlrpc.INVALID_PARAMS, f"{method}: {error}") from None
         try:
-            called: Deferred[Any] = maybeDeferred(function, *arguments)
-            return await called
+            result = function(*arguments)
+            return await result if isinstance(result, Awaitable) else result
         except (Fault, Unavailable):
             raise
         except Refused as error:

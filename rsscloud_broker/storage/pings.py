@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import Any
 
-import attrs
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -41,7 +42,11 @@ _PRUNED = "pruned pings"
 
 # The statements of the busiest path are made once, and serve many pings at once.
 
-_INSERT = insert(ping).returning(ping.c.id, sort_by_parameter_order=True)
+# Databases may return rows in an order of their own; to have them sorted, SQLAlchemy
+# would run SQLite's insertions one by one.  So they tell which rows they are.
+_INSERT = insert(ping).returning(
+    ping.c.id, ping.c.fingerprint, ping.c.received_at, ping.c.changes_url, ping.c.tags
+)
 
 _ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
     ping.c.fingerprint.in_(bindparam("alike", expanding=True)),
@@ -67,8 +72,9 @@ def fingerprint(record: Ping) -> bytes:
     It keeps the index for finding repeats small, and the search short even
     where many different pings name the same page.
     """
-    alike = json.dumps((record.name, record.url, record.rss_url))
-    return blake2b(alike.encode(), digest_size=16).digest()
+    # As JSON would have it, which is slower for having to look what it is given.
+    name, url, rss_url = map(_quoted, (record.name, record.url, record.rss_url))
+    return blake2b(f"[{name}, {url}, {rss_url}]".encode(), digest_size=16).digest()
 
 
 def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[PingRecord]:
@@ -78,9 +84,14 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
     given back with the id 0.
     """
     watched = _ask_for_watched(conn, [record for record, _ in wanted])
-    repeats = _repeats(conn, wanted)
-    new = [record for (record, _), repeat in zip(wanted, repeats, strict=True) if not repeat]
-    stored = iter(insert_pings(conn, new))
+    prints = [fingerprint(record) for record, _ in wanted]
+    repeats = _repeats(conn, wanted, prints)
+    new = [
+        (record, alike)
+        for (record, _), alike, repeat in zip(wanted, prints, repeats, strict=True)
+        if not repeat
+    ]
+    stored = iter(_insert(conn, new))
     return [
         PingRecord(
             ping=record if repeat else next(stored),
@@ -91,14 +102,17 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
     ]
 
 
-def _repeats(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[bool]:
+def _repeats(
+    conn: Connection, wanted: Sequence[tuple[Ping, float]], prints: Sequence[bytes]
+) -> list[bool]:
     """Whether each ping is like one that was recorded a moment ago.
 
     A moment ahead counts as well, lest a clock that was set back silence a site.
+
+    :param prints: their fingerprints.
     """
     times = [to_micros(record.received_at) for record, _ in wanted]
     windows = [to_micros(window) for _, window in wanted]
-    prints = [fingerprint(record) for record, _ in wanted]
     widest = max(windows)
     found = conn.execute(
         _ALIKE,
@@ -119,27 +133,42 @@ def _repeats(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[boo
 
 def insert_pings(conn: Connection, records: Sequence[Ping]) -> list[Ping]:
     """Record pings; the records with their ids."""
-    if not records:
+    return _insert(conn, [(record, fingerprint(record)) for record in records])
+
+
+def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
+    """Record pings, of which the fingerprints are known; the records with their ids."""
+    if not new:
         return []
-    times = [to_micros(record.received_at) for record in records]
-    keys = conn.execute(
-        _INSERT,
-        [
-            {
-                "received_at": received_at,
-                "name": record.name,
-                "url": record.url,
-                "changes_url": record.changes_url,
-                "rss_url": record.rss_url,
-                "tags": json.dumps(record.tags) if record.tags else "",
-                "fingerprint": fingerprint(record),
-            }
-            for record, received_at in zip(records, times, strict=True)
-        ],
-    ).scalars()
+    rows: list[dict[str, Any]] = [
+        {
+            "received_at": to_micros(record.received_at),
+            "name": record.name,
+            "url": record.url,
+            "changes_url": record.changes_url,
+            "rss_url": record.rss_url,
+            "tags": json.dumps(record.tags) if record.tags else "",
+            "fingerprint": alike,
+        }
+        for record, alike in new
+    ]
+    keys: dict[tuple[object, ...], list[int]] = {}
+    for key, *what in conn.execute(_INSERT, rows):
+        keys.setdefault(tuple(what), []).append(key)
+    for those in keys.values():
+        those.sort(reverse=True)
     return [
-        attrs.evolve(record, id=key, received_at=to_seconds(received_at))
-        for record, key, received_at in zip(records, keys, times, strict=True)
+        Ping(
+            name=record.name,
+            url=record.url,
+            received_at=to_seconds(row["received_at"]),
+            changes_url=record.changes_url,
+            rss_url=record.rss_url,
+            tags=record.tags,
+            # Rows that are the same in all of it get their ids in their order.
+            id=keys[alike, row["received_at"], row["changes_url"], row["tags"]].pop(),
+        )
+        for (record, alike), row in zip(new, rows, strict=True)
     ]
 
 

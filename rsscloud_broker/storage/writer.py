@@ -5,6 +5,11 @@ So the writer takes every operation that has queued up, runs them in one
 transaction, commits, and only then lets their Deferreds fire: all of them in
 one turn of the reactor.  The busier the broker, the larger the groups.
 
+The operations of one turn of the reactor are handed over together, at its end.  So the
+thread does not begin while the reactor still brings more: then the two would take the
+interpreter's lock from each other at every call of the system, and both would wait more
+than work.
+
 An operation that raises undoes its whole group.  Each is then run again in a
 transaction of its own, so that only the culprit fails; operations must
 therefore be fit to run twice.  A database that cannot be used ails them all,
@@ -79,6 +84,7 @@ class Writer:
         self._reactor = reactor
         self._engine = for_writing(engine)
         self._at_end = at_end
+        self._gathered: list[_Job] = []
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._stopped: Deferred[None] | None = None
 
@@ -97,15 +103,25 @@ class Writer:
         if self._stopped is not None:
             return fail(Unavailable("the store is being shut down"))
         done: Deferred[T] = Deferred()
-        self._jobs.put(_Job(operation, done))
+        if not self._gathered:
+            self._reactor.callFromThread(self._hand_over)
+        self._gathered.append(_Job(operation, done))
+        if len(self._gathered) == GROUP_LIMIT:
+            self._hand_over()  # a whole group need not wait for a turn that takes long
         return done
 
     def stop(self) -> Deferred[None]:
         """Take no more.  Fires when everything queued is on disk."""
         if self._stopped is None:
             self._stopped = Deferred()
+            self._hand_over()
             self._jobs.put(None)
         return self._stopped
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for job in gathered:
+            self._jobs.put(job)
 
     # --- in the thread
 

@@ -27,6 +27,8 @@ def clean(text: str) -> str:
     surrogates and what XML cannot carry are removed; so is white space at both
     ends.
     """
+    if text.isascii() and text.isprintable():
+        return text.strip()  # most have nothing to be removed
     text = _LINE_BREAKS_AND_TABS.sub(" ", text)
     return _CONTROLS.sub("", legal(text)).strip()
 

@@ -42,7 +42,7 @@ _DECLARES_ENCODING = re.compile(
 
 
 #: Encodings in which ASCII stands for itself, and for nothing else.
-_ASCII_AND_MORE = frozenset(
+ASCII_AND_MORE = frozenset(
     {"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-8859-15", "windows-1251"}
     | {"windows-1252", "iso8859-1"}
 )
@@ -82,8 +82,10 @@ def parse(
         blank_lines = beginning[2].count(b"\n")
         document = document[beginning.end() :]
     encoding = _encoding(document, charset, bool(beginning and beginning[1]))
+    legible = _is_legible(document, encoding)
     try:
-        if _may_have_doctype(document, encoding):
+        # Calls have none, and are legible; looking twice takes its time.
+        if not legible or b"<!DOCTYPE" in document:
             parser = _new_parser(encoding, _Prolog())
             _read_prolog(document, parser)
         parser = _new_parser(encoding)
@@ -95,12 +97,17 @@ def parse(
     too_many = len(document) > 4 * max_elements and root.xpath(f"count(//*) > {max_elements}")
     if too_many:  # an element takes four bytes, so most documents need not be counted
         raise MalformedXML(f"the document has more than {max_elements} elements")
-    _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
-    _refuse_any(
-        root,
-        f"//*[@*[{MAX_ATTRIBUTES + 1}]]",
-        f"an element has more than {MAX_ATTRIBUTES} attributes",
-    )
+    # Each element has a "<" and each attribute a "=".  Where those are few the tree need
+    # not be searched: libxml2 gives way to other threads while it does that, and they
+    # take much longer than a search.
+    if not legible or document.count(b"<") > max_depth:
+        _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
+    if not legible or document.count(b"=") > MAX_ATTRIBUTES:
+        _refuse_any(
+            root,
+            f"//*[@*[{MAX_ATTRIBUTES + 1}]]",
+            f"an element has more than {MAX_ATTRIBUTES} attributes",
+        )
     return root
 
 
@@ -121,7 +128,14 @@ def texts(element: etree._Element) -> list[str]:
 
 def has_text(element: etree._Element) -> bool:
     """Whether there is more than white space directly inside an element."""
-    return not all(text.isspace() for text in texts(element))
+    text = element.text
+    if text and not text.isspace():
+        return True
+    for child in element:
+        text = child.tail
+        if text and not text.isspace():
+            return True
+    return False
 
 
 def describe(element: etree._Element) -> str:
@@ -183,16 +197,15 @@ class _Prolog:
         pass
 
 
-def _may_have_doctype(document: bytes, encoding: str | None) -> bool:
-    """Whether the parser has to look for a DOCTYPE.
+def _is_legible(document: bytes, encoding: str | None) -> bool:
+    """Whether markup can be found in the bytes of a document, without a parser.
 
-    It has not where the document can only be of bytes that are ASCII, or more
-    than ASCII, and the word is not in it.  That is how calls come, and looking
-    twice takes its time.
+    It can where they can only be ASCII, or more than ASCII.
     """
-    declared = _DECLARES_ENCODING.match(document)
-    name = encoding or (declared[1].decode("ascii") if declared else "")
-    return name.lower() not in _ASCII_AND_MORE or b"<!DOCTYPE" in document
+    if encoding is None:
+        declared = _DECLARES_ENCODING.match(document)
+        encoding = declared[1].decode("ascii") if declared else ""
+    return encoding.lower() in ASCII_AND_MORE
 
 
 def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:

@@ -19,6 +19,7 @@ its common extensions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -40,6 +41,22 @@ RSSCLOUD_FAULT = 4
 
 MAX_PARAMETERS = 100
 MAX_METHOD_NAME = 255
+
+
+# A call as most clients write it, with nothing but strings of plain ASCII.  No part
+# gives back what it has taken, so it is found, or not, in linear time.
+_S = r"[ \t\r\n]*+"
+_PLAIN = r"[ -%'-;=?-~]*+"
+_PARAM = rf"<param>{_S}<value>(?:<string>{_PLAIN}</string>|{_PLAIN})</value>{_S}</param>{_S}"
+_PLAIN_CALL = re.compile(
+    (
+        rf"""(?:<\?xml version=(?:"1\.0"|'1\.0')(?: encoding=(?:"utf-8"|"UTF-8"))?\?>{_S})?"""
+        rf"<methodCall>{_S}<methodName>([a-zA-Z0-9_.]{{1,255}}+)</methodName>{_S}"
+        rf"<params>{_S}((?:{_PARAM}){{1,9}}+)</params>{_S}</methodCall>{_S}"
+    ).encode()
+)
+_PLAIN_VALUE = re.compile(rf"<value>(?:<string>)?({_PLAIN})".encode())
+_MAX_PLAIN = 64 * 1024
 
 
 class MalformedXMLRPC(xml.MalformedXML):
@@ -92,6 +109,25 @@ def call_from(root: etree._Element) -> tuple[str, list[Any]]:
     if len(name) > MAX_METHOD_NAME:
         raise MalformedXMLRPC(f"a methodName has at most {MAX_METHOD_NAME} characters")
     return name, _parameters(parts.get("params"))
+
+
+def plain_call(document: bytes, charset: str | None = None) -> tuple[str, list[str]] | None:
+    """Read a call as most clients make and write it: strings of ASCII without entities.
+
+    That takes a tenth of the time of a parser, which also lets other threads run
+    meanwhile and then has to wait for them.
+
+    :param charset: the charset parameter of the HTTP Content-Type.
+    :returns: what :func:`decode_call` would read; None for any other document, be it
+        a call or not.
+    """
+    if len(document) > _MAX_PLAIN or not (charset is None or charset in xml.ASCII_AND_MORE):
+        return None
+    found = _PLAIN_CALL.fullmatch(document)
+    if found is None:
+        return None
+    values = [value.decode("ascii") for value in _PLAIN_VALUE.findall(found[2])]
+    return found[1].decode("ascii"), values
 
 
 def decode_response(document: bytes, charset: str | None = None) -> Any:
@@ -157,6 +193,8 @@ def _parameters(params: etree._Element | None) -> list[Any]:
 
 def _only_value(element: etree._Element) -> Any:
     """The value in an element that holds exactly one."""
+    if len(element) == 1 and element[0].tag == "value" and not xml.has_text(element):
+        return _value(element[0])  # that is how they come; what follows says what is wrong
     parts = _parts(element, "value")
     if "value" not in parts:
         raise MalformedXMLRPC(f"{xml.describe(element)} lacks its value")
@@ -214,9 +252,13 @@ def _nil(element: etree._Element) -> None:
 def _items(element: etree._Element, name: str) -> list[etree._Element]:
     """The children of an element that holds any number of one kind."""
     items = list(element)
-    if xml.has_text(element) or any(xml.local_name(item) != name for item in items):
-        raise MalformedXMLRPC(f"{xml.describe(element)} holds {name} elements and nothing else")
-    return items
+    for item in items:
+        if item.tag != name and xml.local_name(item) != name:  # most have no namespace
+            break
+    else:
+        if not xml.has_text(element):
+            return items
+    raise MalformedXMLRPC(f"{xml.describe(element)} holds {name} elements and nothing else")
 
 
 def _parts(element: etree._Element, *names: str) -> dict[str, etree._Element]:

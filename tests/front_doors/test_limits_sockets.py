@@ -34,7 +34,7 @@ class Client(Protocol):
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._received = b""
+        self.received = bytearray()
         self.answered: Deferred[Answer] = Deferred()
         self.ended: Deferred[None] = Deferred()
 
@@ -43,13 +43,15 @@ class Client(Protocol):
         self.transport.write(self._data)
 
     def dataReceived(self, data: bytes) -> None:
-        self._received += data
-        _, end_of_head, body = self._received.partition(b"\r\n\r\n")
-        if not end_of_head or self.answered.called:
+        self.received += data
+        end_of_head = self.received.find(b"\r\n\r\n") + 4
+        if end_of_head < 4 or self.answered.called:
             return
-        response = HTTPResponse(cast(socket, Stream(self._received)))
+        response = HTTPResponse(cast(socket, Stream(self.received[:end_of_head])))
         response.begin()
-        if len(body) >= int(response.headers["content-length"]):
+        if len(self.received) - end_of_head >= int(response.headers["content-length"]):
+            response = HTTPResponse(cast(socket, Stream(self.received)))
+            response.begin()
             self.answered.callback(Answer(response.status, response.headers, response.read()))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -162,6 +164,19 @@ class SocketsTests(TestCase):
             self.house.clock.advance(60)
             while self.house.factory.protocols:
                 await deferLater(IReactorTime(reactor), 0)
+
+    async def test_what_is_not_taken_at_once_stays_in_order(self) -> None:
+        root = Root([Door(pages=[Route("/large", "GET", Large())])], PUBLIC_URL)
+        port = await self.listen(root=root)
+        last = request_bytes("GET", "/nothing", headers={"Connection": "close"})
+        client = await self.connect(port, request_bytes("GET", "/large") + last)
+        await client.answered
+        await client.ended
+        _, _, rest = client.received.partition(b"\r\n\r\n")
+        large, head, text = rest[: 32 * MIB], rest[32 * MIB :][:12], rest[-40:]
+        self.assertEqual(large, b"x" * (32 * MIB))
+        self.assertEqual(head, b"HTTP/1.1 404")
+        self.assertTrue(text.endswith(b"There is nothing at this address.\n"))
 
     async def test_who_calls(self) -> None:
         port = await self.listen()
