@@ -23,26 +23,28 @@ T = TypeVar("T")
 class Patience:
     """Calls the store again and again while it is unavailable.
 
-    :param who: waits for it, for the log.
+    :param what: is put off meanwhile, for the log.
     :ivar stopped: nobody has patience any more.
     """
 
     _clock: IReactorTime
-    _who: str
+    _what: str
     stopped: bool = field(default=False, init=False)
     _pauses: set[Deferred[None]] = field(factory=set, init=False)
     log = Logger()
 
-    async def __call__(self, operation: Callable[[], Awaitable[T]]) -> T:
+    async def __call__(self, operation: Callable[[], Awaitable[T]], of: str = "") -> T:
         """The result of an operation of the store.
 
+        :param of: whom or what it is about, for the log.
         :raises CancelledError: the store is unavailable, and this was stopped.
         """
         while True:
             try:
                 return await operation()
             except Unavailable as error:
-                self.log.error("{who} waits for the store: {error}", who=self._who, error=error)
+                what = " ".join(filter(None, (self._what, of)))
+                self.log.error("{what} is put off: {error}", what=what, error=error)
             await self.pause()
 
     async def pause(self) -> None:

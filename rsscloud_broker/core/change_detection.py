@@ -67,7 +67,7 @@ class ChangeDetector(Service):
         self._asked: dict[str, int] = {}
         self._asked_by_ping: set[str] = set()
         self._waiting: set[Deferred[None]] = set()
-        self._patience = Patience(clock, "Reading topics")
+        self._patience = Patience(clock, "Reading")
 
     def startService(self) -> None:
         """Begin with the topics that still waited when the last process ended."""
@@ -123,7 +123,8 @@ class ChangeDetector(Service):
 
     async def _resume(self) -> None:
         try:
-            for check in await self._patience(partial(self._store.checks_due, 100_000)):
+            due = partial(self._store.checks_due, 100_000)
+            for check in await self._patience(due, "topics that wait"):
                 self.ask(check.url, pinged=check.pinged)
         except CancelledError:
             pass  # the service stops; the store remembers
@@ -147,7 +148,7 @@ class ChangeDetector(Service):
         while answered != self._asked[url]:
             asking, asked_until = self._asked[url], self._clock.seconds()
             attempt = partial(self._check_or_give_up, url, asked_until, retries)
-            delay = await self._patience(attempt)
+            delay = await self._patience(attempt, url)
             if delay is None:
                 answered = asking
             else:

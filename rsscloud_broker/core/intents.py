@@ -123,7 +123,8 @@ class IntentQueue(Service):
     async def _until_settled(self, intent: Intent) -> None:
         retries = iter(self._retries)
         while True:
-            delay = await self._patience(partial(self._try, intent, retries))
+            attempt = partial(self._try, intent, retries)
+            delay = await self._patience(attempt, f"of {intent.callback.url}")
             if delay is None:
                 return
             await deferLater(self._clock, delay)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.web.http import NO_CONTENT
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
@@ -46,7 +47,8 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
             log.failure("A request to {path} failed.", path=request.path)
             content = plain(request, 500, "The broker made a mistake. It has been logged.")
         if request.channel is not None:  # otherwise the client has gone
-            request.setHeader("content-length", str(len(content)))
+            if request.code != NO_CONTENT:  # which has none, and no length of it either
+                request.setHeader("content-length", str(len(content)))
             request.write(content)
             request.finish()
 

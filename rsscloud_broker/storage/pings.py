@@ -56,6 +56,7 @@ _ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
 
 _WATCHED = select(topic.c.id, topic.c.url, topic.c.check_requested_at).where(
     topic.c.url.in_(bindparam("urls", expanding=True)),
+    topic.c.ended == "",
     select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists(),
 )
 

@@ -264,7 +264,7 @@ class CheckConfigTests(CommandTestCase):
         file.write_text('listen = ["tcp:80"]\n[sinks.archive]\nenabled = false\n', encoding="utf-8")
         said = self.command("check-config", "--config", file)
         self.assertIn("listen       tcp:80\n", said)
-        self.assertIn("sinks        change_list, distribution\n", said)
+        self.assertIn("sinks        change_list, distribution, resourcesync\n", said)
 
     def test_errors(self) -> None:
         file = self.directory() / "broker.toml"

@@ -7,7 +7,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import ITopicFetcher
-from rsscloud_broker.model import AddressRefused, Content, OutboundError, TopicUnreadable
+from rsscloud_broker.model import (
+    AddressRefused,
+    Content,
+    OutboundError,
+    TopicEnded,
+    TopicUnreadable,
+)
 from rsscloud_broker.outbound import TopicFetcher
 from rsscloud_broker.testing import FakeOutbound, reply
 
@@ -38,11 +44,17 @@ class TopicFetcherTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(self.fetch()), Content(b"x", ""))
 
     def test_other_status(self) -> None:
-        for status in (301, 304, 401, 404, 410, 500):
+        for status in (301, 304, 401, 404, 408, 429, 500, 503):
             self.outbound.otherwise = reply(status, b"<rss/>")
             error = self.failureResultOf(self.fetch(), TopicUnreadable).value
             self.assertEqual(error.url, FEED)
             self.assertEqual(error.reason, f"its server answered with status {status}")
+            self.assertEqual(error.lasting, status in (401, 404), status)
+
+    def test_gone(self) -> None:
+        self.outbound.otherwise = reply(410, b"<rss/>")
+        error = self.failureResultOf(self.fetch(), TopicEnded).value
+        self.assertIn("410", error.reason)
 
     def test_no_answer(self) -> None:
         self.outbound.otherwise = OutboundError("the name feeds.example does not resolve")
