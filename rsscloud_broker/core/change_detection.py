@@ -24,12 +24,16 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker import events
+from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.core.sharing import SharedCalls
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicEnded, TopicUnreadable
 from rsscloud_broker.patience import Patience
+
+#: Topics of which is known when they were pinged last.
+MAX_REMEMBERED = 10_000
 
 
 class ChangeDetector(Service):
@@ -64,6 +68,8 @@ class ChangeDetector(Service):
         self._check = SharedCalls(self._read_and_record)
         self._read = SharedCalls(self._fetch)
         self._pinged: set[str] = set()
+        self._heard = 0
+        self._last_pings: Remembered[str, int] = Remembered(MAX_REMEMBERED)
         self._asked: dict[str, int] = {}
         self._asked_by_ping: set[str] = set()
         self._waiting: set[Deferred[None]] = set()
@@ -91,7 +97,19 @@ class ChangeDetector(Service):
         """
         if pinged:
             self._pinged.add(url)
+            self._hear_of(url)
         return self._check(url)
+
+    def last_ping(self, url: str) -> int:
+        """A number for the last time when somebody said that a topic changed.
+
+        It is another one after the next time.
+        """
+        return self._last_pings.get(url, 0)
+
+    def _hear_of(self, url: str) -> None:
+        self._heard += 1
+        self._last_pings[url] = self._heard
 
     def read(self, url: str) -> Deferred[Reading]:
         """Read a topic and record nothing.
@@ -107,6 +125,7 @@ class ChangeDetector(Service):
 
         :param pinged: as for ``check``.
         """
+        self._hear_of(url)
         if not self.running:
             return
         if pinged:

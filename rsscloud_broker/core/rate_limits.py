@@ -18,18 +18,18 @@ The buckets are in memory: after a start all of them are full.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from attrs import frozen
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.config import Limits, Network
+from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
@@ -55,27 +55,6 @@ FULL_HOST_PAUSE = 3600
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-
-class Remembered(Generic[K, V]):
-    """A dictionary that forgets what was set longest ago when it is full."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: OrderedDict[K, V] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
-
-    def get(self, key: K, default: V) -> V:
-        """The value of a key, or the default if it has none or it is forgotten."""
-        return self._values.get(key, default)
 
 
 class RateLimit:

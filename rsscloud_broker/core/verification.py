@@ -85,6 +85,7 @@ class Verifier:
         :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
         """
         notifier = self.notifier(intent.callback.protocol)
+        heard = self._detector.last_ping(intent.topic)
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
             raise TopicEnded(intent.topic, topic.ended)
@@ -93,6 +94,9 @@ class Verifier:
         if reading is not None:
             await self._record(reading, topic)
         known = reading or topic
+        digest = known.digest if known else None
+        if self._detector.last_ping(intent.topic) != heard:
+            digest = b""  # it may have been read after a change that is news to this one
         subscription = await self._store.put_subscription(
             Subscription(
                 topic=intent.topic,
@@ -101,11 +105,11 @@ class Verifier:
                 terms=intent.terms,
                 wants_content=notifier.carries_content,
             ),
-            known.digest if known else None,
+            digest,
         )
-        self._bus.publish(SubscriptionStored(subscription))
         if subscription.attempts is not None and subscription.wants_content:
-            self._detector.ask(intent.topic)  # in case its content was not kept
+            await self._bring_content(intent.topic)
+        self._bus.publish(SubscriptionStored(subscription))
         return subscription
 
     async def unsubscribe(self, intent: Intent) -> bool:
@@ -130,6 +134,13 @@ class Verifier:
             reason=reason,
             unheard="" if outcome.success else f"; it was not told: {outcome.reason}",
         )
+
+    async def _bring_content(self, topic: str) -> None:
+        """Have a content kept that nobody wanted before; the store has asked for it."""
+        try:
+            await self._detector.check(topic)
+        except TopicUnreadable:
+            self._detector.ask(topic)
 
     async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> Reading | None:
         if topic is not None and topic.digest is not None and not must:

@@ -55,9 +55,9 @@ _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml
 _RANGE: Final = re.compile(rb"bytes=[0-9]{1,15}-[0-9]{0,15}")
 
 # Archives do not change, but for a ping that was committed late.
-_MINUTE: Final = 60
-_HALF_MINUTE: Final = 30
-_DAY: Final = 86400
+_MINUTE: Final = b"public, max-age=60"
+_HALF_MINUTE: Final = b"public, max-age=30"
+_DAY: Final = b"public, max-age=86400"
 
 
 @frozen
@@ -104,17 +104,17 @@ class PublishedFile(Resource):
 
     isLeaf = True
 
-    def __init__(self, parts: FrontDoorParts, path: str, max_age: int) -> None:
+    def __init__(self, parts: FrontDoorParts, path: str, cache_control: bytes) -> None:
         super().__init__()
         self._path = parts.public_directory.descendant(path[1:].split("/")).path
-        self._max_age = max_age
+        self._cache_control = cache_control
         self._link = topic_link(parts, path)
 
     def render_GET(self, request: Request) -> bytes | int:
         if self._link:
             request.setHeader(b"link", self._link)
         try:
-            return _serve(request, self._path, self._max_age)
+            return _serve(request, self._path, self._cache_control)
         except FileNotFoundError:
             request.setHeader(b"retry-after", b"60")
             return _say(
@@ -184,22 +184,22 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
     )
 
 
-def _serve(request: Request, path: str, max_age: int) -> bytes | int:
+def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
     """Answer with a file, or with its gzipped twin where that is allowed.
 
-    :param max_age: seconds for which others may keep the answer.
+    :param cache_control: for how long others may keep the answer.
     :raises FileNotFoundError: there is no such file.
     """
     codings = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
     if _allows_gzip(codings):
         try:
-            return _serve_one(request, f"{path}.gz", "gzip", max_age)
+            return _serve_one(request, f"{path}.gz", "gzip", cache_control)
         except FileNotFoundError:
             pass  # the plain file serves as well
-    return _serve_one(request, path, "", max_age)
+    return _serve_one(request, path, "", cache_control)
 
 
-def _serve_one(request: Request, path: str, coding: str, max_age: int) -> bytes | int:
+def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -> bytes | int:
     # Most crawlers ask whether there is anything new, and mostly there is not: to
     # know that, a file need not be opened.
     if _is_conditional(request):
@@ -207,7 +207,7 @@ def _serve_one(request: Request, path: str, coding: str, max_age: int) -> bytes 
         version = _version(status.st_mtime_ns, status.st_size, coding)
         if _has(request, version):
             request.setResponseCode(http.NOT_MODIFIED)
-            _describe(request, version, max_age)
+            _describe(request, version, cache_control)
             request.finish()  # returning it would give it the length of an empty body
             return NOT_DONE_YET
     file = open(path, "rb")  # noqa: SIM115 # it is closed when it has been sent
@@ -215,16 +215,17 @@ def _serve_one(request: Request, path: str, coding: str, max_age: int) -> bytes 
     # path may be replaced at any moment.
     status = os.fstat(file.fileno())
     version = _version(status.st_mtime_ns, status.st_size, coding)
-    _describe(request, version, max_age)
+    _describe(request, version, cache_control)
+    request.setHeader(b"last-modified", version.last_modified)
     request.setHeader(b"accept-ranges", b"bytes")
     _tidy_range(request, version.etag)
     return _OpenFile(path, coding, status.st_size).send(request, file)
 
 
-def _describe(request: Request, version: _Version, max_age: int) -> None:
+def _describe(request: Request, version: _Version, cache_control: bytes) -> None:
+    """Say what is said with 304 too (RFC 9110, section 15.4.5)."""
     request.setHeader(b"etag", version.etag)
-    request.setHeader(b"last-modified", version.last_modified)
-    request.setHeader(b"cache-control", b"public, max-age=%d" % max_age)
+    request.setHeader(b"cache-control", cache_control)
     request.setHeader(b"vary", b"Accept-Encoding")
 
 

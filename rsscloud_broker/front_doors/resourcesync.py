@@ -71,7 +71,7 @@ _DOCUMENTS: Final = (
     "/resourcesync/changelist.xml",
     "/resourcesync/notification.xml",
 )
-_MINUTE: Final = 60
+_MINUTE: Final = b"public, max-age=60"
 
 _VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses

@@ -45,7 +45,7 @@ def dial(
         connection.fail(_refusal(problem))
         return
     connection.connector = dialled = Dialled(reactor, guard, connection, made, address)
-    dialled.connect(timeout)
+    dialled.connect(connection.origin[2], timeout)
 
 
 def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
@@ -65,7 +65,11 @@ class Dialled(tcp.Connection):
 
     What the system does at once needs no round through the reactor: neither a
     request that is written nor, without TLS, the end.
+
+    :ivar protocol: the ``Http1``, until TLS comes in between.
     """
+
+    protocol: Any
 
     logstr = "Http1,client"
 
@@ -74,16 +78,15 @@ class Dialled(tcp.Connection):
     ) -> None:
         super().__init__(made, connection, reactor)
         self._clock: IReactorTime = reactor
-        self._http1 = connection
         self._guard = guard
         self._address = address
         self._timer: IDelayedCall | None = None
         self._reads = self._closes = False
         self._buffers = connection.tls is not None  # it writes in pieces that go well together
 
-    def connect(self, timeout: float | None) -> None:
+    def connect(self, port: int, timeout: float | None) -> None:
         """Begin to connect."""
-        number = self.socket.connect_ex((self._address, self._http1.origin[2]))
+        number = self.socket.connect_ex((self._address, port))
         if number not in {0, EINPROGRESS}:
             self.connectionLost(Failure(error.getConnectError((number, os.strerror(number)))))
             return
@@ -134,7 +137,7 @@ class Dialled(tcp.Connection):
             self._timer = None
         if not self.connected and not self.disconnected:
             # The reactor may know no more than that it is lost.
-            self._http1.fail(_refusal(self._error() or reason.value))
+            self.protocol.fail(_refusal(self._error() or reason.value))
         super().connectionLost(reason)
 
     def _error(self) -> Exception | None:
@@ -155,13 +158,13 @@ class Dialled(tcp.Connection):
             if peer[0] != self._address:  # spelt differently; or not where we meant to go
                 self._guard.judge(peer[0], peer[1])
         except OutboundError as refusal:
-            self._http1.fail(refusal)
+            self.protocol.fail(refusal)
             return CONNECTION_LOST
         self.connected = True
         self.startReading()
         self.stopWriting()
-        if self._http1.tls is not None:
-            factory = TLSMemoryBIOFactory(self._http1.tls, True, Factory(), self._clock)
-            self.protocol = TLSMemoryBIOProtocol(factory, self._http1)
+        if self.protocol.tls is not None:
+            factory = TLSMemoryBIOFactory(self.protocol.tls, True, Factory(), self._clock)
+            self.protocol = TLSMemoryBIOProtocol(factory, self.protocol)
         self.protocol.makeConnection(self)
         return None

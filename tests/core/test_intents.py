@@ -25,6 +25,7 @@ from tests.core.house import FEED, NOW, BrokerTestCase
 CALLBACK = Callback("http://reader.example/hook", "carrier")
 WANTED = Intent(FEED, CALLBACK, 90_000, challenge=True, terms={"secret": "s"})
 GOODBYE = evolve(WANTED, ends=True)
+CALLER = "192.0.2.7"
 NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
 
@@ -224,3 +225,31 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(stored.attempts, 0)
         kept = self.successResultOf(self.store.newest_content(FEED))
         self.assertEqual(kept.body, b"<rss>2</rss>")
+
+    def test_ping_while_it_is_read_for_the_first_time_is_news(self) -> None:
+        self.fetcher.held = []
+        self.accept()
+        self.result(self.broker.publish([FEED], CALLER))
+        for gate in self.fetcher.held:  # the list grows meanwhile
+            gate.callback(None)
+        self.assertEqual(len(self.subscriptions()), 1)
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        kept = self.successResultOf(self.store.content(walk.content_id))
+        self.assertEqual(kept.body, self.fetcher.contents[FEED])
+
+    def test_ping_while_it_is_verified_is_news(self) -> None:
+        """The topic may have been read for the first time after the change."""
+        gate: Deferred[None] = Deferred()
+
+        async def slow(intent: Intent) -> Outcome:
+            await gate
+            return Outcome(True)
+
+        self.patch(self.carrier, "verify", slow)
+        self.accept()
+        self.result(self.broker.publish([FEED], CALLER))
+        gate.callback(None)
+        (stored,) = self.subscriptions()
+        self.assertEqual(stored.attempts, 0)
+        kept = self.successResultOf(self.store.newest_content(FEED))
+        self.assertEqual(kept.body, self.fetcher.contents[FEED])

@@ -18,8 +18,8 @@ from rsscloud_broker.core.rate_limits import (
     MAX_KEYS,
     Admission,
     RateLimit,
-    Remembered,
 )
+from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.model import (
     Callback,
