@@ -48,4 +48,5 @@ $(VENV)/run-ready: $(BIN)/pip setup.py pyproject.toml
 $(VENV)/dev-ready: $(BIN)/pip setup.py pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	$(BIN)/pip install --quiet --upgrade --target $(VENV)/apart 'Flask-WebSub>=0.4.1'
+	sh tests/e2e/install-nginx.sh
 	touch $@ $(VENV)/run-ready

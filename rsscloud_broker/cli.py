@@ -29,7 +29,7 @@ from twisted.python.filepath import FilePath
 from twisted.web.client import Agent
 
 from rsscloud_broker import __version__, config, discovery, storage
-from rsscloud_broker.client import publisher, websub
+from rsscloud_broker.client import feed_state, publisher, websub
 from rsscloud_broker.client import resourcesync as resourcesync_client
 from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
@@ -39,7 +39,7 @@ from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import SYSTEMD, listener
 from rsscloud_broker.model import Unavailable
-from rsscloud_broker.wire import cloud, text
+from rsscloud_broker.wire import cloud, text, topic_account
 
 _EXPECTED = (
     ClientError,
@@ -257,6 +257,17 @@ def _tell(sentence: str) -> None:
     click.echo(text.clean(sentence), err=True)
 
 
+@main.command("feed-state")
+@click.argument("url")
+def show_feed_state(url: str) -> None:
+    """Fetch URL as a reader does, and explain what its feed says about its state."""
+
+    async def work(reactor: Any) -> None:
+        click.echo(feed_state.render(await feed_state.examine(_web(reactor), url)))
+
+    _run(work)
+
+
 @main.group()
 def resourcesync() -> None:
     """Tell a hub what changed of a ResourceSync source."""
@@ -387,6 +398,27 @@ def sweep(config_file: str | None, data: str | None) -> None:
         f"dropped subscriptions: {swept.expired} expired, {swept.marked} marked; "
         f"dropped topics: {swept.topics}"
     )
+
+
+@main.command()
+@_config_option
+@_data_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option("--revive", is_flag=True, help="First take back that the topic has ended.")
+@click.argument("url")
+@_plain_errors()
+def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool, url: str) -> None:
+    """Tell what is known of the topic at URL: what came last, and when it is polled."""
+    with storage.open_database(_existing(config_file, data), writes=revive) as connection:
+        if revive and not storage.revive_topic(connection, url):
+            raise click.ClickException(f"{url} has not ended, or nothing is known of it")
+        account = storage.account(connection, url)
+    if account is None:
+        raise click.ClickException(f"nothing is known of {url}")
+    if as_json:
+        click.echo(json.dumps(topic_account.to_json(account), indent=2, ensure_ascii=False))
+    else:
+        click.echo(topic_account.to_text(account))
 
 
 def _settings(config_file: str | None, data: str | None) -> config.Config:

@@ -35,6 +35,7 @@ __all__ = [
     "Http",
     "Limits",
     "Network",
+    "Polling",
     "Topics",
     "build",
     "load",
@@ -239,6 +240,33 @@ class Topics:
     publish: tuple[str, ...] = ("*",)
 
 
+def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
+    if seconds < table.floor:
+        raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'floor'")
+
+
+@frozen
+class Polling:
+    """``[polling]``: how often topics are read that have subscribers and do not ping.
+
+    What a feed and its server say of that is heeded within these bounds.
+
+    :ivar enabled: whether anything is polled.
+    :ivar floor: the shortest pause between two polls, in seconds.
+    :ivar ceiling: the longest; also the pause of a topic that pings.
+    :ivar first: the pause of a topic of which nothing is known yet.
+    :ivar at_a_time: topics that are polled at the same time, in all.
+    :ivar per_host: topics of one host that are polled at the same time.
+    """
+
+    enabled: bool = True
+    floor: float = field(default=900.0, validator=and_(ge(1), le(_DAY)))
+    ceiling: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * _DAY)))
+    first: float = field(default=3600.0, validator=and_(_not_below_floor, le(7 * _DAY)))
+    at_a_time: int = field(default=20, validator=ge(1))
+    per_host: int = field(default=2, validator=ge(1))
+
+
 @frozen
 class Config:
     """The whole configuration.
@@ -265,6 +293,7 @@ class Config:
     http: Http = field(factory=Http)
     limits: Limits = field(factory=Limits)
     topics: Topics = field(factory=Topics)
+    polling: Polling = field(factory=Polling)
     front_doors: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=_holds_tables)

@@ -28,17 +28,21 @@ from rsscloud_broker.model import (
     Delivery,
     Denial,
     Fanout,
+    Fetched,
     HostState,
     Intent,
     Notification,
     Outcome,
     Ping,
     PingRecord,
+    PollPlan,
     Reading,
     ReadingRecord,
     Subscription,
     Swept,
     Topic,
+    TopicAccount,
+    Validators,
     WaitingIntent,
 )
 
@@ -198,12 +202,14 @@ class OutboundReply:
     :ivar headers: names in lower case; the last of several values.
     :ivar body: at most as many bytes as were allowed.
     :ivar url: where the answer came from, after redirects.
+    :ivar hops: the redirects that were followed: the status of each, and where it led.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
     url: str
+    hops: tuple[tuple[int, str], ...] = ()
 
     @property
     def success(self) -> bool:
@@ -247,9 +253,11 @@ class IJudge(Interface):
 class ITopicFetcher(Interface):
     """Reads topics."""
 
-    def fetch(url: str) -> Awaitable[Content]:
-        """Read the bytes at a URL.
+    def fetch(url: str, known: Validators = ..., subscribers: int = ...) -> Awaitable[Fetched]:
+        """Read the bytes at a URL, unless they are those that are known.
 
+        :param known: the validators of what was read before.
+        :param subscribers: how many want to be told of changes, for its publisher to know.
         :raises TopicUnreadable: there is no 2xx answer with a body in bounds.
         :raises TopicEnded: its server says that it is gone for good.
         """
@@ -288,10 +296,13 @@ class IStore(Interface):
     # topics
 
     def topic(url: str) -> Awaitable[Topic | None]:
-        """What is known of a topic."""
+        """What is known of a topic, by its URL or one that it moved from."""
+
+    def account(url: str) -> Awaitable[TopicAccount | None]:
+        """All that is known of a topic, likewise."""
 
     def record_reading(reading: Reading, ping: Ping | None) -> Awaitable[ReadingRecord]:
-        """Take in what a fetch found.
+        """Take in what a fetch found at the URL where a topic is now.
 
         If the content differs from the last reading (or there was none), the
         topic is changed: a fan-out begins if it has subscriptions, and ``ping``
@@ -299,6 +310,29 @@ class IStore(Interface):
 
         The content is kept, once for all, while a walk or a notification that
         waits has need of it, and if some subscription of the topic wants content.
+        """
+
+    def record_failure(url: str, at: float, reason: str) -> Awaitable[None]:
+        """Take in that a topic could not be read, if it is known."""
+
+    def record_feed(url: str, feed: Mapping[str, Any]) -> Awaitable[None]:
+        """Keep what a feed says of itself, in place of what it said before."""
+
+    def move_topic(url: str, to: str, at: float) -> Awaitable[bool]:
+        """Move a topic with its subscriptions to another URL, by which it is known from
+        now on; it is found by the old one too, and by those that it had before that.
+
+        If nothing is known of the other URL, what was last read goes along.  True
+        unless it stays: if it came from there less than a week ago, the two send each
+        other back and forth.
+        """
+
+    def polls_due(now: float, limit: int) -> Awaitable[list[TopicAccount]]:
+        """The topics whose polls are due, longest due first, subscribed to or not."""
+
+    def plan_polls(plans: Sequence[PollPlan]) -> Awaitable[None]:
+        """Keep when topics are polled next.  The first subscription of a topic that is
+        not polled makes it due at once, to be planned.
         """
 
     def checks_due(limit: int) -> Awaitable[list[Check]]:
@@ -333,7 +367,7 @@ class IStore(Interface):
         """
 
     def revive_topic(url: str) -> Awaitable[bool]:
-        """Take back that a topic has ended.  True if it had."""
+        """Take back that a topic has ended.  True if it had.  It is read anew, in full."""
 
     def watched_topics(after: str, limit: int) -> Awaitable[list[str]]:
         """The URLs above one of topics that have subscriptions and have not ended, in
@@ -350,7 +384,8 @@ class IStore(Interface):
 
         :param known: the digest of the content that was there when it was asked
             for.  If the topic has changed since, a notification waits for it; and if
-            that is to carry a content which is not kept, a check is asked for.
+            that is to carry a content which is not kept, a check is asked for, and the
+            validators are forgotten, so that the content will come.
         """
 
     def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 from attrs import field, frozen
 
@@ -107,6 +108,8 @@ class Subscription:
     :ivar terms: what the subscriber asked of notifications.
     :ivar wants_content: whether notifications carry the content of the topic.
     :ivar ended: why the topic has ended, for people; empty while it has not.
+    :ivar moved_to: the URL that is watched, where the topic has moved since it was
+        subscribed to; empty while it is where it was.
     """
 
     topic: str
@@ -121,6 +124,7 @@ class Subscription:
     terms: Terms = field(factory=dict, hash=False, repr=False)
     wants_content: bool = False
     ended: str = ""
+    moved_to: str = ""
 
 
 @frozen
@@ -142,12 +146,48 @@ class Content:
 
 
 @frozen
+class Validators:
+    """What a server gave with a content, to be asked by whether there is another one
+    (RFC 9110, section 8.8).  As they came; empty where there were none.
+    """
+
+    etag: str = ""
+    last_modified: str = ""
+
+
+#: Those of a topic of which nothing is known.
+NO_VALIDATORS = Validators()
+
+
+@frozen
+class Fetched:
+    """What a topic's server answered.
+
+    :ivar content: None where it is the one that the validators were of.
+    :ivar moved_to: where the topic is from now on, by its server's own word; empty if
+        that is where it was.
+    :ivar fresh_seconds: for how long there is no need to ask again (RFC 9111); None
+        where nothing was said of that.
+    :ivar result: what came, in a few words for people.
+    """
+
+    content: Content | None
+    validators: Validators = NO_VALIDATORS
+    moved_to: str = ""
+    fresh_seconds: float | None = None
+    result: str = ""
+
+
+@frozen
 class Reading:
     """That a topic was read, and what tells this content from another.
 
     :ivar started_at: when the fetch began.  What was asked for later is not
         answered by this reading.
-    :ivar content: what was read, for the subscribers who want it.
+    :ivar content: what was read, for the subscribers who want it; None if it was not
+        sent, since it is what was there before.
+    :ivar pinged: whether it was read because somebody said that it changed.
+    :ivar result: what came, in a few words for people.
     """
 
     url: str
@@ -155,6 +195,10 @@ class Reading:
     size: int
     started_at: float
     content: Content | None = None
+    validators: Validators = NO_VALIDATORS
+    fresh_seconds: float | None = None
+    pinged: bool = False
+    result: str = ""
 
 
 @frozen
@@ -162,6 +206,8 @@ class Topic:
     """A URL being watched, and what was there when it was last read.
 
     :ivar ended: why it is not read any more, for people; empty while it is.
+    :ivar validators: of what was last read.
+    :ivar subscribers: how many subscriptions it has; beyond 10,000 it is not counted.
     """
 
     url: str
@@ -170,6 +216,56 @@ class Topic:
     read_at: float | None = None
     changed_at: float | None = None
     ended: str = ""
+    validators: Validators = NO_VALIDATORS
+    subscribers: int = 0
+
+
+@frozen
+class TopicAccount:
+    """All that is known of a topic: for people, and for planning its polls.
+
+    :ivar asked_at: when its server was last asked, whatever came of it.
+    :ivar result: what came of it, in a few words for people.
+    :ivar failures: how often in a row it could not be read.
+    :ivar pinged_at: when it was last read because somebody said that it changed.
+    :ivar fresh_seconds: as in the last ``Fetched``.
+    :ivar next_poll_at: when it is polled next; None if it is not.
+    :ivar poll_reason: why then, for people.
+    :ivar poll_interval: what the plan was made of; None if none was made yet.
+    :ivar planned_at: when the plan was made.
+    :ivar feed: what the feed says of itself, as JSON can hold it; empty if it was not
+        read as a feed yet.
+    :ivar moved_from: the URLs under which it was known before, and still is found.
+    """
+
+    topic: Topic
+    asked_at: float | None = None
+    result: str = ""
+    failures: int = 0
+    pinged_at: float | None = None
+    fresh_seconds: float | None = None
+    next_poll_at: float | None = None
+    poll_reason: str = ""
+    poll_interval: float | None = None
+    planned_at: float | None = None
+    feed: Mapping[str, Any] = field(factory=dict, hash=False)
+    moved_from: tuple[str, ...] = ()
+
+
+@frozen
+class PollPlan:
+    """When a topic is polled next.
+
+    :ivar at: None if it is not.
+    :ivar reason: why then, for people.
+    :ivar interval: see ``TopicAccount.poll_interval``.
+    """
+
+    url: str
+    at: float | None
+    reason: str
+    interval: float | None
+    planned_at: float
 
 
 @frozen

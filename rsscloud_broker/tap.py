@@ -34,9 +34,12 @@ from rsscloud_broker.core import (
     Admission,
     Broker,
     ChangeDetector,
+    FeedReading,
     IntentQueue,
     OwnTopicsSink,
+    Poller,
     Sweeper,
+    TopicReader,
     Verifier,
 )
 from rsscloud_broker.counters import Counters
@@ -226,7 +229,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     public_directory = FilePath(config.data).child("public")
     public_url = config.public_url or _public_url(config.listen)
     service = BrokerService(config, public_url)
-    user_agent = f"rsscloud-broker/{__version__} (+{public_url})"
+    product = f"rsscloud-broker/{__version__}"
+    user_agent = f"{product} (+{public_url})"
 
     store = Store(reactor, config.database_url)
     bus = EventBus(clock=reactor)
@@ -260,10 +264,16 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
     )
-    reading = OwnTopics(
-        TopicFetcher(topics), Judge(resolver, topic_guard), public_url, public_directory, filing
+    fetcher = TopicFetcher(topics, reactor, product, public_url)
+    reading = OwnTopics(fetcher, Judge(resolver, topic_guard), public_url, public_directory, filing)
+    detector = ChangeDetector(
+        store,
+        TopicReader(store, reading, bus, reactor, counters),
+        FeedReading(store, filing),
+        bus,
+        reactor,
+        counters,
     )
-    detector = ChangeDetector(store, reading, bus, reactor, counters)
     verifier = Verifier(store, bus, detector, notifiers, reactor)
     intents = IntentQueue(store, verifier, reactor)
     access = Access(config.topics)
@@ -306,9 +316,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
-    sweeper = Sweeper(store, bus, reactor, access)
+    timed: list[IService] = [Sweeper(store, bus, reactor, access)]
+    if config.polling.enabled:
+        timed.append(Poller(store, detector, reactor, config.polling))
     workers = (resolving, filing, callbacks, topics)
-    for part in (store, *workers, bus, detector, intents, *sink_services, sweeper, *listeners):
+    for part in (store, *workers, bus, detector, intents, *sink_services, *timed, *listeners):
         part.setServiceParent(service)
     return service
 

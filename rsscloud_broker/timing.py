@@ -42,6 +42,7 @@ class EachPeriod(Service):
         self._at_start = at_start
         self._next: IDelayedCall | None = None
         self._run: Deferred[None] | None = None
+        self._began_at = 0.0
 
     def startService(self) -> None:
         super().startService()
@@ -71,10 +72,13 @@ class EachPeriod(Service):
 
     def _begin(self) -> None:
         if self._run is not None:
-            self.log.warn(
-                "{name}: the last run is not over yet; this one is left out.", name=self.name
-            )
+            # One that the start began a moment before does the same.
+            if self._clock.seconds() - self._began_at >= self._period:
+                self.log.warn(
+                    "{name}: the last run is not over yet; this one is left out.", name=self.name
+                )
             return
+        self._began_at = self._clock.seconds()
         run: Deferred[None] = Deferred()
         self._run = run
         Deferred.fromCoroutine(self._run_once()).addCallback(run.callback)

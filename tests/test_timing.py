@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from rsscloud_broker.timing import EachPeriod
 
@@ -58,6 +60,35 @@ class EachPeriodTests(SynchronousTestCase):
         gate.callback(None)
         self.clock.advance(60.0)
         self.assertEqual(len(self.runs), 2)
+
+    def warnings(self) -> list[str]:
+        """What is complained of from now on."""
+        seen: list[str] = []
+
+        @implementer(ILogObserver)
+        def observe(event: LogEvent) -> None:
+            if event["log_level"] is LogLevel.warn:
+                seen.append(formatEvent(event))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        return seen
+
+    def test_a_run_that_takes_a_whole_period_is_complained_of(self) -> None:
+        seen = self.warnings()
+        self.gate = Deferred()
+        self.each_minute()
+        self.clock.pump([50.0, 60.0])
+        self.assertEqual(len(seen), 1)
+
+    def test_a_run_that_the_start_began_is_not(self) -> None:
+        seen = self.warnings()
+        self.gate = Deferred()
+        self.each_minute(at_start=True)
+        self.clock.advance(50.0)
+        self.assertEqual((seen, len(self.runs)), ([], 1))
+        self.clock.advance(60.0)
+        self.assertEqual(len(seen), 1)
 
     def test_stopping_waits_for_the_run_and_ends_the_timer(self) -> None:
         gate: Deferred[None] = Deferred()

@@ -3,10 +3,13 @@
 from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.feed_reading import FeedReading
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.leases import Sweeper
 from rsscloud_broker.core.own_topics import OwnTopicsSink
+from rsscloud_broker.core.polling import Poller
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.verification import Verifier
 
 __all__ = [
@@ -14,8 +17,11 @@ __all__ = [
     "Admission",
     "Broker",
     "ChangeDetector",
+    "FeedReading",
     "IntentQueue",
     "OwnTopicsSink",
+    "Poller",
     "Sweeper",
+    "TopicReader",
     "Verifier",
 ]

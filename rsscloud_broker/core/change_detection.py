@@ -17,18 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from attrs import evolve
 from twisted.application.service import Service
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker import events
+from rsscloud_broker.core.feed_reading import FeedReading
 from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.core.sharing import SharedCalls
+from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
+from rsscloud_broker.interfaces import IEventBus, IStore
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicEnded, TopicUnreadable
 from rsscloud_broker.patience import Patience
 
@@ -39,9 +41,9 @@ MAX_REMEMBERED = 10_000
 class ChangeDetector(Service):
     """Reads topics, records what was found, and publishes changes.
 
+    :param feeds: reads what has changed as a feed.
     :param retries: seconds to wait before a topic that was asked for and could
         not be read is tried again; when they are used up it is given up.
-    :param max_fetches: how many topics are read at the same time.
     """
 
     name = "change detector"
@@ -50,23 +52,23 @@ class ChangeDetector(Service):
     def __init__(
         self,
         store: IStore,
-        fetcher: ITopicFetcher,
+        reader: TopicReader,
+        feeds: FeedReading,
         bus: IEventBus,
         clock: IReactorTime,
         counters: Counters,
         retries: Sequence[float] = (5.0, 30.0, 120.0),
-        max_fetches: int = 100,
     ) -> None:
         self._store = store
-        self._fetcher = fetcher
+        self._reader = reader
+        self._feeds = feeds
         self._bus = bus
         self._clock = clock
         self._readings = counters.readings
         self._pings = counters.pings
         self._retries = retries
-        self._fetches = DeferredSemaphore(max_fetches)
         self._check = SharedCalls(self._read_and_record)
-        self._read = SharedCalls(self._fetch)
+        self._read = SharedCalls(reader.read)
         self._pinged: set[str] = set()
         self._heard = 0
         self._last_pings: Remembered[str, int] = Remembered(MAX_REMEMBERED)
@@ -99,6 +101,10 @@ class ChangeDetector(Service):
             self._pinged.add(url)
             self._hear_of(url)
         return self._check(url)
+
+    def forget(self, url: str) -> None:
+        """Look into the store for what is known of a topic."""
+        self._reader.forget(url)
 
     def last_ping(self, url: str) -> int:
         """A number for the last time when somebody said that a topic changed.
@@ -196,47 +202,32 @@ class ChangeDetector(Service):
             self._asked_by_ping.discard(url)
         return None
 
-    async def _fetch(self, url: str) -> Reading:
-        await self._fetches.acquire()
-        try:
-            started_at = self._clock.seconds()
-            content = await self._fetcher.fetch(url)
-        except TopicUnreadable as error:
-            self._readings.labels("failed").inc()
-            if isinstance(error, TopicEnded):
-                await self._end(url, error.reason)
-            raise
-        finally:
-            self._fetches.release()
-        return Reading(
-            url=url,
-            digest=content.digest,
-            size=len(content.body),
-            started_at=started_at,
-            content=content,
-        )
-
-    async def _end(self, url: str, reason: str) -> None:
-        """End a topic that its publisher has ended, if it is known here."""
-        now = self._clock.seconds()
-        if await self._store.topic(url) and await self._store.end_topic(url, reason, now):
-            self.log.info("{url} has ended: {reason}", url=url, reason=reason)
-            self._bus.publish(events.TopicEnded(url, reason, now))
-
     async def _read_and_record(self, url: str) -> ReadingRecord:
         pinged = url in self._pinged
         self._pinged.discard(url)
-        known = await self._store.topic(url)
-        if known is not None and known.ended:
-            raise TopicEnded(url, known.ended)
-        reading = await self._read(url)
-        now = self._clock.seconds()
-        ping = Ping(name=url, url=url, rss_url=url, received_at=now) if pinged else None
+        reading = evolve(await self._read(url), pinged=pinged)
+        if url not in self._asked:  # or else the store waits for an answer
+            known = self._reader.nothing_new(reading)
+            if known is not None:
+                self._readings.labels("unchanged").inc()
+                return ReadingRecord(known, changed=False)
+        return await self.record(reading)
+
+    async def record(self, reading: Reading, *, news: bool = True) -> ReadingRecord:
+        """Record what was found, and say so if it is a change.
+
+        :param news: whether a change is one to anybody.
+        """
+        now, url = self._clock.seconds(), reading.url
+        ping = Ping(name=url, url=url, rss_url=url, received_at=now) if reading.pinged else None
         record = await self._store.record_reading(reading, ping)
+        self._reader.recorded(record.topic, pinged=reading.pinged)
         self._readings.labels("changed" if record.changed else "unchanged").inc()
         if record.ping is not None:
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
-        if record.changed:
+        if record.changed and news:
             self._bus.publish(TopicChanged(url, now))
+        if record.changed and reading.content is not None:
+            self._feeds.take(url, reading.content)
         return record

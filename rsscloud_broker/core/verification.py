@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored, TopicChanged
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IEventBus, INotifier, IStore
 from rsscloud_broker.model import (
     CallbackFailed,
@@ -137,6 +137,7 @@ class Verifier:
 
     async def _bring_content(self, topic: str) -> None:
         """Have a content kept that nobody wanted before; the store has asked for it."""
+        self._detector.forget(topic)
         try:
             await self._detector.check(topic)
         except TopicUnreadable:
@@ -181,8 +182,10 @@ class Verifier:
         Not before that, since unverified requests change nothing; and not if the
         topic was read once more meanwhile, which is newer.
         """
-        if await self._store.topic(reading.url) != before:
-            return
-        record = await self._store.record_reading(reading, None)
-        if record.changed and before is not None:
-            self._bus.publish(TopicChanged(reading.url, self._clock.seconds()))
+        if _last_read(await self._store.topic(reading.url)) == _last_read(before):
+            await self._detector.record(reading, news=before is not None)
+
+
+def _last_read(topic: Topic | None) -> tuple[bytes | None, float | None] | None:
+    """What and when was read last; None of a topic that is not known."""
+    return None if topic is None else (topic.digest, topic.read_at)

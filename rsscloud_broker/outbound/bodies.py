@@ -119,6 +119,11 @@ def packed_by(fields: Fields) -> bytes:
     return coding if coding in _PACKED else b""
 
 
+def in_bytes(body: bytes) -> str:
+    """How much there is of a body, for people."""
+    return "1 byte" if len(body) == 1 else f"{len(body):,} bytes"
+
+
 def _deflate(first: int) -> int:
     """Which of the two formats that go by the name of deflate begins with a byte.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from attrs import evolve
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from zope.interface import implementer
@@ -18,9 +19,10 @@ from rsscloud_broker.outbound.exchanges import Exchanges, Resolve, Waiting
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.tls import TLSContext
-from rsscloud_broker.outbound.urls import redirected
+from rsscloud_broker.outbound.urls import check_circle, redirected
 
-_REDIRECTS = frozenset({301, 302, 307, 308})
+#: Statuses that lead a request on to another place, as it is.
+_REDIRECTS: Final = frozenset({301, 302, 307, 308})
 
 
 @implementer(IOutbound)
@@ -74,6 +76,8 @@ class Client(Service, ABC):
         redirects: int = 0,
     ) -> OutboundReply:
         headers = {"user-agent": self._user_agent, **(headers or {})}
+        first = url
+        hops: list[tuple[int, str]] = []
         waiting = Waiting()
         self._waiting.add(waiting)
         try:
@@ -81,10 +85,11 @@ class Client(Service, ABC):
                 reply = await self._exchange(waiting, method, url, headers, body)
                 location = reply.headers.get("location")
                 follows = reply.status in _REDIRECTS or (reply.status == 303 and method == "GET")
-                if not (follows and location and redirects):
-                    return reply
-                redirects -= 1
+                if not (follows and location and len(hops) < redirects):
+                    return evolve(reply, hops=tuple(hops)) if hops else reply
                 url = redirected(url, location)
+                hops.append((reply.status, url))
+                check_circle(first, hops)
         except CancelledError:
             if waiting.late:
                 raise OutboundError(f"no whole answer within {self._deadline:g} seconds") from None

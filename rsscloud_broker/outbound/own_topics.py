@@ -14,7 +14,8 @@ from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IJudge, ITopicFetcher
-from rsscloud_broker.model import Content, TopicUnreadable
+from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, TopicUnreadable, Validators
+from rsscloud_broker.outbound.bodies import in_bytes
 
 #: Names that lead nowhere else than to the files below the directory.
 _PATH: Final = re.compile(r"(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*")
@@ -45,15 +46,19 @@ class OwnTopics:
         self._directory = directory
         self._in_thread = in_thread
 
-    async def fetch(self, url: str) -> Content:
+    async def fetch(
+        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+    ) -> Fetched:
         if not url.startswith(self._prefix):
-            return await self._fetcher.fetch(url)
+            return await self._fetcher.fetch(url, known, subscribers)
         file = self._file(url)
         try:
-            return Content(await self._in_thread(file.getContent), "text/xml; charset=utf-8")
+            body = await self._in_thread(file.getContent)
         except OSError as error:
             reason = "this broker has no such file (yet)"
             raise TopicUnreadable(url, reason, lasting=not _is_list(url)) from error
+        content = Content(body, "text/xml; charset=utf-8")
+        return Fetched(content, result=f"a file of this broker, {in_bytes(body)}")
 
     async def judge(self, url: str) -> None:
         if not url.startswith(self._prefix):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from socket import AF_INET, AF_INET6, inet_pton
 from string import printable
 from typing import NamedTuple
@@ -51,6 +52,10 @@ _PLAIN = re.compile(
     r"((?:[/?][a-z0-9_.~!$&'()*+,;=:@/?%\[\]-]*)?)",
     re.ASCII | re.IGNORECASE,
 )
+
+
+#: How much of a URL is shown where there are several.
+_SHOWN = 200
 
 
 class Target(NamedTuple):
@@ -158,6 +163,20 @@ def redirected(url: str, location: str) -> str:
         return urldefrag(urljoin(url, location)).url
     except ValueError as error:
         raise OutboundError(f"it redirects to what is not a URL: {error}") from error
+
+
+def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
+    """Accept redirects by returning.
+
+    :param first: where they began.
+    :param hops: the status of each, and where it led.
+    :raises OutboundError: the last one leads to where it was before.
+    """
+    places = [first, *(place for _, place in hops)]
+    begins = places.index(places[-1])
+    if begins < len(hops):
+        circle = " to ".join(place[:_SHOWN] for place in places[begins:])
+        raise OutboundError(f"its redirects lead in circles: {circle}")
 
 
 class LiteralURL(EncodedURL):

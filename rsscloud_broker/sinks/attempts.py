@@ -262,7 +262,7 @@ class Attempts:
             if not subscription.wants_content:
                 content = None
             elif content is None:
-                content = await self._contents.newest(topic)
+                content = await self._contents.newest(subscription.moved_to or topic)
                 if content is None:  # it is being read anew
                     return Outcome(False, "the content of the topic is not there yet")
             return await notifier.notify(Notification(topic, callback, terms, content))

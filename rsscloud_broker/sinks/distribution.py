@@ -104,6 +104,7 @@ class Distribution(Service):
             slices=options.slices,
         )
         self._walks: dict[str, Deferred[None]] = {}
+        self._walked: set[int] = set()
         self._ended: set[int] = set()
         self._hinted = False
         self._looking: Deferred[None] | None = None
@@ -195,11 +196,15 @@ class Distribution(Service):
     def _walk(self, fanout: Fanout) -> None:
         if fanout.topic in self._walks or len(self._walks) >= self._max_walks:
             return  # the end of a walk makes us look again
+        if fanout.id in self._walked:
+            return  # under the URL from which its topic has moved since
         over: Deferred[None] = Deferred()
         self._walks[fanout.topic] = over
+        self._walked.add(fanout.id)
 
         def ended(result: object) -> None:
             del self._walks[fanout.topic]
+            self._walked.discard(fanout.id)
             self._ended.add(fanout.id)
             over.callback(None)
             self._look()

@@ -13,8 +13,10 @@ from rsscloud_broker.storage.exchange import (
     import_document,
     import_in_parts,
 )
+from rsscloud_broker.storage.polls import account
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
+from rsscloud_broker.storage.topics import revive_topic
 from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 
 __all__ = [
@@ -22,10 +24,12 @@ __all__ = [
     "InvalidDocument",
     "Store",
     "UnfitDatabase",
+    "account",
     "export_document",
     "import_document",
     "import_in_parts",
     "migrate",
     "open_database",
+    "revive_topic",
     "sweep",
 ]

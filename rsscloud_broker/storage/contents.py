@@ -15,7 +15,8 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select
 
 from rsscloud_broker.model import Content
-from rsscloud_broker.storage.schema import content, fanout, subscription, topic, waiting
+from rsscloud_broker.storage.places import PRESENT, key_of, named
+from rsscloud_broker.storage.schema import content, fanout, subscription, waiting
 
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
 _WAITED_FOR = (
@@ -40,8 +41,7 @@ def get_content(conn: Connection, key: int) -> Content | None:
 
 def newest_content(conn: Connection, url: str) -> Content | None:
     """See ``IStore.newest_content``."""
-    topic_key = select(topic.c.id).where(topic.c.url == url).scalar_subquery()
-    return _first(conn, content.c.topic_id == topic_key)
+    return _first(conn, content.c.topic_id == key_of(url))
 
 
 def _first(conn: Connection, which: ColumnElement[bool]) -> Content | None:
@@ -98,7 +98,7 @@ def remove_outdated(conn: Connection, topic_key: int) -> None:
 
 def remove_unneeded(conn: Connection, urls: Collection[str]) -> None:
     """Remove the contents of some topics that nothing needs any more."""
-    among = select(topic.c.id).where(topic.c.url.in_(urls))
+    among = select(PRESENT).where(named.c.url.in_(urls))
     conn.execute(delete(content).where(content.c.topic_id.in_(among), _UNNEEDED))
 
 

@@ -15,7 +15,9 @@ Two kinds are understood: our own, as ``exchange.export_document`` makes it::
 Terms may hold secrets with which notifications are signed: keep such a document to
 yourself.  What is under way is not in it: checks asked for, walks, notifications that
 wait, the contents that are kept for them, and intents that wait to be verified.  Nor
-are pings.
+are pings, plans of polls, what feeds say of themselves, and moves: a topic that moved
+is listed under each URL that somebody subscribed to, with what was last read of it, and
+will be found to have moved when it is read.
 
 and version 2 of the data file of rsscloud-server, whose ``feeds`` have a
 member per feed.  What that remembers of a feed's content cannot be compared

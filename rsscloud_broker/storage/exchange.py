@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
 from rsscloud_broker.model import Subscription, Topic
@@ -19,8 +19,17 @@ from rsscloud_broker.storage.documents import (
     format_time,
     read_document,
 )
-from rsscloud_broker.storage.schema import from_terms, subscription, to_micros, to_terms, topic
+from rsscloud_broker.storage.polls import make_due
+from rsscloud_broker.storage.schema import (
+    from_terms,
+    subscription,
+    to_micros,
+    to_micros_or_none,
+    to_terms,
+    topic,
+)
 from rsscloud_broker.storage.subscriptions import MATCH_WAITING, lease_values
+from rsscloud_broker.storage.topics import NO_VALIDATORS
 
 __all__ = [
     "Imported",
@@ -55,24 +64,33 @@ class Imported:
 def export_document(conn: Connection, now: float) -> dict[str, Any]:
     """Every topic with its subscriptions, fit for ``json.dumps``.
 
+    Where a topic moved, those who subscribed to it before are under the URL that they
+    asked for, as if it still were there: once imported, it is found to move again.
+
     :param now: seconds since the epoch, noted in the document.
     """
-    topics: dict[int, dict[str, Any]] = {
-        row.id: _export_topic(row) for row in conn.execute(select(topic).order_by(topic.c.url))
-    }
+    rows = conn.execute(select(topic).order_by(topic.c.url)).all()
+    present = {row.id: row for row in rows if row.moved_to_id is None}
+    places: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        places[row.url] = _export_topic(present[row.moved_to_id or row.id], row.url)
     for row in conn.execute(select(subscription).order_by(subscription.c.id)):
-        topics[row.topic_id]["subscriptions"].append(_export_subscription(row))
+        url = row.asked_url or present[row.topic_id].url
+        places[url]["subscriptions"].append(_export_subscription(row))
+    there = {row.url for row in present.values()}
+    topics = [place for url, place in places.items() if url in there or place["subscriptions"]]
     return {
         "format": "rsscloud-broker",
         "version": 1,
         "exported_at": format_time(to_micros(now)),
-        "topics": list(topics.values()),
+        "topics": topics,
     }
 
 
-def _export_topic(row: Row[tuple[object, ...]]) -> dict[str, Any]:
+def _export_topic(row: Row[tuple[object, ...]], url: str) -> dict[str, Any]:
+    """A topic, under its URL or one that it moved from."""
     return {
-        "url": row.url,
+        "url": url,
         "digest": row.digest and row.digest.hex(),
         "size": row.size,
         "read_at": _time_or_none(row.read_at),
@@ -134,8 +152,8 @@ def import_in_parts(
         every = [one for entry in part for one in entry.subscriptions]
         alive = [one for one in every if one.lease.expires_at > now]
         with begin() as conn:
-            keys = _store_topics(conn, [entry.topic for entry in part])
-            _store_subscriptions(conn, keys, alive)
+            places = _store_topics(conn, [entry.topic for entry in part])
+            _store_subscriptions(conn, places, alive)
         stored += len(alive)
         expired += len(every) - len(alive)
     return Imported(topics=len(entries), subscriptions=stored, expired=expired)
@@ -165,13 +183,25 @@ def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
             yield evolve(entry, subscriptions=of_topic[start : start + _PART])
 
 
-def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, int]:
-    """Store topics; their ids by URL."""
+@frozen
+class _Place:
+    """Where the subscriptions of a URL are: see ``places``."""
+
+    topic_id: int
+    asked_url: str
+
+
+def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Place]:
+    """Store topics; where the subscriptions of their URLs are.
+
+    What is known at a URL where no topic is any more is of no use: it is left out.
+    """
     among = topic.c.url.in_([one.url for one in topics])
+    table = topic.c
     known = {
-        url: _last(read_at, changed_at)
-        for url, read_at, changed_at in conn.execute(
-            select(topic.c.url, topic.c.read_at, topic.c.changed_at).where(among)
+        url: None if moved else _last(read_at, changed_at)
+        for url, moved, read_at, changed_at in conn.execute(
+            select(table.url, table.moved_to_id, table.read_at, table.changed_at).where(among)
         )
     }
     values = {one.url: _topic_values(one) for one in topics}
@@ -179,21 +209,27 @@ def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, int]:
     if missing:
         conn.execute(insert(topic), missing)
     newer = [
-        some | {"of_url": url}
+        some | {"of_url": url} | NO_VALIDATORS
         for url, some in values.items()
-        if url in known and _last(some["read_at"], some["changed_at"]) > known[url]
+        if (last := known.get(url)) is not None
+        and _last(some["read_at"], some["changed_at"]) > last
     ]
     if newer:
-        conn.execute(update(topic).where(topic.c.url == bindparam("of_url")), newer)
-    return dict(conn.execute(select(topic.c.url, topic.c.id).where(among)).tuples().all())
+        conn.execute(update(topic).where(table.url == bindparam("of_url")), newer)
+    conn.execute(update(topic).where(among, table.ended != "").values(next_poll_at=None))
+    found = conn.execute(select(table.url, table.id, table.moved_to_id).where(among))
+    return {
+        url: _Place(moved_to or key, "" if moved_to is None else url)
+        for url, key, moved_to in found
+    }
 
 
 def _topic_values(known: Topic) -> dict[str, Any]:
     return {
         "digest": known.digest,
         "size": known.size,
-        "read_at": _micros_or_none(known.read_at),
-        "changed_at": _micros_or_none(known.changed_at),
+        "read_at": to_micros_or_none(known.read_at),
+        "changed_at": to_micros_or_none(known.changed_at),
         "ended": known.ended,
     }
 
@@ -203,28 +239,28 @@ def _last(read_at: int | None, changed_at: int | None) -> int:
     return max(-1 if at is None else at for at in (read_at, changed_at))
 
 
-def _micros_or_none(seconds: float | None) -> int | None:
-    return None if seconds is None else to_micros(seconds)
-
-
 def _store_subscriptions(
-    conn: Connection, topic_keys: dict[str, int], wanted: Sequence[Subscription]
+    conn: Connection, places: dict[str, _Place], wanted: Sequence[Subscription]
 ) -> None:
     table = subscription.c
-    among = {(topic_keys[one.topic], one.callback.url) for one in wanted}
+    among = {(*astuple(places[one.topic]), one.callback.url) for one in wanted}
+    identified = (
+        table.topic_id,
+        table.asked_url,
+        table.callback_url,
+        table.protocol,
+        table.procedure,
+    )
     known = {
         tuple(identity): key
         for key, *identity in conn.execute(
-            select(
-                table.id, table.topic_id, table.callback_url, table.protocol, table.procedure
-            ).where(tuple_(table.topic_id, table.callback_url).in_(among))
+            select(table.id, *identified).where(tuple_(*identified[:3]).in_(among))
         )
     }
     new: list[dict[str, Any]] = []
     renewed: list[dict[str, Any]] = []
     for one in wanted:
-        identity = {
-            "topic_id": topic_keys[one.topic],
+        identity = asdict(places[one.topic]) | {
             "callback_url": one.callback.url,
             "protocol": one.callback.protocol,
             "procedure": one.callback.procedure,
@@ -240,6 +276,7 @@ def _store_subscriptions(
     if renewed:
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
         conn.execute(MATCH_WAITING, [{"key": one["key"]} for one in renewed])
+    make_due(conn, {place.topic_id for place in places.values()}, 0)
 
 
 def _state_values(one: Subscription) -> dict[str, Any]:
@@ -247,7 +284,7 @@ def _state_values(one: Subscription) -> dict[str, Any]:
         **lease_values(one.lease),
         "consecutive_errors": one.consecutive_errors,
         "last_error": one.last_error,
-        "last_error_at": _micros_or_none(one.last_error_at),
+        "last_error_at": to_micros_or_none(one.last_error_at),
         "marked": one.marked,
         "terms": from_terms(one.terms),
         "wants_content": one.wants_content,

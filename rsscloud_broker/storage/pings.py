@@ -7,7 +7,7 @@ after a rollback, it does the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
@@ -27,10 +27,10 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Ping, PingRecord
+from rsscloud_broker.storage.places import PRESENT, SOMEBODY, named
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
     ping,
-    subscription,
     tally,
     to_micros,
     to_seconds,
@@ -54,10 +54,10 @@ _ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
     ping.c.received_at < bindparam("until"),
 )
 
-_WATCHED = select(topic.c.id, topic.c.url, topic.c.check_requested_at).where(
-    topic.c.url.in_(bindparam("urls", expanding=True)),
-    topic.c.ended == "",
-    select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists(),
+_WATCHED = (
+    select(topic.c.id, named.c.url, topic.c.url, topic.c.check_requested_at)
+    .join_from(named, topic, topic.c.id == PRESENT)
+    .where(named.c.url.in_(bindparam("urls", expanding=True)), topic.c.ended == "", SOMEBODY)
 )
 
 _ASK = (
@@ -97,10 +97,15 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
         PingRecord(
             ping=record if repeat else next(stored),
             repeat=repeat,
-            watched=tuple(sorted(watched & record.named_urls)) if watched else (),
+            watched=_watched_of(record, watched) if watched else (),
         )
         for (record, _), repeat in zip(wanted, repeats, strict=True)
     ]
+
+
+def _watched_of(record: Ping, watched: Mapping[str, str]) -> tuple[str, ...]:
+    """The topics that a ping names, by the URLs where they are."""
+    return tuple(sorted({watched[url] for url in record.named_urls & watched.keys()}))
 
 
 def _repeats(
@@ -173,19 +178,23 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
     ]
 
 
-def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> frozenset[str]:
-    """Ask for a check of each topic that is named and has a subscription."""
+def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> dict[str, str]:
+    """Ask for a check of each topic that is named and has a subscription.
+
+    :return: the URLs by which they are named, each with the one where the topic is.
+    """
     asked: dict[str, int] = {}
     for record in records:
         received_at = to_micros(record.received_at)
         for url in record.named_urls:
             asked[url] = max(received_at, asked.get(url, 0))
     found = conn.execute(_WATCHED, {"urls": list(asked)}).all()
-    if found:
-        conn.execute(
-            _ASK, [{"key": key, "asked": max(asked[url], at or 0)} for key, url, at in found]
-        )
-    return frozenset(url for _, url, _ in found)
+    latest: dict[int, int] = {}
+    for key, url, _, at in found:
+        latest[key] = max(asked[url], at or 0, latest.get(key, 0))
+    if latest:
+        conn.execute(_ASK, [{"key": key, "asked": at} for key, at in latest.items()])
+    return {url: present for _, url, present, _ in found}
 
 
 def pings(

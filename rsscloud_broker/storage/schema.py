@@ -46,6 +46,11 @@ def to_seconds_or_none(micros: int | None) -> float | None:
     return None if micros is None else to_seconds(micros)
 
 
+def to_micros_or_none(seconds: float | None) -> int | None:
+    """As ``to_micros``, for a column that may be null."""
+    return None if seconds is None else to_micros(seconds)
+
+
 def from_terms(terms: Terms) -> str:
     """Terms the way they are stored: as JSON; empty if there are none."""
     return json.dumps(dict(terms), separators=(",", ":")) if terms else ""
@@ -83,6 +88,24 @@ topic = Table(
     Column("check_pinged", Boolean, nullable=False, server_default=false()),
     # Why the topic has ended; empty while it has not.
     Column("ended", Text, nullable=False, server_default=""),
+    # What came of asking its server: see model.TopicAccount.
+    Column("etag", Text, nullable=False, server_default=""),
+    Column("last_modified", Text, nullable=False, server_default=""),
+    Column("fresh_seconds", BigInteger),
+    Column("asked_at", BigInteger),
+    Column("result", Text, nullable=False, server_default=""),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("pinged_at", BigInteger),
+    # Null where it is not polled: where it has ended, for one.
+    Column("next_poll_at", BigInteger, index=True),
+    Column("poll_reason", Text, nullable=False, server_default=""),
+    Column("poll_interval", BigInteger),
+    Column("planned_at", BigInteger),
+    # A JSON object, or empty where there is none.
+    Column("feed", Text, nullable=False, server_default=""),
+    # Where the topic went that was at this URL: see places.
+    Column("moved_to_id", Key, ForeignKey("topic.id"), index=True),
+    Column("moved_at", BigInteger),
 )
 
 # The ids of the tables below are never used twice: walks keep them as cursors,
@@ -107,7 +130,9 @@ subscription = Table(
     # A JSON object, or empty where there are none: see to_terms.
     Column("terms", Text, nullable=False, server_default=""),
     Column("wants_content", Boolean, nullable=False, server_default=false()),
-    UniqueConstraint("topic_id", "callback_url", "protocol", "procedure"),
+    # The URL that was subscribed to; empty if the topic is still there: see places.
+    Column("asked_url", Text, nullable=False, server_default=""),
+    UniqueConstraint("topic_id", "asked_url", "callback_url", "protocol", "procedure"),
     Index("ix_subscription_walk", "topic_id", "id"),
     sqlite_autoincrement=True,
 )

@@ -1,13 +1,14 @@
 """The store: every method one transaction, run outside the reactor's thread.
 
-What happens in a transaction is in ``pings``, ``topics``, ``contents``,
-``subscriptions``, ``intents`` and ``walks``; where it runs, in ``threads`` and
+What happens in a transaction is in ``pings``, ``topics``, ``polls``, ``moves``,
+``contents``, ``subscriptions``, ``intents`` and ``walks``; where it runs, in ``threads`` and
 ``writer``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
@@ -25,14 +26,25 @@ from rsscloud_broker.model import (
     Intent,
     Ping,
     PingRecord,
+    PollPlan,
     Reading,
     ReadingRecord,
     Subscription,
     Swept,
     Topic,
+    TopicAccount,
     WaitingIntent,
 )
-from rsscloud_broker.storage import contents, intents, pings, subscriptions, topics, walks
+from rsscloud_broker.storage import (
+    contents,
+    intents,
+    moves,
+    pings,
+    polls,
+    subscriptions,
+    topics,
+    walks,
+)
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.storage.writer import Batched
@@ -93,8 +105,26 @@ class Store(Service):
     def topic(self, url: str) -> Deferred[Topic | None]:
         return self._threads.read(lambda conn: topics.get_topic(conn, url))
 
+    def account(self, url: str) -> Deferred[TopicAccount | None]:
+        return self._threads.read(lambda conn: polls.account(conn, url))
+
     def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
         return self._threads.write(lambda conn: topics.record_reading(conn, reading, ping))
+
+    def record_failure(self, url: str, at: float, reason: str) -> Deferred[None]:
+        return self._threads.write(lambda conn: polls.record_failure(conn, url, at, reason))
+
+    def record_feed(self, url: str, feed: Mapping[str, Any]) -> Deferred[None]:
+        return self._threads.write(lambda conn: polls.record_feed(conn, url, feed))
+
+    def move_topic(self, url: str, to: str, at: float) -> Deferred[bool]:
+        return self._threads.write(lambda conn: moves.move_topic(conn, url, to, at))
+
+    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicAccount]]:
+        return self._threads.read(lambda conn: polls.polls_due(conn, now, limit))
+
+    def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
+        return self._threads.write(lambda conn: polls.plan_polls(conn, plans))
 
     def checks_due(self, limit: int) -> Deferred[list[Check]]:
         return self._threads.read(lambda conn: topics.checks_due(conn, limit))

@@ -25,6 +25,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Callback, Lease, Subscription, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
+from rsscloud_broker.storage.places import SOMEBODY, key_of, named
+from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
     from_terms,
@@ -35,7 +37,7 @@ from rsscloud_broker.storage.schema import (
     topic,
     waiting,
 )
-from rsscloud_broker.storage.topics import request_check, topic_key
+from rsscloud_broker.storage.topics import NO_VALIDATORS, request_check, topic_row
 
 #: Seconds for which a topic that ended is known to have, without subscriptions.
 KEEP_ENDED = 90 * 86400
@@ -68,8 +70,10 @@ def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
     """See ``IStore.put_subscription``.  A renewed one keeps its id."""
+    watched = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
-        "topic_id": topic_key(conn, wanted.topic),
+        "topic_id": watched.id,
+        "asked_url": "" if wanted.topic == watched.url else wanted.topic,
         "callback_url": wanted.callback.url,
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
@@ -92,18 +96,16 @@ def put_subscription(
     else:
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
         conn.execute(MATCH_WAITING, {"key": key})
-    if known is not None and _differs(conn, identity["topic_id"], known):
-        _let_wait(conn, key, to_micros(wanted.lease.granted_at))
-        if wanted.wants_content and not is_kept(conn, identity["topic_id"]):
+    granted_at = to_micros(wanted.lease.granted_at)
+    if known is not None and watched.digest is not None and watched.digest != known:
+        _let_wait(conn, key, granted_at)
+        if wanted.wants_content and not is_kept(conn, watched.id):
             request_check(conn, wanted.topic, wanted.lease.granted_at)
+            conn.execute(update(topic).where(topic.c.id == watched.id).values(NO_VALIDATORS))
+    if watched.next_poll_at is None and not watched.ended:
+        make_due(conn, [watched.id], granted_at)
     (stored,) = by_ids(conn, [key])
     return stored
-
-
-def _differs(conn: Connection, topic_key: int, known: bytes) -> bool:
-    """Whether a topic has another content than a subscriber knows."""
-    newer = select(topic.c.id).where(topic.c.id == topic_key, topic.c.digest != known)
-    return conn.execute(newer).first() is not None
 
 
 def _let_wait(conn: Connection, key: int, due_at: int) -> None:
@@ -131,9 +133,10 @@ def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bo
 
 
 def _is_of(topic_url: str, callback: Callback) -> ColumnElement[bool]:
+    asked = select(case((named.c.moved_to_id.is_(None), ""), else_=named.c.url))
     return and_(
-        subscription.c.topic_id
-        == select(topic.c.id).where(topic.c.url == topic_url).scalar_subquery(),
+        subscription.c.topic_id == key_of(topic_url),
+        subscription.c.asked_url == asked.where(named.c.url == topic_url).scalar_subquery(),
         subscription.c.callback_url == callback.url,
         subscription.c.protocol == callback.protocol,
         subscription.c.procedure == callback.procedure,
@@ -158,6 +161,7 @@ _WITH_WAITING = (
         _COLUMNS.terms,
         _COLUMNS.wants_content,
         topic.c.ended,
+        _COLUMNS.asked_url,
     )
     .join(topic, topic.c.id == _COLUMNS.topic_id)
     .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
@@ -165,7 +169,8 @@ _WITH_WAITING = (
 
 _SLICE = (
     _WITH_WAITING.where(
-        topic.c.url == bindparam("of_topic"), subscription.c.id > bindparam("after")
+        subscription.c.topic_id == key_of(bindparam("of_topic")),
+        subscription.c.id > bindparam("after"),
     )
     .order_by(subscription.c.id)
     .limit(bindparam("at_most"))
@@ -188,9 +193,10 @@ def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
 def _subscription(row: Sequence[Any]) -> Subscription:
     # By position and not by name: this is done for each notification.
     url, callback_url, protocol, procedure, granted_at, lease_seconds, *rest = row
-    key, errors, last_error, last_error_at, marked, attempts, terms, wants_content, ended = rest
+    key, errors, last_error, last_error_at, marked, attempts, terms, *rest = rest
+    wants_content, ended, asked_url = rest
     return Subscription(
-        url,
+        asked_url or url,
         Callback(callback_url, protocol, procedure),
         Lease(granted_at / MICROSECONDS, lease_seconds),
         key,
@@ -202,6 +208,7 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         to_terms(terms),
         wants_content,
         ended,
+        url if asked_url else "",
     )
 
 
@@ -215,22 +222,30 @@ def sweep(conn: Connection, now: float, idle_topics_before: float) -> Swept:
     """See ``IStore.sweep``.
 
     What is both marked and expired counts as marked.  The walks over a topic and
-    its contents go with it.  One that has ended stays for a while, lest it be read
-    again when somebody asks for it.
+    its contents go with it, and what it left behind where it moved.  One that has
+    ended stays for a while, lest it be read again when somebody asks for it.
     """
     marked = conn.execute(delete(subscription).where(subscription.c.marked)).rowcount
     expired = conn.execute(
         delete(subscription).where(subscription.c.expires_at <= to_micros(now))
     ).rowcount
-    somebody = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
     idle = and_(
         topic.c.ended == "",
+        topic.c.moved_to_id.is_(None),
         topic.c.check_requested_at.is_(None),
         or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before)),
     )
     over = and_(
         topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
     )
-    topics = conn.execute(delete(topic).where(or_(idle, over), ~somebody)).rowcount
+    needless = and_(or_(idle, over), ~SOMEBODY)
+    left_behind = (
+        select(named.c.id)
+        .join_from(named, topic, topic.c.id == named.c.moved_to_id)
+        .where(needless)
+        .correlate(None)
+    )
+    conn.execute(delete(topic).where(topic.c.id.in_(left_behind)))
+    topics = conn.execute(delete(topic).where(needless)).rowcount
     remove_all_unneeded(conn)
     return Swept(expired=expired, marked=marked, topics=topics)

@@ -6,8 +6,10 @@ after a rollback, it does the same.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
-from sqlalchemy import Connection, Row, case, insert, select, true, update
+from sqlalchemy import Connection, Row, Select, case, insert, select, true, update
 
 from rsscloud_broker.model import Check, Content, Ping, Reading, ReadingRecord, Topic
 from rsscloud_broker.storage.contents import (
@@ -19,10 +21,12 @@ from rsscloud_broker.storage.contents import (
     remove_unneeded,
 )
 from rsscloud_broker.storage.pings import insert_pings
+from rsscloud_broker.storage.places import PRESENT, SOMEBODY, WHOLE, as_topic, key_of, named
 from rsscloud_broker.storage.schema import (
     fanout,
     subscription,
     to_micros,
+    to_micros_or_none,
     to_seconds_or_none,
     topic,
 )
@@ -30,29 +34,21 @@ from rsscloud_broker.storage.schema import (
 #: What a topic has of which no check is asked for, or not any more.
 _NO_CHECK = {"check_requested_at": None, "check_pinged": False}
 
-_SOMEBODY = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
+_PLAIN = select(topic)
+
+#: What a topic has of which the content is to be sent, whatever was read before.
+NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
 def get_topic(conn: Connection, url: str) -> Topic | None:
     """See ``IStore.topic``."""
-    row = conn.execute(select(topic).where(topic.c.url == url)).first()
-    return None if row is None else _topic(row)
-
-
-def _topic(row: Row[tuple[object, ...]]) -> Topic:
-    return Topic(
-        url=row.url,
-        digest=row.digest,
-        size=row.size,
-        read_at=to_seconds_or_none(row.read_at),
-        changed_at=to_seconds_or_none(row.changed_at),
-        ended=row.ended,
-    )
+    row = conn.execute(WHOLE.where(topic.c.id == key_of(url))).first()
+    return None if row is None else as_topic(row)
 
 
 def topic_key(conn: Connection, url: str) -> int:
     """The id of a topic, which is made if it is not known yet."""
-    key = conn.execute(select(topic.c.id).where(topic.c.url == url)).scalar()
+    key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
     if key is None:
         made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
         assert made is not None  # a single insert always has one
@@ -60,13 +56,36 @@ def topic_key(conn: Connection, url: str) -> int:
     return int(key)
 
 
+def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[Any]:
+    """A topic, which is made if it is not known yet.
+
+    :param query: what is wanted of topics.
+    """
+    wanted = query.where(topic.c.id == key_of(url))
+    row = conn.execute(wanted).first()
+    if row is None:
+        topic_key(conn, url)
+        row = conn.execute(wanted).one()
+    return row
+
+
 def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> ReadingRecord:
     """See ``IStore.record_reading``."""
-    key = topic_key(conn, reading.url)
-    row = conn.execute(select(topic).where(topic.c.id == key)).one()
+    row = topic_row(conn, reading.url, WHOLE)
+    key: int = row.id
     read_at = to_micros(reading.started_at)
     changed = (row.digest, row.size) != (reading.digest, reading.size)
-    values: dict[str, object] = {"read_at": read_at}
+    values: dict[str, object] = {
+        "read_at": read_at,
+        "etag": reading.validators.etag,
+        "last_modified": reading.validators.last_modified,
+        "fresh_seconds": to_micros_or_none(reading.fresh_seconds),
+        "asked_at": read_at,
+        "result": reading.result,
+        "failures": 0,
+    }
+    if reading.pinged:
+        values["pinged_at"] = read_at
     if changed:
         values |= {"digest": reading.digest, "size": reading.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
@@ -80,11 +99,12 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
     if content_key is not None:
         remove_unneeded(conn, [reading.url])
     now_known = attrs.evolve(
-        _topic(row),
+        as_topic(row),
         digest=reading.digest,
         size=reading.size,
         read_at=to_seconds_or_none(read_at),
         changed_at=to_seconds_or_none(read_at if changed else row.changed_at),
+        validators=reading.validators,
     )
     return ReadingRecord(topic=now_known, changed=changed, ping=recorded)
 
@@ -125,7 +145,7 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
 
     It is carried though nobody may want content now: they may once it gets to them.
     """
-    key = conn.execute(select(topic.c.id).where(topic.c.url == url)).scalar()
+    key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
     if key is None or not _has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
@@ -152,14 +172,14 @@ def request_check(conn: Connection, url: str, at: float, pinged: bool = False) -
     earlier = topic.c.check_requested_at
     ask = (
         update(topic)
-        .where(topic.c.url == url, topic.c.ended == "")
+        .where(topic.c.id == key_of(url), topic.c.ended == "")
         .values(check_requested_at=case((earlier > asked, earlier), else_=asked))
     )
     if pinged:
         topic_key(conn, url)
         ask = ask.values(check_pinged=true())
     else:
-        ask = ask.where(_SOMEBODY)
+        ask = ask.where(SOMEBODY)
     return conn.execute(ask).rowcount > 0
 
 
@@ -167,7 +187,7 @@ def drop_check(conn: Connection, url: str, asked_until: float) -> None:
     """See ``IStore.drop_check``."""
     conn.execute(
         update(topic)
-        .where(topic.c.url == url, topic.c.check_requested_at <= to_micros(asked_until))
+        .where(topic.c.id == key_of(url), topic.c.check_requested_at <= to_micros(asked_until))
         .values(_NO_CHECK)
     )
 
@@ -179,7 +199,7 @@ def end_topic(conn: Connection, url: str, reason: str, at: float) -> bool:
     ended = conn.execute(
         update(topic)
         .where(topic.c.id == key, topic.c.ended == "")
-        .values(ended=reason, changed_at=ended_at, **_NO_CHECK)
+        .values(ended=reason, changed_at=ended_at, next_poll_at=None, **_NO_CHECK)
     )
     if not ended.rowcount:
         return False
@@ -190,7 +210,14 @@ def end_topic(conn: Connection, url: str, reason: str, at: float) -> bool:
 def revive_topic(conn: Connection, url: str) -> bool:
     """See ``IStore.revive_topic``.  Checks that were asked for meanwhile are dropped."""
     revived = conn.execute(
-        update(topic).where(topic.c.url == url, topic.c.ended != "").values(ended="", **_NO_CHECK)
+        update(topic)
+        .where(topic.c.id == key_of(url), topic.c.ended != "")
+        .values(
+            ended="",
+            next_poll_at=case((SOMEBODY, 0), else_=None),
+            **NO_VALIDATORS,
+            **_NO_CHECK,
+        )
     )
     return revived.rowcount > 0
 
@@ -199,7 +226,7 @@ def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
     """See ``IStore.watched_topics``."""
     query = (
         select(topic.c.url)
-        .where(topic.c.url > after, topic.c.ended == "", _SOMEBODY)
+        .where(topic.c.url > after, topic.c.ended == "", SOMEBODY)
         .order_by(topic.c.url)
         .limit(limit)
     )

@@ -27,9 +27,11 @@ from rsscloud_broker.interfaces import (
     SinkParts,
 )
 from rsscloud_broker.model import (
+    NO_VALIDATORS,
     Callback,
     Content,
     Denial,
+    Fetched,
     Intent,
     Lease,
     Notification,
@@ -37,6 +39,7 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
     TopicUnreadable,
+    Validators,
 )
 from rsscloud_broker.testing.memory import memory_store
 
@@ -116,29 +119,44 @@ class FakeFetcher:
 
     :param contents: the bytes of topics by URL; those of a topic that is not
         there cannot be read.
+    :ivar validators: what comes with contents by URL; who knows them gets no content.
+    :ivar moves: where topics are from now on, by URL.
     :ivar failures: what is raised for URLs, whether they are in the table or not.
     :ivar fetched: the URLs that were fetched, in order.
+    :ivar asked: what was known then, and how many subscribers there were.
     :ivar held: None, or the fetches that wait for the test to fire them.  A
         fetch reads its topic when it is fired.
     """
 
     def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
         self.contents: dict[str, bytes] = dict(contents or {})
+        self.validators: dict[str, Validators] = {}
+        self.moves: dict[str, str] = {}
         self.failures: dict[str, Exception] = {}
         self.fetched: list[str] = []
+        self.asked: list[tuple[Validators, int]] = []
         self.held: list[Deferred[None]] | None = None
 
-    async def fetch(self, url: str) -> Content:
+    async def fetch(
+        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+    ) -> Fetched:
         self.fetched.append(url)
+        self.asked.append((known, subscribers))
         if self.held is not None:
             gate: Deferred[None] = Deferred()
             self.held.append(gate)
             await gate
         if url in self.failures:
             raise self.failures[url]
-        if url not in self.contents:
+        moved_to = self.moves.get(url, "")
+        place = moved_to or url
+        if place not in self.contents:
             raise TopicUnreadable(url, "its server answered with status 404")
-        return Content(self.contents[url], "application/rss+xml")
+        validators = self.validators.get(place, NO_VALIDATORS)
+        if known != NO_VALIDATORS and known == validators:
+            return Fetched(None, validators, moved_to, result="not modified")
+        content = Content(self.contents[place], "application/rss+xml")
+        return Fetched(content, validators, moved_to, result="it came")
 
 
 # --- notifiers, sinks, the bus ------------------------------------------------

@@ -1,6 +1,6 @@
 """The contract of ``IStore``: pings, topics and subscriptions.
 
-``store_hub`` and ``store_deliveries`` go on with it.
+``store_hub``, ``store_topics`` and ``store_deliveries`` go on with it.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from rsscloud_broker.testing.store import (
     succeeded,
     waits,
 )
-from rsscloud_broker.testing.store_hub import HubContract
+from rsscloud_broker.testing.store_topics import TopicsContract
 
 
-class DeliveriesContract(HubContract):
+class DeliveriesContract(TopicsContract):
     """What holds for the deliveries of every ``IStore``."""
 
     # fan-out

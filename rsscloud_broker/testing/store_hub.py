@@ -224,7 +224,7 @@ class HubContract(RecordsContract):
         self.assertEqual((walk.topic, walk.cursor, walk.begun_at), (FEED, 0, 2000.5))
         self.assertEqual(await self.store.newest_content(FEED), _HANDED_IN)
         topic = await self.store.topic(FEED)
-        self.assertEqual(topic, Topic(FEED, _ONE.digest, 1, 1000.0, 2000.5))
+        self.assertEqual(topic, Topic(FEED, _ONE.digest, 1, 1000.0, 2000.5, subscribers=1))
 
     async def test_pushed_content_without_subscribers(self) -> None:
         self.assertFalse(await self.store.push_content(FEED, _HANDED_IN, 1000))
@@ -281,7 +281,8 @@ class HubContract(RecordsContract):
         await self.store.request_check(FEED, 1500)
         self.assertTrue(await self.store.end_topic(FEED, "moved away", 2000.0))
         self.assertEqual(
-            await self.store.topic(FEED), Topic(FEED, b"1" * 32, 1, 1000, 2000, "moved away")
+            await self.store.topic(FEED),
+            Topic(FEED, b"1" * 32, 1, 1000, 2000, "moved away", subscribers=1),
         )
         self.assertEqual(await self.store.checks_due(10), [])
         ended = evolve(one, ended="moved away")
@@ -316,7 +317,8 @@ class HubContract(RecordsContract):
         await self.store.end_topic(FEED, "moved away", 2000)
         self.assertTrue(await self.store.revive_topic(FEED))
         self.assertFalse(await self.store.revive_topic(FEED))
-        self.assertEqual(await self.store.topic(FEED), Topic(FEED, b"1" * 32, 1, 1000, 2000))
+        topic = Topic(FEED, b"1" * 32, 1, 1000, 2000, subscribers=1)
+        self.assertEqual(await self.store.topic(FEED), topic)
         self.assertEqual([one.ended for one in await self.all_subscriptions()], [""])
         self.assertTrue(await self.store.request_check(FEED, 3000, True))
         self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])

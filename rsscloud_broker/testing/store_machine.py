@@ -43,6 +43,7 @@ from rsscloud_broker.testing.store_rules import (
     ALL,
     END_OF_TIME,
     HOUR,
+    PLACES,
     TOPICS,
     Call,
     PingsAndTopics,
@@ -87,9 +88,15 @@ class StoreMachine(PingsAndTopics):
         wants_content=st.booleans(),
         pinged=st.booleans(),
         under_way=st.sampled_from(("nothing", "a walk", "a notification")),
+        moves=st.sampled_from(((), (TOPICS[1::-1]), (TOPICS[0], PLACES[2]))),
     )
     def begin_with_subscriptions(
-        self, callbacks: set[Callback], wants_content: bool, pinged: bool, under_way: str
+        self,
+        callbacks: set[Callback],
+        wants_content: bool,
+        pinged: bool,
+        under_way: str,
+        moves: tuple[str, ...],
     ) -> None:
         """Begin where it takes many steps to come to."""
         for callback in sorted(callbacks, key=str):
@@ -104,6 +111,8 @@ class StoreMachine(PingsAndTopics):
                 put_off = Delivery(one, None, at=self.now, retry_at=self.now + 30)
                 self.call(self.store.record_deliveries, [put_off])
                 self._record([put_off])
+        if moves:
+            self.move_topic(*moves)
 
     @rule(
         topic=topics,
@@ -132,12 +141,15 @@ class StoreMachine(PingsAndTopics):
         else:
             assert stored.id == before
         self.model.subscriptions[stored.id] = evolve(wanted, id=stored.id)
-        read = self.model.topics.setdefault(topic, Topic(topic))
+        place = self.model.place(topic)
+        read = self.model.topics.setdefault(place, Topic(place))
+        if not read.ended:
+            self.model.due.setdefault(place, self.now)
         if known is not None and read.digest is not None and read.digest != known:
             self.model.waiting.setdefault(stored.id, (0, self.now))
             kept = self.model.newest_of(topic) is not None
             if wants_content and not kept and not read.ended:
-                self.model.asked[topic] = self.now
+                self.model.asked[place] = self.now
         assert stored == self.model.subscription(stored.id)
         self.known_subscriptions.append(stored)
 
@@ -187,7 +199,7 @@ class StoreMachine(PingsAndTopics):
         ]
         for url in idle:
             self.model.forget(url)
-        for url in TOPICS:
+        for url in PLACES:
             self.model.remove_unneeded(url)
         swept = self.call(self.store.sweep, self.now, idle_before)
         assert (swept.expired, swept.marked) == (len(expired), len(marked))
@@ -264,7 +276,7 @@ class StoreMachine(PingsAndTopics):
         elif walk is not None:
             walk.cursor = cursor
         if done:
-            self.model.remove_unneeded(shown.topic)
+            self.model.remove_unneeded(self.model.place(shown.topic))
 
     @rule(limit=limits)
     def look_at_walks(self, limit: int) -> None:

@@ -18,6 +18,9 @@ from rsscloud_broker.model import (
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
 
+#: Seconds after which a URL that a topic has left may be the place of one again.
+SETTLED_AFTER = 7 * 86400
+
 #: Seconds for which a topic that ended is known to have.
 KEEP_ENDED = 90 * 86400
 
@@ -44,6 +47,10 @@ class Model:
     """What a store should have.
 
     :ivar pings: those not pruned, in the order in which they came.
+    :ivar topics: by the URLs where they are, as everything else of them is.
+    :ivar moved: URLs that topics have left: where they are now, and when they left.
+    :ivar failures: how often in a row those topics failed that were ever asked.
+    :ivar due: when topics are polled; those that are not are left out.
     :ivar asked: when topics that wait to be read were asked for last.
     :ivar pinged: those of them that somebody said had changed.
     :ivar subscriptions: by id; their ``attempts`` are in ``waiting``.
@@ -56,6 +63,9 @@ class Model:
     pings: list[Ping] = Factory(list)
     pruned: int = 0
     topics: dict[str, Topic] = Factory(dict)
+    moved: dict[str, tuple[str, float]] = Factory(dict)
+    failures: dict[str, int] = Factory(dict)
+    due: dict[str, float] = Factory(dict)
     asked: dict[str, float] = Factory(dict)
     pinged: set[str] = Factory(set)
     subscriptions: dict[int, Subscription] = Factory(dict)
@@ -76,18 +86,79 @@ class Model:
             for earlier in self.pings
         )
 
+    def place(self, url: str) -> str:
+        """The URL of a topic that is or was at another."""
+        return self.moved[url][0] if url in self.moved else url
+
+    def topic(self, url: str) -> Topic | None:
+        """A topic as a store shows it."""
+        known = self.topics.get(self.place(url))
+        return known and evolve(known, subscribers=len(self.subscriptions_of(url)))
+
     def subscription(self, key: int) -> Subscription:
         """A subscription as a store shows it."""
         attempts, _ = self.waiting.get(key, (None, None))
         one = self.subscriptions[key]
-        return evolve(one, attempts=attempts, ended=self.topics[one.topic].ended)
+        place = self.place(one.topic)
+        moved_to = "" if place == one.topic else place
+        ended = self.topics[place].ended
+        return evolve(one, attempts=attempts, ended=ended, moved_to=moved_to)
 
     def subscriptions_of(self, topic: str) -> list[Subscription]:
-        found = sorted(self.subscriptions.items())
-        return [self.subscription(key) for key, one in found if one.topic == topic]
+        found, place = sorted(self.subscriptions.items()), self.place(topic)
+        return [self.subscription(key) for key, one in found if self.place(one.topic) == place]
 
     def has_ended(self, topic: str) -> bool:
-        return topic in self.topics and bool(self.topics[topic].ended)
+        known = self.topics.get(self.place(topic))
+        return known is not None and bool(known.ended)
+
+    def move(self, url: str, to: str, at: float) -> bool:
+        """Move a topic to another URL; False if it stays."""
+        here, there = self.place(url), to
+        if to in self.moved and at - self.moved[to][1] < SETTLED_AFTER:
+            there = self.place(to)
+        known = self.topics.get(here, Topic(here))
+        other = self.topics.get(there, Topic(there))
+        if to == url or here == there or known.ended or other.ended:
+            return False
+        self.moved.pop(there, None)
+        for left, (place, left_at) in self.moved.items():
+            if place == here:
+                self.moved[left] = (there, left_at)
+        self.moved[here] = (there, at)
+        self.topics.pop(here, None)
+        differs = (known.digest, known.size) != (other.digest, other.size)
+        self.topics[there] = evolve(known, url=there) if known.digest and differs else other
+        self._let_walks_meet(here, there)
+        self.contents = {
+            key: (there if topic == here else topic, content)
+            for key, (topic, content) in self.contents.items()
+        }
+        if here in self.asked:
+            self.asked[there] = max(self.asked.pop(here), self.asked.get(there, 0.0))
+        if here in self.pinged:
+            self.pinged.remove(here)
+            self.pinged.add(there)
+        if here in self.failures:
+            self.failures.setdefault(there, self.failures.pop(here))
+        if here in self.due:
+            self.due.setdefault(there, self.due.pop(here))
+        if self.subscriptions_of(there):
+            self.due.setdefault(there, at)
+        return True
+
+    def _let_walks_meet(self, here: str, there: str) -> None:
+        """The newer of two walks makes the other needless, and begins where that one is."""
+        newest = {
+            walk.topic: walk
+            for walk in self.walks
+            if not walk.pushed and walk.topic in {here, there}
+        }
+        if len(newest) > 1:
+            last = max(newest.values(), key=self.walks.index)
+            last.cursor = min(walk.cursor for walk in newest.values())
+        for walk in self.walks:
+            walk.topic = there if walk.topic == here else walk.topic
 
     def no_check(self, topic: str) -> None:
         """Nobody waits for a topic to be read any more."""
@@ -130,7 +201,8 @@ class Model:
 
     def newest_of(self, topic: str) -> int | None:
         """The number of the last content of a topic."""
-        return max((key for key, (url, _) in self.contents.items() if url == topic), default=None)
+        place = self.place(topic)
+        return max((key for key, (url, _) in self.contents.items() if url == place), default=None)
 
     def newest_content(self, topic: str) -> Content | None:
         newest = self.newest_of(topic)
@@ -166,6 +238,7 @@ class Model:
         times |= set(self.asked.values())
         times |= {one.lease.expires_at for one in self.subscriptions.values()}
         times |= {due for _, due in self.waiting.values()}
+        times |= {left_at + SETTLED_AFTER for _, left_at in self.moved.values()}
         times |= {
             topic.changed_at + KEEP_ENDED
             for topic in self.topics.values()
@@ -181,6 +254,9 @@ class Model:
     def forget(self, topic: str) -> None:
         """Remove a topic."""
         del self.topics[topic]
+        self.moved = {url: left for url, left in self.moved.items() if left[0] != topic}
+        self.failures.pop(topic, None)
+        self.due.pop(topic, None)
         self.no_check(topic)
         self.walks = [walk for walk in self.walks if walk.topic != topic]
         self.contents = {key: one for key, one in self.contents.items() if one[0] != topic}

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Check, Content, Fanout, Ping, Reading, Subscription, Topic
+from rsscloud_broker.model import (
+    Check,
+    Content,
+    Fanout,
+    Ping,
+    PollPlan,
+    Reading,
+    Subscription,
+    Topic,
+)
 from rsscloud_broker.testing.store_model import WINDOW, Model, Walk
 
 #: Calls a method of the store with its arguments; gives what its Awaitable does.
@@ -25,7 +34,11 @@ HOUR = 3600
 # Few of everything, so that things meet.
 TOPICS = ("http://feeds.example/a.xml", "http://feeds.example/b.xml")
 
+#: Where topics may be: at one more, to which they can only move.
+PLACES = (*TOPICS, "http://moved.example/c.xml")
+
 topics = st.sampled_from(TOPICS)
+_places = st.sampled_from(PLACES)
 limits = st.integers(1, 5)
 contents = st.sampled_from((b"1", b"2", b"22"))
 _names = st.sampled_from(("A site", "Ünïcode & <co>"))
@@ -110,7 +123,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         # Those that have ended are not read, so it does not matter whether they are named.
         going_on = [topic for topic in record.watched if not self.model.has_ended(topic)]
         watched = {
-            topic
+            self.model.place(topic)
             for topic in ping.named_urls
             if self.model.subscriptions_of(topic) and not self.model.has_ended(topic)
         }
@@ -165,29 +178,32 @@ class PingsAndTopics(RuleBasedStateMachine):
         self, url: str, content: bytes, given: bool, pinged: bool, data: st.DataObject
     ) -> None:
         # One fetch at a time: none begins before the last one that was recorded.
-        last = self.model.topics.get(url, Topic(url)).read_at or 0.0
+        known = self.model.topic(url)
+        last = (known and known.read_at) or 0.0
         self.read(url, content, given, pinged, max(self.past(data), last))
 
     def read(self, url: str, content: bytes, given: bool, pinged: bool, started_at: float) -> None:
-        known = self.model.topics.get(url, Topic(url))
+        place = self.model.place(url)
+        known = self.model.topics.get(place, Topic(place))
         found = self.new_content(content) if given else None
         reading = Reading(url, digest_of(content), len(content), started_at, found)
         ping = Ping(url, url, self.now, rss_url=url) if pinged else None
         record = self.call(self.store.record_reading, reading, ping)
         assert record.changed == ((known.digest, known.size) != (reading.digest, reading.size))
         changed_at = started_at if record.changed else known.changed_at
-        topic = Topic(url, reading.digest, reading.size, started_at, changed_at, known.ended)
-        assert record.topic == topic
-        self.model.topics[url] = topic
-        if self.model.asked.get(url, END_OF_TIME) <= started_at:
-            self.model.no_check(url)
+        topic = Topic(place, reading.digest, reading.size, started_at, changed_at, known.ended)
+        self.model.topics[place] = topic
+        self.model.failures[place] = 0
+        assert record.topic == self.model.topic(url)
+        if self.model.asked.get(place, END_OF_TIME) <= started_at:
+            self.model.no_check(place)
         if record.changed and ping is not None:
             self._recorded(ping, record.ping)
         else:
             assert record.ping is None
-        key = self._take_in(url, found, record.changed)
+        key = self._take_in(place, found, record.changed)
         if record.changed and self.model.subscriptions_of(url):
-            self.model.walks.append(Walk(url, started_at, key))
+            self.model.walks.append(Walk(place, started_at, key))
 
     def _take_in(self, url: str, found: Content | None, changed: bool) -> int | None:
         """Keep what was found if somebody wants it; its number."""
@@ -204,8 +220,9 @@ class PingsAndTopics(RuleBasedStateMachine):
         watched = bool(self.model.subscriptions_of(url))
         assert self.call(self.store.push_content, url, content, self.now) == watched
         if watched:
-            self.model.topics[url] = evolve(self.model.topics[url], changed_at=self.now)
-            self.model.walks.append(Walk(url, self.now, self._keep(url, content), pushed=True))
+            place = self.model.place(url)
+            self.model.topics[place] = evolve(self.model.topics[place], changed_at=self.now)
+            self.model.walks.append(Walk(place, self.now, self._keep(place, content), pushed=True))
 
     @rule(limit=limits)
     def look_at_checks(self, limit: int) -> None:
@@ -219,19 +236,21 @@ class PingsAndTopics(RuleBasedStateMachine):
         asks = pinged or bool(self.model.subscriptions_of(url))
         asks = asks and not self.model.has_ended(url)
         assert self.call(self.store.request_check, url, self.now, pinged) == asks
+        place = self.model.place(url)
         if pinged:
-            self.model.topics.setdefault(url, Topic(url))
+            self.model.topics.setdefault(place, Topic(place))
         if asks:
-            self.model.asked[url] = self.now
+            self.model.asked[place] = self.now
         if asks and pinged:
-            self.model.pinged.add(url)
+            self.model.pinged.add(place)
 
     @rule(url=topics, data=st.data())
     def drop_check(self, url: str, data: st.DataObject) -> None:
         asked_until = self.past(data)
         self.call(self.store.drop_check, url, asked_until)
-        if self.model.asked.get(url, END_OF_TIME) <= asked_until:
-            self.model.no_check(url)
+        place = self.model.place(url)
+        if self.model.asked.get(place, END_OF_TIME) <= asked_until:
+            self.model.no_check(place)
 
     @rule(url=topics, reason=st.sampled_from(("gone", "moved away")))
     def end_topic(self, url: str, reason: str) -> None:
@@ -239,34 +258,74 @@ class PingsAndTopics(RuleBasedStateMachine):
         assert self.call(self.store.end_topic, url, reason, self.now) == ends
         if not ends:
             return
-        known = self.model.topics.get(url, Topic(url))
-        self.model.topics[url] = evolve(known, ended=reason, changed_at=self.now)
-        self.model.no_check(url)
+        place = self.model.place(url)
+        known = self.model.topics.get(place, Topic(place))
+        self.model.topics[place] = evolve(known, ended=reason, changed_at=self.now)
+        self.model.no_check(place)
+        self.model.due.pop(place, None)
         if self.model.subscriptions_of(url):
-            self.model.walks.append(Walk(url, self.now))
+            self.model.walks.append(Walk(place, self.now))
 
     @rule(url=topics)
     def revive_topic(self, url: str) -> None:
         ended = self.model.has_ended(url)
         assert self.call(self.store.revive_topic, url) == ended
         if ended:
-            self.model.topics[url] = evolve(self.model.topics[url], ended="")
+            place = self.model.place(url)
+            self.model.topics[place] = evolve(self.model.topics[place], ended="")
+            if self.model.subscriptions_of(url):
+                self.model.due[place] = 0.0
 
     @rule(after=st.just("") | topics, limit=limits)
     def watched_topics(self, after: str, limit: int) -> None:
         watched = [
             url
-            for url in sorted(TOPICS)
-            if url > after and self.model.subscriptions_of(url) and not self.model.has_ended(url)
+            for url in sorted(PLACES)
+            if url > after
+            and self.model.place(url) == url
+            and self.model.subscriptions_of(url)
+            and not self.model.has_ended(url)
         ]
         assert self.call(self.store.watched_topics, after, limit) == watched[:limit]
+
+    @rule(url=topics, to=_places)
+    def move_topic(self, url: str, to: str) -> None:
+        moves = self.model.move(url, to, self.now)
+        assert self.call(self.store.move_topic, url, to, self.now) == moves
+
+    @rule(url=topics)
+    def record_failure(self, url: str) -> None:
+        self.call(self.store.record_failure, url, self.now, "refused")
+        place = self.model.place(url)
+        if place in self.model.topics:
+            self.model.failures[place] = self.model.failures.get(place, 0) + 1
+
+    @rule(url=topics, seconds=st.none() | st.sampled_from((0.25, 60.0)))
+    def plan_polls(self, url: str, seconds: float | None) -> None:
+        at = None if seconds is None else self.now + seconds
+        self.call(self.store.plan_polls, [PollPlan(url, at, "", None, self.now)])
+        place = self.model.place(url)
+        self.model.due.pop(place, None)
+        if at is not None and place in self.model.topics and not self.model.has_ended(url):
+            self.model.due[place] = at
+
+    @rule(limit=limits, data=st.data())
+    def look_at_polls(self, limit: int, data: st.DataObject) -> None:
+        self.go_on(data, set(self.model.due.values()))
+        polls = self.call(self.store.polls_due, self.now, limit)
+        due = sorted(at for at in self.model.due.values() if at <= self.now)
+        assert [one.next_poll_at for one in polls] == due[:limit]
+        for one in polls:
+            assert self.model.due[one.topic.url] == one.next_poll_at
+            assert self.call(self.store.topic, one.topic.url) == one.topic
+            assert self.call(self.store.account, one.topic.url) == one
 
     # what can be seen of all this
 
     def topics_are_as_in_the_model(self) -> None:
         model, store, call = self.model, self.store, self.call
         for url in TOPICS:
-            assert call(store.topic, url) == model.topics.get(url)
+            self._account_is_as_in_the_model(url)
         due = call(store.checks_due, ALL)
         assert sorted(due, key=str) == sorted(
             (Check(url, url in model.pinged) for url in model.asked), key=str
@@ -281,6 +340,18 @@ class PingsAndTopics(RuleBasedStateMachine):
                 assert content is None
             elif content is not None or model.is_needed(number):
                 assert content == model.contents[number][1]
+
+    def _account_is_as_in_the_model(self, url: str) -> None:
+        account = self.call(self.store.account, url)
+        if account is None:
+            assert self.model.topic(url) is None
+            return
+        place = self.model.place(url)
+        left = sorted(was for was, (now_at, _) in self.model.moved.items() if now_at == place)
+        assert account.topic == self.model.topic(url)
+        assert account.moved_from == tuple(left)
+        assert account.failures == self.model.failures.get(place, 0)
+        assert account.next_poll_at == self.model.due.get(place)
 
     def _contents_are_as_in_the_model(self) -> None:
         """A store may remove at any time what is not needed."""

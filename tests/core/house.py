@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, execute, fail
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -16,11 +16,13 @@ from rsscloud_broker.core import (
     Admission,
     Broker,
     ChangeDetector,
+    FeedReading,
     IntentQueue,
+    TopicReader,
     Verifier,
 )
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IJudge
+from rsscloud_broker.interfaces import IEventBus, IJudge, IStore, ITopicFetcher
 from rsscloud_broker.model import (
     AddressRefused,
     Callback,
@@ -51,6 +53,14 @@ class FakeJudge:
             raise AddressRefused("it leads to a private network")
 
 
+def change_detector(
+    store: IStore, fetcher: ITopicFetcher, bus: IEventBus, clock: Clock, counters: Counters
+) -> ChangeDetector:
+    """A detector with all its parts, which reads feeds in the calling thread."""
+    reader = TopicReader(store, fetcher, bus, clock, counters)
+    return ChangeDetector(store, reader, FeedReading(store, execute), bus, clock, counters)
+
+
 class CoreTestCase(SynchronousTestCase):
     """:ivar unavailable: methods of the store that raise Unavailable while in here."""
 
@@ -65,7 +75,7 @@ class CoreTestCase(SynchronousTestCase):
         for name in ("checks_due", "record_reading", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
-        self.detector = ChangeDetector(
+        self.detector = change_detector(
             self.store, self.fetcher, self.bus, self.clock, self.counters
         )
 

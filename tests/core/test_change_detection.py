@@ -252,7 +252,7 @@ class AskTests(CoreTestCase):
         self.start()
         fetch = self.fetcher.fetch
 
-        async def broken(url: str) -> object:
+        async def broken(*args: object) -> object:
             raise ZeroDivisionError
 
         self.patch(self.fetcher, "fetch", broken)

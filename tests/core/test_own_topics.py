@@ -6,11 +6,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.core import ChangeDetector, OwnTopicsSink
+from rsscloud_broker.core import OwnTopicsSink
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
-from tests.core.house import NOW, CoreTestCase
+from tests.core.house import NOW, CoreTestCase, change_detector
 
 HERE = "http://broker.example"
 LIST = f"{HERE}/changes.xml"
@@ -41,7 +41,7 @@ class OwnTopicsSinkTests(CoreTestCase):
 def _sink(test: TestCase) -> OwnTopicsSink:
     store, clock = memory_store(), Clock()
     test.addCleanup(store.stopService)
-    detector = ChangeDetector(store, FakeFetcher(), RecordingBus(), clock, Counters())
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters())
     return OwnTopicsSink(store, detector, clock, HERE)
 
 

@@ -31,7 +31,6 @@ from rsscloud_broker.core import (
     Access,
     Admission,
     Broker,
-    ChangeDetector,
     IntentQueue,
     Verifier,
 )
@@ -48,12 +47,15 @@ from rsscloud_broker.interfaces import (
     SinkParts,
 )
 from rsscloud_broker.model import (
+    NO_VALIDATORS,
     AddressRefused,
     Content,
+    Fetched,
     OutboundError,
     Ping,
     Subscription,
     TopicUnreadable,
+    Validators,
 )
 from rsscloud_broker.notifiers import (
     HttpPostNotifier,
@@ -71,6 +73,7 @@ from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
+from tests.core.house import change_detector
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
 
 #: 2026-09-29 12:00:00 UTC
@@ -109,17 +112,19 @@ class Topics:
     fetched: list[str] = field(factory=list)
     waiting: list[Deferred[Content]] = field(factory=list)
 
-    async def fetch(self, url: str) -> Content:
+    async def fetch(
+        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+    ) -> Fetched:
         self.fetched.append(url)
         if self.silent:
             answer: Deferred[Content] = Deferred()
             self.waiting.append(answer)
-            return await answer
+            return Fetched(await answer)
         if url in self.private:
             raise TopicUnreadable(url, PRIVATE, refused=True)
         if url not in self.pages:
             raise TopicUnreadable(url, "its server answered with status 404")
-        return Content(self.pages[url])
+        return Fetched(Content(self.pages[url]))
 
     async def judge(self, url: str) -> None:
         if url in self.private:
@@ -233,7 +238,7 @@ class House:
         distribution = Distribution(DistributionOptions(), sink_parts)
         bus.attach(distribution)
         distribution.startService()
-        detector = ChangeDetector(self.store, self.topics, bus, self.clock, self.counters)
+        detector = change_detector(self.store, self.topics, bus, self.clock, self.counters)
         detector.startService()
         case.addCleanup(detector.stopService)
         admission = Admission(limits or config.Limits(), self.store, self.clock, self.counters)

@@ -9,7 +9,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IJudge, ITopicFetcher
-from rsscloud_broker.model import AddressRefused, TopicUnreadable
+from rsscloud_broker.model import AddressRefused, Content, TopicUnreadable, Validators
 from rsscloud_broker.outbound import OwnTopics
 from rsscloud_broker.testing import FakeFetcher
 
@@ -48,12 +48,16 @@ class OwnTopicsTests(TestCase):
             ("/.well-known/resourcesync", b"<urlset/>"),
         ):
             await self.topics.judge(HERE + path)
-            content = await self.topics.fetch(HERE + path)
-            self.assertEqual((content.body, content.content_type[:8]), (body, "text/xml"))
+            fetched = await self.topics.fetch(HERE + path, Validators('"a"'), 3)
+            self.assertEqual(fetched.content, Content(body, "text/xml; charset=utf-8"))
+            self.assertEqual(fetched.result, f"a file of this broker, {len(body)} bytes")
         self.assertEqual(self.others.fetched, [])
 
     async def test_all_others_are_for_others(self) -> None:
-        self.assertEqual((await self.topics.fetch(ELSEWHERE)).body, b"<rss/>")
+        known = Validators('"a"')
+        fetched = await self.topics.fetch(ELSEWHERE, known, 3)
+        self.assertEqual(fetched.content, Content(b"<rss/>", "application/rss+xml"))
+        self.assertEqual(self.others.asked, [(known, 3)])
         for url in (ELSEWHERE, "http://broker.example:53370/changes.xml", HERE):
             with self.assertRaises(AddressRefused):
                 await self.topics.judge(url)

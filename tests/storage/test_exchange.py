@@ -24,6 +24,7 @@ from rsscloud_broker.model import (
     Outcome,
     Reading,
     Subscription,
+    Validators,
 )
 from rsscloud_broker.storage import (
     Imported,
@@ -34,6 +35,8 @@ from rsscloud_broker.storage import (
     open_database,
 )
 from rsscloud_broker.storage.contents import newest_content
+from rsscloud_broker.storage.moves import move_topic
+from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
 from rsscloud_broker.storage.topics import end_topic, get_topic, record_reading
@@ -41,6 +44,7 @@ from rsscloud_broker.storage.walks import record_deliveries, record_slice
 from tests.storage.databases import file_database, memory_database
 
 FEED = "http://feeds.example/rss.xml"
+NEW_FEED = "http://new.example/rss.xml"
 NOW = 1_714_561_200.0  # 2024-05-01T11:00:00Z
 LEASE = Lease(granted_at=NOW - 3600.5, seconds=90_000)
 MEMBER = Subscription(
@@ -207,6 +211,48 @@ class ImportTests(SynchronousTestCase):
         with memory_database() as conn:
             import_document(conn, document, NOW)
             self.assertEqual(export_document(conn, NOW), document)
+
+    def test_who_subscribed_before_a_move_is_listed_under_that_url(self) -> None:
+        other = evolve(MEMBER, topic=NEW_FEED)
+        with memory_database() as conn:
+            for one in (MEMBER, other):
+                put_subscription(conn, one)
+            record_reading(conn, READING, None)
+            for left, to in ((FEED, NEW_FEED), ("http://feeds.example/nobody.xml", NEW_FEED)):
+                self.assertTrue(move_topic(conn, left, to, NOW))
+            document = export_document(conn, NOW)
+            listed = {one["url"]: one for one in document["topics"]}
+            self.assertEqual(set(listed), {FEED, NEW_FEED})
+            self.assertEqual(listed[FEED], listed[NEW_FEED] | {"url": FEED})
+            # Into the same database it changes nothing.
+            before = subscriptions(conn, FEED, 0, 10)
+            import_document(conn, document, NOW)
+            self.assertEqual(subscriptions(conn, FEED, 0, 10), before)
+        with memory_database() as conn:
+            import_document(conn, document, NOW)
+            self.assertEqual(export_document(conn, NOW), document)
+            self.assertTrue(move_topic(conn, FEED, NEW_FEED, NOW))
+            moved = subscriptions(conn, NEW_FEED, 0, 10)
+            self.assertEqual({one.topic for one in moved}, {FEED, NEW_FEED})
+            self.assertFalse(record_reading(conn, evolve(READING, url=NEW_FEED), None).changed)
+
+    def test_what_comes_in_is_polled_unless_it_ended(self) -> None:
+        document = export_of_a_broker()
+        with memory_database() as conn:
+            import_document(conn, document, NOW)
+            self.assertEqual([one.topic.url for one in polls_due(conn, 0, 10)], [FEED])
+            document["topics"][0] |= {"ended": "gone", "changed_at": "2024-06-01T00:00:00Z"}
+            import_document(conn, document, NOW)
+            self.assertEqual(polls_due(conn, NOW, 10), [])
+
+    def test_validators_of_what_is_replaced_are_forgotten(self) -> None:
+        with memory_database() as conn:
+            older = evolve(READING, started_at=NOW - 99, validators=Validators("1"))
+            record_reading(conn, older, None)
+            import_document(conn, export_of_a_broker(), NOW)
+            known = get_topic(conn, FEED)
+        assert known is not None
+        self.assertEqual((known.read_at, known.validators), (NOW - 60, Validators()))
 
     def test_document_from_before_there_were_terms(self) -> None:
         document = export_of_a_broker()

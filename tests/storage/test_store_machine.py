@@ -19,7 +19,7 @@ from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.store_machine import make_store_machine
 from tests.storage.databases import file_database
 
-MANY = settings(max_examples=100, stateful_step_count=40, deadline=None)
+MANY = settings(max_examples=80, stateful_step_count=40, deadline=None)
 FEW = settings(MANY, max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -12,6 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from attrs import evolve
 from sqlalchemy import Connection, inspect, text
 from twisted.internet.defer import gatherResults
 from twisted.internet.utils import getProcessOutputAndValue
@@ -20,18 +21,25 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.model import Check, Reading, Unavailable
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
 from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.moves import move_topic
+from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.subscriptions import subscriptions
+from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
 from rsscloud_broker.storage.topics import checks_due, record_reading
 from rsscloud_broker.storage.walks import fanouts, record_slice
 
 #: What the tables of the first version may hold.
 FIRST_VERSION = (
+    "INSERT INTO topic (id, url) VALUES (4, 'http://feeds.example/idle.xml')",
     "INSERT INTO topic (id, url, digest, size, read_at, check_requested_at) "
     "VALUES (3, 'http://feeds.example/rss.xml', 'd', 1, 1000000, 2000000)",
     "INSERT INTO subscription (id, topic_id, protocol, callback_url, granted_at, lease_seconds, "
     "expires_at, consecutive_errors, last_error, marked) "
     "VALUES (7, 3, 'http-post', 'http://reader.example/notify', 0, 60, 60000000, 0, '', 0)",
+    "INSERT INTO subscription SELECT 8, topic_id, protocol, 'http://b/', host, procedure, "
+    "granted_at, lease_seconds, expires_at, consecutive_errors, last_error, last_error_at, marked "
+    "FROM subscription",
+    "DELETE FROM subscription WHERE id = 8",
     "INSERT INTO waiting (subscription_id, attempts, due_at) VALUES (7, 2, 5)",
     "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (6, 3, 5, 0), (9, 3, 0, 0)",
     "DELETE FROM fanout WHERE id = 9",
@@ -83,10 +91,17 @@ class MigrateTests(SynchronousTestCase):
             "SELECT name, sql FROM sqlite_master "
             "WHERE sql IS NOT NULL AND tbl_name NOT IN ('alembic_version', 'sqlite_sequence')"
         )
+        # One that refers to a table says so itself where it was added, and else at the end.
+        added = re.compile(r"(\w+) INTEGER (CONSTRAINT \w+) REFERENCES")
+        as_made = r"\1 INTEGER, \2 FOREIGN KEY(\1) REFERENCES"
         return {
             # SQLite writes a column that was added on the line of the one before it.
             name: sorted(filter(None, (part.strip(" ()\t") for part in re.split(r",\s|\n", sql))))
-            for name, sql in ((name, sql.replace('"', "")) for name, sql in rows)
+            for name, sql in (
+                # SQLite says of some texts that they are in parentheses.
+                (name, added.sub(as_made, sql.replace('"', "").replace("('')", "''")))
+                for name, sql in rows
+            )
         }
 
     def test_keeps_what_the_first_version_stored(self) -> None:
@@ -110,10 +125,20 @@ class MigrateTests(SynchronousTestCase):
             self.assertEqual(
                 checks_due(conn, 10), [Check("http://feeds.example/rss.xml", pinged=False)]
             )
+            (due,) = polls_due(conn, 1.0, 10)  # the other one has no subscribers
+            self.assertEqual((due.topic.url, due.next_poll_at), (one.topic, 0.0))
             record_slice(conn, walk, 7, [], True)
             record_reading(conn, Reading(one.topic, b"n" * 32, 1, 2.0), None)
             (walk,) = fanouts(conn, 10)
             self.assertGreater(walk.id, 9)  # ids that were used are not used again
+            self.assertGreater(put_subscription(conn, evolve(one, topic="http://b/")).id, 8)
+            self.assertTrue(move_topic(conn, one.topic, "http://b/", 3.0))
+            self.assertEqual(len(subscriptions(conn, one.topic, 0, 10)), 2)
+            command.downgrade(steps_on(conn), "0002")
+            of_topics = text("SELECT id FROM subscription ORDER BY topic_id")
+            self.assertEqual(conn.execute(of_topics).scalars().first(), 7)
+            waiting = text("SELECT attempts FROM waiting WHERE subscription_id = 7")
+            self.assertEqual(conn.execute(waiting).scalars().all(), [2])
 
     def test_back_and_forth(self) -> None:
         url = self.new_url()

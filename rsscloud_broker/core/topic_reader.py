@@ -1,0 +1,159 @@
+"""Reads topics: asks only for what is not known, follows those that move, and takes in
+that one has ended or cannot be read.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+from twisted.internet.defer import DeferredSemaphore
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rsscloud_broker import events
+from rsscloud_broker.core.remembered import Remembered
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Fetched,
+    Reading,
+    Topic,
+    TopicEnded,
+    TopicUnreadable,
+)
+
+#: Topics that are remembered, and for how many seconds what is remembered is good.
+MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
+
+
+@frozen
+class _Recorded:
+    """What was last recorded of a topic, and when.
+
+    :ivar pinged: whether that it was pinged was recorded with it.
+    """
+
+    topic: Topic
+    at: float
+    pinged: bool
+
+
+class TopicReader:
+    """Fetches topics and says what was found.
+
+    :param max_fetches: how many topics are read at the same time.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IStore,
+        fetcher: ITopicFetcher,
+        bus: IEventBus,
+        clock: IReactorTime,
+        counters: Counters,
+        max_fetches: int = 100,
+    ) -> None:
+        self._store = store
+        self._fetcher = fetcher
+        self._bus = bus
+        self._clock = clock
+        self._readings = counters.readings
+        self._fetches = DeferredSemaphore(max_fetches)
+        self._recorded: Remembered[str, _Recorded | None] = Remembered(MAX_REMEMBERED)
+
+    async def read(self, url: str) -> Reading:
+        """Read a topic, known or not; what is found is not recorded yet.
+
+        :returns: where it is now, if it has moved.
+        :raises TopicUnreadable: it could not be read, which is recorded if it is known.
+        :raises TopicEnded: it has ended, now or before.
+        """
+        await self._fetches.acquire()
+        try:
+            topic = await self._topic(url)
+            if topic is not None and topic.ended:
+                raise TopicEnded(url, topic.ended)
+            return await self._read(topic or Topic(url), is_known=topic is not None)
+        finally:
+            self._fetches.release()
+
+    def recorded(self, topic: Topic, *, pinged: bool) -> None:
+        """A reading was recorded: this is what is known of the topic now."""
+        self._recorded[topic.url] = _Recorded(topic, self._clock.seconds(), pinged)
+
+    def nothing_new(self, reading: Reading) -> Topic | None:
+        """The topic, if to record a reading would say what was just recorded."""
+        last = self._lately(reading.url)
+        if last is None or (reading.pinged and not last.pinged):
+            return None
+        topic = last.topic
+        was = topic.digest, topic.size, topic.validators
+        return topic if was == (reading.digest, reading.size, reading.validators) else None
+
+    def forget(self, url: str) -> None:
+        """Look into the store for what is known of a topic."""
+        self._recorded[url] = None
+
+    def _lately(self, url: str) -> _Recorded | None:
+        last = self._recorded.get(url, None)
+        # The clock of a computer may be set back.
+        fresh = last and 0 <= self._clock.seconds() - last.at < REMEMBERED_SECONDS
+        return last if fresh else None
+
+    async def _topic(self, url: str) -> Topic | None:
+        last = self._lately(url)
+        return await self._store.topic(url) if last is None else last.topic
+
+    async def _read(self, topic: Topic, *, is_known: bool) -> Reading:
+        started_at = self._clock.seconds()
+        known = NO_VALIDATORS if topic.digest is None else topic.validators
+        try:
+            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
+        except TopicUnreadable as error:
+            self._readings.labels("failed").inc()
+            if is_known:
+                await self._take_in(topic.url, started_at, error)
+            raise
+        url = topic.url
+        if is_known and fetched.moved_to and await self._move(url, fetched.moved_to):
+            url = fetched.moved_to
+        return _reading(topic, url, started_at, fetched)
+
+    async def _take_in(self, url: str, at: float, error: TopicUnreadable) -> None:
+        """Record why a topic could not be read."""
+        await self._store.record_failure(url, at, error.reason)
+        if isinstance(error, TopicEnded) and await self._store.end_topic(url, error.reason, at):
+            self.forget(url)
+            self.log.info("{url} has ended: {reason}", url=url, reason=error.reason)
+            self._bus.publish(events.TopicEnded(url, error.reason, at))
+
+    async def _move(self, url: str, to: str) -> bool:
+        moved = await self._store.move_topic(url, to, self._clock.seconds())
+        if moved:
+            self.forget(url)
+            self.forget(to)
+            self.log.info("{url} has moved to {to}, with its subscribers.", url=url, to=to)
+        return moved
+
+
+def _reading(topic: Topic, url: str, started_at: float, fetched: Fetched) -> Reading:
+    content = fetched.content
+    if content is not None:
+        digest, size = content.digest, len(content.body)
+    elif topic.digest is not None:
+        digest, size = topic.digest, topic.size or 0
+    else:
+        reason = "its server answered that it has not changed, though nothing is known of it"
+        raise TopicUnreadable(topic.url, reason)
+    return Reading(
+        url=url,
+        digest=digest,
+        size=size,
+        started_at=started_at,
+        content=content,
+        validators=fetched.validators,
+        fresh_seconds=fetched.fresh_seconds,
+        result=fetched.result,
+    )

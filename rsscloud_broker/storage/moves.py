@@ -1,0 +1,156 @@
+"""What the store does when a topic moves to another URL: see ``places``.
+
+Each function is one step of a transaction that the caller has begun; run again
+after a rollback, it does the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, case, select, update
+
+from rsscloud_broker.storage.places import key_of
+from rsscloud_broker.storage.polls import make_due
+from rsscloud_broker.storage.schema import (
+    content,
+    fanout,
+    subscription,
+    to_micros,
+    topic,
+    waiting,
+)
+from rsscloud_broker.storage.topics import topic_row
+
+#: For so long after a topic left a URL, who points to that URL is taken to mean the
+#: place where the topic went.
+SETTLED_AFTER = to_micros(7 * 86400)
+
+#: What a row knows that stands for a URL where no topic is.
+_NOTHING: dict[str, Any] = {
+    "digest": None,
+    "size": None,
+    "read_at": None,
+    "changed_at": None,
+    "check_requested_at": None,
+    "check_pinged": False,
+    "etag": "",
+    "last_modified": "",
+    "fresh_seconds": None,
+    "asked_at": None,
+    "result": "",
+    "failures": 0,
+    "pinged_at": None,
+    "next_poll_at": None,
+    "poll_reason": "",
+    "poll_interval": None,
+    "planned_at": None,
+    "feed": "",
+}
+
+
+def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
+    """See ``IStore.move_topic``.  Nor does a topic move that has ended, or to one that has.
+
+    Where another content is known at the other URL, that is forgotten: its next
+    reading finds a change, of which those who came along are told.
+    """
+    moved_at = to_micros(at)
+    here = conn.execute(select(topic).where(topic.c.id == key_of(url))).first()
+    there = conn.execute(select(topic).where(topic.c.url == to)).first()
+    if there is not None and there.moved_to_id and moved_at - there.moved_at < SETTLED_AFTER:
+        there = conn.execute(select(topic).where(topic.c.id == there.moved_to_id)).one()
+    if url == to or (there is not None and there.ended):
+        return False
+    if here is not None and (here.ended or here.url == (to if there is None else there.url)):
+        return False
+    old = topic_row(conn, url)
+    if there is not None and there.moved_to_id:
+        _settle(conn, there)
+    new = topic_row(conn, to if there is None else there.url)
+    _take_along(conn, old, new)
+    conn.execute(update(topic).where(topic.c.id == new.id).values(_of_both(old, new)))
+    conn.execute(
+        update(topic)
+        .where(topic.c.id == old.id)
+        .values(moved_to_id=new.id, moved_at=moved_at, **_NOTHING)
+    )
+    make_due(conn, [new.id], moved_at)
+    return True
+
+
+def _settle(conn: Connection, left: Row[Any]) -> None:
+    """Let there be a topic again at a URL that one had left, with the subscriptions that
+    asked for it.
+    """
+    conn.execute(update(topic).where(topic.c.id == left.id).values(moved_to_id=None, moved_at=None))
+    conn.execute(
+        update(subscription)
+        .where(subscription.c.topic_id == left.moved_to_id, subscription.c.asked_url == left.url)
+        .values(topic_id=left.id, asked_url="")
+    )
+
+
+def _take_along(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
+    """Let all that refers to a topic refer to the one where it is from now on."""
+    asked = subscription.c.asked_url
+    conn.execute(
+        update(subscription)
+        .where(subscription.c.topic_id == old.id)
+        .values(topic_id=new.id, asked_url=case((asked == "", old.url), else_=asked))
+    )
+    _let_walks_meet(conn, old.id, new.id)
+    for table in (fanout, content):
+        conn.execute(update(table).where(table.c.topic_id == old.id).values(topic_id=new.id))
+    conn.execute(
+        update(waiting)
+        .where(
+            waiting.c.content_topic_id.is_not(None),
+            waiting.c.content_topic_id != new.id,
+            waiting.c.subscription_id.in_(
+                select(subscription.c.id).where(subscription.c.topic_id == new.id)
+            ),
+        )
+        .values(content_topic_id=new.id)
+    )
+    conn.execute(update(topic).where(topic.c.moved_to_id == old.id).values(moved_to_id=new.id))
+
+
+def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
+    """Where both topics have a walk, the newer makes the other needless: so it has to go
+    back to where that one is.
+    """
+    walks = (
+        select(fanout.c.topic_id, fanout.c.id, fanout.c.cursor)
+        .where(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
+        .order_by(fanout.c.id)
+    )
+    newest = {key: (walk, cursor) for key, walk, cursor in conn.execute(walks)}
+    if len(newest) > 1:
+        walk, _ = max(newest.values())
+        cursor = min(cursor for _, cursor in newest.values())
+        conn.execute(update(fanout).where(fanout.c.id == walk).values(cursor=cursor))
+
+
+def _of_both(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
+    """What is known of a topic at its new URL, where something may have been known."""
+    values = {
+        "check_requested_at": _later(old.check_requested_at, new.check_requested_at),
+        "check_pinged": old.check_pinged or new.check_pinged,
+        "pinged_at": _later(old.pinged_at, new.pinged_at),
+        "feed": new.feed or old.feed,
+    }
+    names: tuple[str, ...] = ()
+    if old.digest is not None and (old.digest, old.size) != (new.digest, new.size):
+        # Validators are of one URL.
+        values |= {"etag": "", "last_modified": ""}
+        names += ("digest", "size", "read_at", "changed_at")
+    if new.asked_at is None:
+        names += ("asked_at", "result", "failures", "fresh_seconds")
+    if new.next_poll_at is None:
+        names += ("next_poll_at", "poll_reason", "poll_interval", "planned_at")
+    return values | {name: old._mapping[name] for name in names}
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((at for at in (one, other) if at is not None), default=None)

@@ -1,0 +1,131 @@
+"""What the store does with what is known of topics beside their contents: what came
+of asking for them, what their feeds say, and when they are polled next.
+
+Each function is one step of a transaction that the caller has begun; run again
+after a rollback, it does the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from rsscloud_broker.model import PollPlan, TopicAccount
+from rsscloud_broker.storage.places import SOMEBODY, WHOLE, as_topic, key_of
+from rsscloud_broker.storage.schema import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds_or_none,
+    topic,
+)
+
+_LONGEST_RESULT = 300
+
+_PLAN = (
+    update(topic)
+    .where(topic.c.id == key_of(bindparam("of_url")), topic.c.ended == "")
+    .values(
+        next_poll_at=bindparam("due"),
+        poll_reason=bindparam("reason"),
+        poll_interval=bindparam("interval"),
+        planned_at=bindparam("planned"),
+    )
+)
+
+
+def account(conn: Connection, url: str) -> TopicAccount | None:
+    """See ``IStore.account``."""
+    rows = conn.execute(WHOLE.where(topic.c.id == key_of(url))).all()
+    return next(iter(_accounts(conn, rows)), None)
+
+
+def polls_due(conn: Connection, now: float, limit: int) -> list[TopicAccount]:
+    """See ``IStore.polls_due``.  Those that ended or moved have no poll to be due."""
+    query = (
+        WHOLE.where(topic.c.next_poll_at <= to_micros(now))
+        .order_by(topic.c.next_poll_at, topic.c.id)
+        .limit(limit)
+    )
+    return _accounts(conn, conn.execute(query).all())
+
+
+def _accounts(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicAccount]:
+    left = (
+        select(topic.c.moved_to_id, topic.c.url)
+        .where(topic.c.moved_to_id.in_([row.id for row in rows]))
+        .order_by(topic.c.url)
+    )
+    moved_from: dict[int, list[str]] = {}
+    if rows:
+        for key, url in conn.execute(left):
+            moved_from.setdefault(key, []).append(url)
+    return [_account(row, moved_from.get(row.id, ())) for row in rows]
+
+
+def _account(row: Row[Any], moved_from: Sequence[str]) -> TopicAccount:
+    return TopicAccount(
+        topic=as_topic(row),
+        asked_at=to_seconds_or_none(row.asked_at),
+        result=row.result,
+        failures=row.failures,
+        pinged_at=to_seconds_or_none(row.pinged_at),
+        fresh_seconds=to_seconds_or_none(row.fresh_seconds),
+        next_poll_at=to_seconds_or_none(row.next_poll_at),
+        poll_reason=row.poll_reason,
+        poll_interval=to_seconds_or_none(row.poll_interval),
+        planned_at=to_seconds_or_none(row.planned_at),
+        feed=json.loads(row.feed) if row.feed else {},
+        moved_from=tuple(moved_from),
+    )
+
+
+def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
+    """See ``IStore.record_failure``."""
+    conn.execute(
+        update(topic)
+        .where(topic.c.id == key_of(url))
+        .values(
+            asked_at=to_micros(at),
+            result=reason[:_LONGEST_RESULT],
+            failures=topic.c.failures + 1,
+        )
+    )
+
+
+def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:
+    """See ``IStore.record_feed``."""
+    stored = json.dumps(dict(feed), separators=(",", ":")) if feed else ""
+    conn.execute(update(topic).where(topic.c.id == key_of(url)).values(feed=stored))
+
+
+def plan_polls(conn: Connection, plans: Sequence[PollPlan]) -> None:
+    """See ``IStore.plan_polls``.  A topic that ended meanwhile is not polled."""
+    if not plans:
+        return
+    conn.execute(
+        _PLAN,
+        [
+            {
+                "of_url": plan.url,
+                "due": to_micros_or_none(plan.at),
+                "reason": plan.reason,
+                "interval": to_micros_or_none(plan.interval),
+                "planned": to_micros(plan.planned_at),
+            }
+            for plan in plans
+        ],
+    )
+
+
+def make_due(conn: Connection, keys: Collection[int], at: int) -> None:
+    """Let those topics be polled that have subscriptions and are not: they are due at
+    once, to be planned.
+    """
+    conn.execute(
+        update(topic)
+        .where(topic.c.id.in_(keys), topic.c.next_poll_at.is_(None), topic.c.ended == "", SOMEBODY)
+        .values(next_poll_at=at)
+    )

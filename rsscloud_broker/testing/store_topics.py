@@ -1,0 +1,368 @@
+"""The contract of ``IStore``: what came of asking for topics, polls, and moves."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rsscloud_broker.model import (
+    Check,
+    PollPlan,
+    Reading,
+    Swept,
+    Topic,
+    TopicAccount,
+    Validators,
+)
+from rsscloud_broker.testing.store import (
+    DAY,
+    FEED,
+    OTHER_FEED,
+    a_content,
+    a_ping,
+    a_reading,
+    a_subscription,
+    asked,
+    succeeded,
+    waits,
+)
+from rsscloud_broker.testing.store_hub import HubContract
+
+_THIRD_FEED = "http://elsewhere.example/feed"
+_WEEK = 7 * DAY
+_VALIDATORS = Validators('W/"1"', "Wed, 01 May 2024 11:00:00 GMT")
+
+
+def a_full_reading(at: float = 1000.0, url: str = FEED) -> Reading:
+    """A reading of which there is everything that a server may say."""
+    return evolve(
+        a_reading(at=at, url=url),
+        validators=_VALIDATORS,
+        fresh_seconds=90.5,
+        result="it came",
+    )
+
+
+def a_plan(at: float | None, url: str = FEED) -> PollPlan:
+    """A plan of a poll."""
+    return PollPlan(url, at, "it changes each hour", 3600.5, 1500.25)
+
+
+class TopicsContract(HubContract):
+    """What holds for accounts, polls and moves of topics in every ``IStore``."""
+
+    async def account(self, url: str = FEED) -> TopicAccount:
+        """What is known of a topic, which must be there."""
+        account = await self.store.account(url)
+        assert account is not None
+        return account
+
+    async def polls(self, now: float = 9e9, limit: int = 10) -> list[str]:
+        """The topics whose polls are due."""
+        return [one.topic.url for one in await self.store.polls_due(now, limit)]
+
+    async def moved(self, url: str = FEED, to: str = OTHER_FEED, at: float = 2000.0) -> None:
+        """Move a topic, which must work."""
+        self.assertTrue(await self.store.move_topic(url, to, at))
+
+    # what came of asking
+
+    async def test_account_of_a_reading(self) -> None:
+        self.assertIsNone(await self.store.account(FEED))
+        record = await self.store.record_reading(a_full_reading(), None)
+        self.assertEqual(record.topic, Topic(FEED, b"1" * 32, 1, 1000, 1000, "", _VALIDATORS))
+        self.assertEqual(await self.store.topic(FEED), record.topic)
+        account = TopicAccount(record.topic, 1000, "it came", fresh_seconds=90.5)
+        self.assertEqual(await self.account(), account)
+
+    async def test_reading_replaces_what_its_server_said(self) -> None:
+        await self.store.record_reading(evolve(a_full_reading(), pinged=True), None)
+        await self.store.record_reading(a_reading(at=2000), None)
+        account = await self.account()
+        self.assertEqual(account.topic.validators, Validators())
+        self.assertEqual((account.asked_at, account.result), (2000, ""))
+        self.assertEqual((account.fresh_seconds, account.pinged_at), (None, 1000))
+
+    async def test_failures_are_counted_until_it_is_read(self) -> None:
+        await self.store.record_failure(FEED, 1000, "status 404")
+        self.assertIsNone(await self.store.account(FEED))
+        await self.store.record_reading(a_full_reading(), None)
+        for at in (2000.0, 3000.5):
+            await self.store.record_failure(FEED, at, "status 404" * 100)
+        account = await self.account()
+        self.assertEqual((account.failures, account.asked_at), (2, 3000.5))
+        self.assertEqual(account.result, "status 404" * 30)
+        self.assertEqual(account.topic.read_at, 1000)
+        self.assertEqual(account.topic.validators, _VALIDATORS)
+        await self.store.record_reading(a_full_reading(4000), None)
+        account = await self.account()
+        self.assertEqual((account.failures, account.result), (0, "it came"))
+
+    async def test_what_a_feed_says_of_itself(self) -> None:
+        await self.store.record_feed(FEED, {"title": "nobody knows it"})
+        self.assertIsNone(await self.store.account(FEED))
+        await self.store.record_reading(a_reading(), None)
+        for feed in ({"title": "Ünïcode", "ttl": 60, "days": [1, 2]}, {"title": "T"}, {}):
+            await self.store.record_feed(FEED, feed)
+            self.assertEqual((await self.account()).feed, feed)
+
+    async def test_subscribers_are_counted(self) -> None:
+        for number in range(3):
+            await self.store.put_subscription(a_subscription(number=number))
+        await self.store.put_subscription(a_subscription(OTHER_FEED))
+        record = await self.store.record_reading(a_reading(), None)
+        topic = await self.store.topic(FEED)
+        assert topic is not None
+        self.assertEqual((topic.subscribers, record.topic.subscribers), (3, 3))
+
+    async def test_validators_are_forgotten_for_content_that_is_not_kept(self) -> None:
+        await self.store.record_reading(a_full_reading(), None)
+        wanted = evolve(a_subscription(), wants_content=True)
+        await self.store.put_subscription(wanted, b"1" * 32)
+        await self.store.put_subscription(a_subscription(number=2), b"0" * 32)
+        self.assertEqual((await self.account()).topic.validators, _VALIDATORS)
+        await self.store.put_subscription(wanted, b"0" * 32)
+        self.assertEqual((await self.account()).topic.validators, Validators())
+
+    async def test_validators_are_forgotten_of_a_topic_that_is_revived(self) -> None:
+        await self.store.record_reading(a_full_reading(), None)
+        await self.store.end_topic(FEED, "moved away", 2000)
+        await self.store.revive_topic(FEED)
+        self.assertEqual((await self.account()).topic.validators, Validators())
+
+    # polls
+
+    async def test_first_subscription_lets_a_topic_be_polled(self) -> None:
+        await self.store.record_reading(a_reading(), None)
+        self.assertEqual(await self.polls(), [])
+        await self.store.put_subscription(a_subscription(granted_at=1000.5))
+        self.assertEqual((await self.polls(1000), await self.polls(1000.5)), ([], [FEED]))
+        self.assertIsNone((await self.account()).planned_at)
+        await self.store.plan_polls([a_plan(5000.5)])
+        await self.store.put_subscription(a_subscription(number=2))
+        account = await self.account()
+        self.assertEqual(await self.store.polls_due(5000.5, 10), [account])
+        self.assertEqual((account.next_poll_at, account.planned_at), (5000.5, 1500.25))
+        self.assertEqual(account.poll_reason, "it changes each hour")
+        self.assertEqual((account.poll_interval, account.topic.subscribers), (3600.5, 2))
+
+    async def test_topic_that_is_not_polled_any_more(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.plan_polls([a_plan(None), a_plan(5000, "http://nobody.example/")])
+        self.assertEqual(await self.polls(), [])
+        self.assertEqual((await self.account()).planned_at, 1500.25)
+        await self.store.put_subscription(a_subscription(granted_at=2000))
+        self.assertEqual(await self.polls(2000), [FEED])
+
+    async def test_polls_are_due_longest_due_first(self) -> None:
+        for url in (FEED, OTHER_FEED, _THIRD_FEED):
+            await self.store.put_subscription(a_subscription(url))
+        plans = [a_plan(3002), a_plan(3001, OTHER_FEED), a_plan(3003, _THIRD_FEED)]
+        await self.store.plan_polls(plans)
+        await self.store.plan_polls([])
+        self.assertEqual(await self.polls(3002), [OTHER_FEED, FEED])
+        self.assertEqual(await self.polls(limit=1), [OTHER_FEED])
+        await self.store.remove_subscription(OTHER_FEED, a_subscription().callback)
+        self.assertEqual(await self.polls(3001), [OTHER_FEED])
+
+    async def test_topic_that_ended_is_not_polled(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.end_topic(FEED, "moved away", 2000)
+        await self.store.put_subscription(a_subscription(number=2))
+        await self.store.plan_polls([a_plan(2000)])
+        self.assertEqual(await self.polls(), [])
+        await self.store.revive_topic(FEED)
+        self.assertEqual(await self.polls(0), [FEED])
+
+    # moves
+
+    async def test_topic_is_found_by_the_urls_that_it_had(self) -> None:
+        await self.store.record_reading(a_full_reading(), None)
+        await self.moved()
+        await self.moved(OTHER_FEED, _THIRD_FEED)
+        topic = Topic(_THIRD_FEED, b"1" * 32, 1, 1000, 1000)  # validators are of one URL
+        for url in (FEED, OTHER_FEED, _THIRD_FEED):
+            self.assertEqual(await self.store.topic(url), topic)
+        account = await self.account()
+        self.assertEqual(account.moved_from, (OTHER_FEED, FEED))
+        self.assertEqual((account.asked_at, account.result), (1000, "it came"))
+
+    async def test_subscription_keeps_the_url_that_it_asked_for(self) -> None:
+        one = await self.store.put_subscription(a_subscription())
+        await self.moved()
+        at_once = await self.store.put_subscription(a_subscription(number=2))
+        direct = await self.store.put_subscription(a_subscription(OTHER_FEED))
+        known = [evolve(one, moved_to=OTHER_FEED), at_once, direct]
+        self.assertEqual((at_once.topic, at_once.moved_to), (FEED, OTHER_FEED))
+        self.assertEqual((direct.topic, direct.moved_to), (OTHER_FEED, ""))
+        for url in (FEED, OTHER_FEED):
+            self.assertEqual(await self.all_subscriptions(url), known)
+        self.assertEqual((await self.account()).topic.subscribers, 3)
+        await self.moved(OTHER_FEED, _THIRD_FEED)
+        self.assertEqual(
+            await self.all_subscriptions(), [evolve(one, moved_to=_THIRD_FEED) for one in known]
+        )
+
+    async def test_subscription_is_renewed_and_removed_by_the_url_that_it_asked_for(self) -> None:
+        one = await self.store.put_subscription(a_subscription())
+        await self.moved()
+        renewed = await self.store.put_subscription(a_subscription(granted_at=2000))
+        self.assertEqual(
+            renewed, evolve(a_subscription(granted_at=2000), id=one.id, moved_to=OTHER_FEED)
+        )
+        self.assertFalse(await self.store.has_subscription(OTHER_FEED, one.callback))
+        self.assertFalse(await self.store.remove_subscription(OTHER_FEED, one.callback))
+        self.assertTrue(await self.store.has_subscription(FEED, one.callback))
+        self.assertTrue(await self.store.remove_subscription(FEED, one.callback))
+        self.assertEqual(await self.all_subscriptions(OTHER_FEED), [])
+
+    async def test_topic_that_is_where_it_moves_stays(self) -> None:
+        await self.store.record_reading(a_full_reading(), None)
+        self.assertFalse(await self.store.move_topic(FEED, FEED, 2000))
+        self.assertFalse(await self.store.move_topic(_THIRD_FEED, _THIRD_FEED, 2000))
+        self.assertIsNone(await self.store.topic(_THIRD_FEED))
+        await self.moved()
+        self.assertFalse(await self.store.move_topic(FEED, OTHER_FEED, 2001))
+        self.assertFalse(await self.store.move_topic(OTHER_FEED, FEED, 1999.0 + _WEEK))
+        self.assertEqual((await self.account()).topic.url, OTHER_FEED)
+
+    async def test_topic_moves_back_after_a_week(self) -> None:
+        one = await self.store.put_subscription(a_subscription())
+        await self.moved()
+        other = await self.store.put_subscription(a_subscription(OTHER_FEED))
+        await self.moved(OTHER_FEED, FEED, 2000 + _WEEK)
+        known = [one, evolve(other, moved_to=FEED)]
+        for url in (FEED, OTHER_FEED):
+            self.assertEqual(await self.all_subscriptions(url), known)
+        self.assertEqual((await self.account()).moved_from, (OTHER_FEED,))
+
+    async def test_topic_that_ended_and_moves(self) -> None:
+        await self.store.end_topic(OTHER_FEED, "gone", 1000)
+        self.assertFalse(await self.store.move_topic(FEED, OTHER_FEED, 2000))
+        self.assertFalse(await self.store.move_topic(OTHER_FEED, FEED, 2000))
+        self.assertIsNone(await self.store.topic(FEED))
+
+    async def test_move_to_a_url_that_was_left_lately_leads_on(self) -> None:
+        await self.moved(OTHER_FEED, _THIRD_FEED)
+        await self.moved(FEED, OTHER_FEED, 2001)
+        self.assertEqual((await self.account()).topic.url, _THIRD_FEED)
+        self.assertEqual((await self.account()).moved_from, (OTHER_FEED, FEED))
+
+    async def test_move_to_a_url_that_was_left_long_ago(self) -> None:
+        """It is a topic again, of those who asked for it."""
+        back = await self.store.put_subscription(a_subscription(OTHER_FEED))
+        await self.moved(OTHER_FEED, _THIRD_FEED)
+        comes = await self.store.put_subscription(a_subscription(FEED))
+        stays = await self.store.put_subscription(a_subscription(_THIRD_FEED))
+        await self.moved(FEED, OTHER_FEED, 2000 + _WEEK)
+        here = [back, evolve(comes, moved_to=OTHER_FEED)]
+        self.assertEqual(await self.all_subscriptions(OTHER_FEED), here)
+        self.assertEqual(await self.all_subscriptions(_THIRD_FEED), [stays])
+        self.assertEqual(set(await self.polls()), {OTHER_FEED, _THIRD_FEED})
+
+    async def test_topic_that_gets_its_subscribers_back_is_polled(self) -> None:
+        await self.store.put_subscription(a_subscription(OTHER_FEED))
+        await self.moved(OTHER_FEED, _THIRD_FEED)
+        await self.moved(FEED, OTHER_FEED, 2000 + _WEEK)
+        self.assertEqual(await self.polls(2000 + _WEEK), [_THIRD_FEED, OTHER_FEED])
+
+    async def test_what_is_known_at_the_other_url_stays(self) -> None:
+        for url, at in ((FEED, 1000.0), (OTHER_FEED, 1500.0)):
+            await self.store.record_reading(a_full_reading(at, url), None)
+            await self.store.record_feed(url, {"title": url})
+            await self.store.plan_polls([a_plan(at, url)])
+        before = await self.account(OTHER_FEED)
+        await self.moved()
+        self.assertEqual(await self.account(), evolve(before, moved_from=(FEED,)))
+
+    async def test_other_content_at_the_other_url_is_a_change_for_who_comes(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.record_reading(a_reading(b"1"), None)
+        (walk,) = await self.store.fanouts(10)
+        await self.store.record_slice(walk, 9, [], True)
+        newer = evolve(a_full_reading(1500, OTHER_FEED), digest=b"2" * 32)
+        await self.store.record_reading(newer, None)
+        await self.moved()
+        self.assertEqual((await self.account()).topic.validators, Validators())
+        self.assertTrue((await self.store.record_reading(newer, None)).changed)
+        (walk,) = await self.store.fanouts(10)
+        self.assertEqual((walk.topic, walk.cursor), (OTHER_FEED, 0))
+
+    async def test_what_waits_to_be_read_goes_along(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.request_check(FEED, 1000, True)
+        await self.store.plan_polls([a_plan(5000.0)])
+        await self.store.record_feed(FEED, {"title": "T"})
+        before = await self.account()
+        await self.moved()
+        self.assertEqual(await self.store.checks_due(10), [Check(OTHER_FEED, pinged=True)])
+        topic = evolve(before.topic, url=OTHER_FEED)
+        self.assertEqual(await self.account(), evolve(before, topic=topic, moved_from=(FEED,)))
+        self.assertEqual(await self.polls(), [OTHER_FEED])
+
+    async def test_pings_and_checks_by_old_urls(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.moved()
+        self.assertEqual(await self.store.watched_topics("", 10), [OTHER_FEED])
+        ping = evolve(a_ping(3000), rss_url=FEED, changes_url=OTHER_FEED)
+        self.assertEqual((await self.store.add_ping(ping, 0)).watched, (OTHER_FEED,))
+        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED))
+        await self.store.drop_check(FEED, 3000)
+        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertTrue(await self.store.request_check(FEED, 4000, True))
+        self.assertEqual(await self.store.checks_due(10), [Check(OTHER_FEED, pinged=True)])
+
+    async def test_records_by_old_urls(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.moved()
+        record = await self.store.record_reading(a_full_reading(3000), None)
+        self.assertEqual((record.topic.url, record.topic.subscribers), (OTHER_FEED, 1))
+        await self.store.record_failure(FEED, 4000, "status 404")
+        await self.store.record_feed(FEED, {"title": "T"})
+        await self.store.plan_polls([a_plan(5000)])
+        account = await self.account(OTHER_FEED)
+        self.assertEqual((account.failures, account.feed), (1, {"title": "T"}))
+        self.assertEqual(account.next_poll_at, 5000)
+        self.assertTrue(await self.store.push_content(FEED, a_content(), 6000))
+        self.assertEqual(await self.store.newest_content(FEED), a_content())
+        self.assertTrue(await self.store.end_topic(FEED, "gone", 7000))
+        self.assertEqual((await self.account(OTHER_FEED)).topic.ended, "gone")
+        self.assertTrue(await self.store.revive_topic(FEED))
+
+    async def test_walk_that_is_under_way_goes_on(self) -> None:
+        first, second = await self.wanting(1), await self.wanting(2)
+        await self.read(a_content())
+        walk = await self.walk_with(a_content())
+        await self.store.record_slice(walk, first.id, [waits(first, 3000)], False)
+        await self.moved()
+        rest = await self.store.subscriptions(walk.topic, first.id, 10)
+        self.assertEqual(rest, [evolve(second, moved_to=OTHER_FEED)])
+        (shown,) = await self.store.fanouts(10)
+        self.assertEqual(shown, evolve(walk, topic=OTHER_FEED, cursor=first.id))
+        await self.store.record_slice(walk, second.id, [succeeded(second)], True)
+        self.assertEqual(await self.store.newest_content(OTHER_FEED), a_content())
+        (waiting,) = await self.store.claim_due(3000, 4000, 10, ())
+        self.assertEqual((waiting.topic, waiting.moved_to), (FEED, OTHER_FEED))
+        await self.store.record_deliveries([succeeded(waiting)])
+        self.assertIsNone(await self.store.newest_content(OTHER_FEED))
+
+    async def test_walks_of_both_reach_everybody(self) -> None:
+        for url in (FEED, OTHER_FEED):
+            await self.store.put_subscription(a_subscription(url))
+            await self.store.record_reading(a_reading(url=url), None)
+        older, newer = await self.store.fanouts(10)
+        await self.store.record_slice(older, 1, [], False)
+        await self.store.record_slice(newer, 2, [], False)
+        await self.moved()
+        self.assertEqual(await self.store.fanouts(10), [evolve(newer, cursor=1)])
+
+    async def test_sweep_keeps_what_was_left_behind_while_there_is_a_topic(self) -> None:
+        one = await self.store.put_subscription(a_subscription())
+        await self.moved()
+        self.assertEqual(await self.store.sweep(1000, 9999), Swept())
+        self.assertEqual(await self.all_subscriptions(), [evolve(one, moved_to=OTHER_FEED)])
+        await self.store.remove_subscription(FEED, one.callback)
+        self.assertEqual(await self.store.sweep(1000, 9999), Swept(topics=1))
+        for url in (FEED, OTHER_FEED):
+            self.assertIsNone(await self.store.topic(url))
+        self.assertTrue(await self.store.request_check(FEED, 9999, True))
+        self.assertEqual((await self.account()).topic.url, FEED)

@@ -1,0 +1,194 @@
+"""Polling: who is due, and what comes of it."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.config import Polling
+from rsscloud_broker.core import Poller
+from rsscloud_broker.events import TopicChanged
+from rsscloud_broker.model import PollPlan, TopicAccount, TopicEnded, TopicUnreadable
+from tests.core.house import FEED, CoreTestCase
+
+OPTIONS = Polling(floor=600.0, ceiling=7200.0, first=1200.0, at_a_time=5, per_host=2)
+
+
+class PollingTestCase(CoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("polls_due", "plan_polls"):
+            self._watch(name)
+        self.start()
+        self.poller = Poller(self.store, self.detector, self.clock, OPTIONS)
+
+    def run_poller(self) -> None:
+        self.poller.startService()
+        self.addCleanup(self.poller.stopService)
+
+    def advance(self, seconds: int) -> None:
+        """Let time pass, in steps that are longer the more of it there is."""
+        step = 1 if seconds < 60 else 20
+        for _ in range(0, seconds, step):
+            self.clock.advance(step)
+
+    def account(self, url: str = FEED) -> TopicAccount:
+        found = self.successResultOf(self.store.account(url))
+        assert isinstance(found, TopicAccount)
+        return found
+
+    def fetched(self, seconds: int) -> int:
+        """How often the feed is fetched in some time."""
+        del self.fetcher.fetched[:]
+        self.advance(seconds)
+        return self.fetcher.fetched.count(FEED)
+
+
+class PollerTests(PollingTestCase):
+    def test_who_is_subscribed_to_is_polled(self) -> None:
+        self.subscribe()
+        self.run_poller()
+        self.assertEqual(self.fetched(5), 0)
+        planned = self.account()
+        self.assertIn("first", planned.poll_reason)
+        self.assertGreaterEqual(self.fetched(1300), 1)
+        self.assertGreater(self.account().next_poll_at or 0, self.clock.seconds())
+
+    def test_changes_reach_subscribers_as_if_pinged(self) -> None:
+        self.subscribe()
+        self.run_poller()
+        self.advance(1300)
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        del self.bus.events[:]
+        self.advance(2400)
+        changes = [event for event in self.bus.events if isinstance(event, TopicChanged)]
+        self.assertEqual([change.topic for change in changes], [FEED])
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        self.assertEqual(walk.topic, FEED)
+
+    def test_nobody_subscribes(self) -> None:
+        self.subscribe()
+        self.run_poller()
+        self.advance(5)
+        (one,) = self.successResultOf(self.store.subscriptions(FEED, 0, 10))
+        self.successResultOf(self.store.remove_subscription(FEED, one.callback))
+        self.assertEqual(self.fetched(7200), 0)
+        self.assertIsNone(self.account().next_poll_at)
+        self.subscribe()
+        self.assertGreaterEqual(self.fetched(2 * 7200), 1)
+
+    def test_who_pings_is_polled_rarely(self) -> None:
+        self.subscribe()
+        self.run_poller()
+        self.advance(5)
+        for number in range(10):
+            self.fetcher.contents[FEED] = b"<rss>%d</rss>" % number
+            self.successResultOf(self.detector.check(FEED, pinged=True))
+            self.assertEqual(self.fetched(600), 0, number)
+        self.assertIn("pings", self.account().poll_reason)
+        self.assertLessEqual(self.fetched(7200), 2)
+
+    def test_hints_are_heeded(self) -> None:
+        self.fetcher.contents[FEED] = (
+            b"<rss version='2.0'><channel><title>A</title><ttl>100</ttl></channel></rss>"
+        )
+        self.subscribe()
+        self.successResultOf(self.detector.check(FEED))
+        self.run_poller()
+        self.assertEqual(self.fetched(5900), 0)
+        self.assertIn("ttl", self.account().poll_reason)
+        self.assertEqual(self.fetched(900), 1)
+
+    def test_failures_make_it_rarer(self) -> None:
+        self.subscribe()
+        self.successResultOf(self.detector.check(FEED))
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 503")
+        self.run_poller()
+        self.advance(3 * 7200)
+        self.assertGreaterEqual(self.account().failures, 2)
+        self.assertIn("failed", self.account().poll_reason)
+
+    def test_ended_topic_is_polled_no_more(self) -> None:
+        self.subscribe()
+        self.successResultOf(self.detector.check(FEED))
+        self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone")
+        self.run_poller()
+        self.assertEqual(self.fetched(3 * 7200), 1)
+        self.assertEqual(self.account().topic.ended, "it is gone")
+
+
+class PlacesTests(PollingTestCase):
+    def make_due(self, *urls: str) -> None:
+        """Have topics that are due now."""
+        now = self.clock.seconds()
+        for url in urls:
+            self.fetcher.contents[url] = b"<rss/>"
+            self.subscribe(url)
+        plans = [PollPlan(url, now, "a test", 1200.0, now) for url in urls]
+        self.successResultOf(self.store.plan_polls(plans))
+
+    def test_so_many_at_a_time(self) -> None:
+        self.make_due(*(f"http://site{number}.example/" for number in range(8)))
+        self.fetcher.held = []
+        self.run_poller()
+        self.advance(3)
+        self.assertEqual(len(self.fetcher.held), 5)
+        self.fetcher.held[0].callback(None)
+        self.advance(2)
+        self.assertEqual(len(self.fetcher.held), 6)
+        for gate in self.fetcher.held[1:]:
+            gate.callback(None)
+        self.advance(2)
+        for gate in self.fetcher.held[6:]:
+            gate.callback(None)
+        self.assertEqual(len(self.fetcher.held), 8)
+
+    def test_busy_host_keeps_nobody_else_out(self) -> None:
+        self.make_due(*(f"http://busy.example/{number}" for number in range(8)), FEED)
+        self.fetcher.held = []
+        self.run_poller()
+        self.advance(10)
+        self.assertEqual(len(self.fetcher.held), 3)
+        self.assertIn(FEED, self.fetcher.fetched)
+
+    def test_what_was_late_when_it_started_is_spread_out(self) -> None:
+        self.make_due(*(f"http://site{number}.example/" for number in range(50)))
+        self.clock.advance(7200)
+        self.run_poller()
+        self.advance(10)
+        self.assertLess(len(self.fetcher.fetched), 10)
+        self.advance(3700)
+        self.assertEqual(len(set(self.fetcher.fetched)), 50)
+
+    def test_stop_in_the_middle(self) -> None:
+        self.make_due(FEED)
+        self.fetcher.held = []
+        self.run_poller()
+        self.advance(2)
+        self.poller.stopService()
+        self.assertIn(FEED, [one.topic.url for one in self.polls_due()])
+
+    def test_store_that_is_unavailable(self) -> None:
+        self.make_due(FEED)
+        self.unavailable.update({"polls_due"})
+        self.run_poller()
+        self.advance(30)
+        self.unavailable.clear()
+        self.assertEqual(self.fetched(15), 1)
+
+    def test_bug(self) -> None:
+        self.make_due(FEED)
+
+        def broken(url: str) -> Deferred[None]:
+            raise RuntimeError("a bug")
+
+        self.patch(self.detector, "check", broken)
+        self.run_poller()
+        self.advance(5)
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+
+    def polls_due(self) -> list[TopicAccount]:
+        found: list[TopicAccount] = self.successResultOf(
+            self.store.polls_due(self.clock.seconds(), 10)
+        )
+        return [evolve(one) for one in found]

@@ -1,0 +1,218 @@
+"""Reading topics: only what is not known, where they are, until they end."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker import events
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Content,
+    Reading,
+    ReadingRecord,
+    TopicAccount,
+    TopicEnded,
+    TopicUnreadable,
+    Validators,
+)
+from tests.core.house import FEED, NOW, CoreTestCase
+
+NEW = "https://feeds.example/new.xml"
+VALIDATORS = Validators('W/"1"', "Tue, 29 Sep 2026 12:00:00 GMT")
+
+
+class ReaderTestCase(CoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("record_failure", "topic", "move_topic"):
+            self._watch(name)
+        self.start()
+        self.subscribe()
+
+    def check(self, url: str = FEED, *, pinged: bool = False) -> ReadingRecord:
+        return self.successResultOf(self.detector.check(url, pinged=pinged))
+
+    def later(self) -> None:
+        """When nothing is remembered of what was just recorded."""
+        self.clock.advance(100)
+
+    def account(self, url: str = FEED) -> TopicAccount:
+        found = self.successResultOf(self.store.account(url))
+        assert isinstance(found, TopicAccount)
+        return found
+
+
+class ConditionalTests(ReaderTestCase):
+    def test_what_is_known_is_not_fetched_again(self) -> None:
+        self.fetcher.validators[FEED] = VALIDATORS
+        self.assertTrue(self.check().changed)
+        self.later()
+        self.assertFalse(self.check().changed)
+        self.assertEqual(self.fetcher.asked, [(NO_VALIDATORS, 1), (VALIDATORS, 1)])
+        account = self.account()
+        self.assertEqual((account.result, account.asked_at), ("not modified", NOW + 100))
+
+    def test_other_validators_of_equal_bytes_are_no_change(self) -> None:
+        self.check()
+        for number in range(3):
+            self.later()
+            self.fetcher.validators[FEED] = Validators(f'"{number}"')
+            self.assertFalse(self.check().changed)
+        self.later()
+        self.check()
+        self.assertEqual(self.fetcher.asked[-1][0], Validators('"2"'))
+
+    def test_changed_bytes_with_equal_validators_of_another_kind(self) -> None:
+        self.check()
+        self.later()
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        self.assertTrue(self.check().changed)
+
+    def test_not_modified_of_a_topic_that_is_not_known(self) -> None:
+        async def fetch(*args: object) -> object:
+            return type("F", (), {"content": None, "moved_to": "", "validators": VALIDATORS})()
+
+        self.patch(self.fetcher, "fetch", fetch)
+        error = self.failureResultOf(self.detector.check("http://new.example/"), TopicUnreadable)
+        self.assertIn("nothing is known", str(error.value))
+
+    def test_what_was_just_recorded_is_not_recorded_again(self) -> None:
+        self.check(pinged=True)
+        self.unavailable.add("record_reading")
+        for _ in range(3):
+            self.clock.advance(10)
+            self.assertFalse(self.check(pinged=True).changed)
+        self.unavailable.clear()
+        self.later()
+        self.check(pinged=True)
+        self.assertEqual(self.account().pinged_at, NOW + 130)
+
+    def test_what_the_store_waits_for_is_recorded(self) -> None:
+        self.check()
+        self.store_ping()
+        self.detector.ask(FEED)
+        self.assertEqual(self.due(), [])
+
+    def test_first_ping_after_a_poll_is_recorded(self) -> None:
+        self.check()
+        self.clock.advance(1)
+        self.check(pinged=True)
+        self.assertEqual(self.account().pinged_at, NOW + 1)
+
+
+class FailureTests(ReaderTestCase):
+    def test_failures_are_in_the_account(self) -> None:
+        self.check()
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 503")
+        for failures in (1, 2):
+            self.later()
+            self.failureResultOf(self.detector.check(FEED), TopicUnreadable)
+            account = self.account()
+            self.assertEqual((account.failures, account.result), (failures, "status 503"))
+        self.fetcher.failures.clear()
+        self.later()
+        self.check()
+        self.assertEqual(self.account().failures, 0)
+
+    def test_nothing_is_stored_of_what_is_not_known(self) -> None:
+        url = "http://nowhere.example/"
+        self.failureResultOf(self.detector.check(url), TopicUnreadable)
+        self.assertIsNone(self.successResultOf(self.store.account(url)))
+
+
+class EndTests(ReaderTestCase):
+    def test_end(self) -> None:
+        self.check()
+        self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone")
+        self.failureResultOf(self.detector.check(FEED), TopicEnded)
+        self.assertIn(events.TopicEnded(FEED, "it is gone", NOW), self.bus.events)
+        self.assertEqual(self.account().topic.ended, "it is gone")
+        del self.fetcher.fetched[:], self.bus.events[:]
+        self.failureResultOf(self.detector.check(FEED), TopicEnded)
+        self.assertEqual((self.fetcher.fetched, self.bus.events), ([], []))
+
+    def test_end_of_what_is_not_known_changes_nothing(self) -> None:
+        url = "http://gone.example/"
+        self.fetcher.failures[url] = TopicEnded(url, "it is gone")
+        self.failureResultOf(self.detector.check(url), TopicEnded)
+        self.assertIsNone(self.successResultOf(self.store.account(url)))
+
+
+class MoveTests(ReaderTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.check()
+        self.later()
+        self.fetcher.moves[FEED] = NEW
+        self.fetcher.contents[NEW] = self.fetcher.contents[FEED]
+
+    def test_subscriptions_go_along(self) -> None:
+        record = self.check()
+        self.assertEqual((record.topic.url, record.changed), (NEW, False))
+        self.assertEqual(self.account().moved_from, (FEED,))
+        (moved,) = self.successResultOf(self.store.subscriptions(NEW, 0, 10))
+        self.assertEqual((moved.topic, moved.moved_to), (FEED, NEW))
+
+    def test_both_urls_are_the_topic(self) -> None:
+        self.check()
+        del self.bus.events[:]
+        for number, url in enumerate((FEED, NEW)):
+            self.later()
+            self.fetcher.contents[NEW] = b"<rss>%d</rss>" % number
+            self.assertTrue(self.check(url).changed)
+        self.assertEqual(self.fetcher.fetched[-2:], [NEW, NEW])
+        changed = [one.topic for one in self.bus.events if isinstance(one, events.TopicChanged)]
+        self.assertEqual(changed, [NEW, NEW])
+
+    def test_back_and_forth(self) -> None:
+        self.check()
+        self.fetcher.moves.clear()
+        self.fetcher.moves[NEW] = FEED
+        for _ in range(3):
+            self.later()
+            self.assertEqual(self.check().topic.url, NEW)
+
+    def test_what_is_not_known_does_not_move(self) -> None:
+        other = "http://other.example/"
+        self.fetcher.moves[other] = NEW
+        reading: Reading = self.successResultOf(self.detector.read(other))
+        self.assertEqual(reading.url, other)
+        self.assertIsNone(self.successResultOf(self.store.topic(other)))
+
+
+class FeedTests(ReaderTestCase):
+    def test_what_a_feed_says_is_kept(self) -> None:
+        self.fetcher.contents[FEED] = (
+            b"<rss version='2.0'><channel><title>A feed</title><ttl>90</ttl>"
+            b"<skipHours><hour>3</hour></skipHours></channel></rss>"
+        )
+        self.check()
+        feed = self.account().feed
+        self.assertEqual((feed["format"], feed["title"]), ("rss 2.0", "A feed"))
+        self.assertEqual((feed["hints"]["ttl_minutes"], feed["hints"]["skip_hours"]), (90, [3]))
+
+    def test_what_is_no_feed_is_told_all_the_same(self) -> None:
+        self.fetcher.contents[FEED] = b"\x00\x01 no feed at all"
+        self.assertTrue(self.check().changed)
+        self.assertIn("unreadable", self.account().feed)
+
+    def test_bombs(self) -> None:
+        bomb = b'<!DOCTYPE r [<!ENTITY a "x"><!ENTITY b "&a;&a;">]><rss>&b;</rss>'
+        self.fetcher.contents[FEED] = bomb
+        self.assertTrue(self.check().changed)
+        self.assertIn("unreadable", self.account().feed)
+
+    def test_nobody_waits_for_it(self) -> None:
+        self.unavailable.add("record_feed")
+        self._watch("record_feed")
+        self.assertTrue(self.check().changed)
+
+
+class ReadingTests(CoreTestCase):
+    def test_content_is_what_was_read(self) -> None:
+        self.start()
+        reading: Reading = self.successResultOf(Deferred.fromCoroutine(self._read()))
+        self.assertEqual(reading.content, Content(b"<rss>1</rss>", "application/rss+xml"))
+
+    async def _read(self) -> Reading:
+        return await self.detector.read(FEED)

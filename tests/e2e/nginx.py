@@ -1,0 +1,148 @@
+"""A real nginx that serves feeds as files: with its own validators, gzip and redirects."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from json import loads
+from pathlib import Path
+from unittest import SkipTest
+
+from attrs import frozen
+
+from tests.e2e.fixture import PATIENCE, free_port, request, until
+
+#: What a file beside a page makes of it: ``rss.xml.301`` moves ``rss.xml``, for one.
+STATUSES = (301, 302, 303, 307, 308, 410)
+
+# Its paths are below the directory that it is started for.
+_CONFIGURATION = """
+daemon off;
+master_process off;
+pid pid;
+error_log error.log;
+events {{ worker_connections 64; }}
+http {{
+    log_format seen escape=json '{{"uri": "$request_uri", "status": $status, "sent": $bytes_sent, '
+        '"agent": "$http_user_agent", "etag": "$http_if_none_match", '
+        '"since": "$http_if_modified_since", "coding": "$sent_http_content_encoding"}}';
+    access_log access.log seen;
+    client_body_temp_path temporary;
+    proxy_temp_path temporary;
+    fastcgi_temp_path temporary;
+    uwsgi_temp_path temporary;
+    scgi_temp_path temporary;
+    types {{ application/rss+xml xml; }}
+    gzip on;
+    gzip_types application/rss+xml;
+    gzip_min_length 1;
+    server {{
+        listen 127.0.0.1:{port};
+        root pages;
+        {redirects}
+    }}
+}}
+"""
+
+_REDIRECT = "if (-f $document_root$uri.{0}) {{ return {0} $scheme://$http_host/new$uri; }}"
+_GONE = "if (-f $document_root$uri.410) { return 410; }"
+
+#: Before any time at which a test runs.
+_LONG_AGO = 1_700_000_000
+
+
+@frozen
+class Logged:
+    """A request, as the access log has it.
+
+    :ivar sent: bytes of the answer, with its headers.
+    :ivar agent: its User-Agent.
+    :ivar etag: its If-None-Match.
+    :ivar since: its If-Modified-Since.
+    :ivar coding: the Content-Encoding of the answer.
+    """
+
+    uri: str
+    status: int
+    sent: int
+    agent: str
+    etag: str
+    since: str
+    coding: str
+
+
+class Nginx:
+    """An nginx in the foreground, on loopback.
+
+    :param directory: what it serves and writes goes there.
+    :raises SkipTest: there is none on this machine.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+        if program is None:
+            raise SkipTest("NGINX IS MISSING: tests/e2e/install-nginx.sh, as root, installs it")
+        self._program = program
+        self._directory = directory
+        self._pages = directory / "pages"
+        self._written = 0
+        self.port = free_port()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._pages.mkdir()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        redirects = [_REDIRECT.format(status) for status in STATUSES if status != 410]
+        configuration = _CONFIGURATION.format(
+            port=self.port, redirects="\n        ".join([*redirects, _GONE])
+        )
+        (self._directory / "nginx.conf").write_text(configuration, encoding="utf-8")
+        command = [self._program, "-p", str(self._directory), "-c", "nginx.conf", "-e", "error.log"]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        until(lambda: self._process.poll() is not None or self._answers(), "nginx to answer")
+        if self._process.poll() is not None:
+            log = (self._directory / "error.log").read_text(encoding="utf-8")
+            raise AssertionError(f"nginx did not start:\n{log}")
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+    def _answers(self) -> bool:
+        try:
+            return request(self.url("/")).status > 0
+        except OSError:
+            return False
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def write(self, path: str, body: bytes) -> str:
+        """Put bytes at a path, from one moment to the next; their URL.
+
+        They have validators of their own, for each file is a second older than the next.
+        """
+        file = self._pages / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(".part")
+        new.write_bytes(body)
+        self._written += 1
+        os.utime(new, times=(_LONG_AGO, _LONG_AGO + self._written))
+        new.replace(file)
+        return self.url(path)
+
+    def touch(self, path: str) -> None:
+        """Give the bytes at a path other validators."""
+        self.write(path, (self._pages / path.lstrip("/")).read_bytes())
+
+    def answer(self, path: str, status: int) -> str:
+        """Answer with one of ``STATUSES`` from now on; the URL that redirects lead to."""
+        (self._pages / f"{path.lstrip('/')}.{status}").touch()
+        return self.url(f"/new{path}")
+
+    def logged(self, path: str, status: int) -> list[Logged]:
+        """The requests for a path that were answered with a status."""
+        lines = (self._directory / "access.log").read_text(encoding="utf-8").splitlines()
+        logged = [Logged(**loads(line)) for line in lines]
+        return [one for one in logged if (one.uri, one.status) == (path, status)]

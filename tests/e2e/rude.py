@@ -1,0 +1,64 @@
+"""An origin that answers as no server should."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from tests.e2e.servers import Server
+
+
+@frozen
+class Page:
+    """An answer.
+
+    :ivar headers: all that there are; so it has a length only if one is among them.
+    :ivar endless: whether the body comes again and again.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(factory=dict)
+    endless: bool = False
+
+
+class RudeOrigin(Server):
+    """Answers with pages, byte for byte, and closes the connection.
+
+    :ivar pages: by path; one that is not there leads from each hop to the next.
+    """
+
+    def __init__(self) -> None:
+        handler = type("Handler", (_Handler,), {"owner": self})
+        super().__init__(_HTTPServer(("127.0.0.1", 0), handler))
+        self.pages: dict[str, Page] = {}
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: ClassVar[Any]
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # it is called so
+        pass
+
+    def do_GET(self) -> None:
+        further = Page(302, headers={"location": f"{self.path}/further"})
+        page = self.owner.pages.get(self.path, further)
+        with suppress(ConnectionError):  # who asked may have had enough
+            self.send_response_only(page.status)
+            for name, value in page.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(page.body)
+            while page.endless:
+                self.wfile.write(page.body)

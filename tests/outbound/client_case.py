@@ -1,0 +1,42 @@
+"""A test case that both outbound clients are tried by, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import OutboundError
+from tests.outbound.servers import Client, Pages, make_client, serve
+
+
+class ClientTestCase(TestCase):
+    """For the client for topics; a subclass may have another one."""
+
+    make_client: Callable[..., Client] = staticmethod(make_client)
+
+    def setUp(self) -> None:
+        self.pages = Pages({})
+        self.port = serve(self, self.pages)
+        self.base = f"http://127.0.0.1:{self.port}"
+
+    def begin(self, client: Client, url: str, **request: Any) -> Deferred[OutboundReply]:
+        """Make a request that may take a while."""
+        method = request.pop("method", "GET")
+        call: Any = client.outbound.request(method, url, **request)
+        return Deferred.fromCoroutine(call)
+
+    async def ask(self, path: str = "/", client: Client | None = None, **request: Any) -> Any:
+        return await self.begin(client or self.make_client(), self.base + path, **request)
+
+    async def refusal(self, asking: Deferred[OutboundReply]) -> str:
+        error = await self.assertFailure(asking, OutboundError)
+        return str(error)
+
+    async def refused(self, path: str = "/", client: Client | None = None, **request: Any) -> str:
+        return await self.refusal(
+            self.begin(client or self.make_client(), self.base + path, **request)
+        )

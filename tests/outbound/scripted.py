@@ -1,0 +1,81 @@
+"""Servers whose answers are given byte by byte, and a test case with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import OutboundError
+from tests.outbound.servers import (
+    Client,
+    listen,
+    make_lean_client,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+class Scripted(Protocol):
+    """Answers each request that it gets on a connection with the next of its answers."""
+
+    factory: ScriptedFactory
+    transport: Any
+
+    def connectionMade(self) -> None:
+        self.requests = 0
+        self.lost: Deferred[None] = Deferred()
+        self.factory.connections.append(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.requests += 1
+        self.factory.requests.append(data)
+        self.factory.answer(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.lost.callback(None)
+
+
+class ScriptedFactory(Factory[Scripted]):
+    protocol = Scripted
+    noisy = False
+
+    def __init__(self, *answers: bytes | Callable[[Scripted], None]) -> None:
+        self.answers = list(answers)
+        self.connections: list[Scripted] = []
+        self.requests: list[bytes] = []
+
+    def answer(self, connection: Scripted) -> None:
+        answer = self.answers.pop(0) if self.answers else OK
+        if isinstance(answer, bytes):
+            connection.transport.write(answer)
+        else:
+            answer(connection)
+
+
+class LeanTestCase(TestCase):
+    timeout = 30
+
+    def serve(self, *answers: bytes | Callable[[Scripted], None], tls: Any = None) -> None:
+        self.server = ScriptedFactory(*answers)
+        self.port = listen(self, self.server, tls)
+        self.url = f"http://127.0.0.1:{self.port}/"
+
+    def begin(self, client: Client, url: str = "", **request: Any) -> Deferred[OutboundReply]:
+        call: Any = client.outbound.request(
+            request.pop("method", "GET"), url or self.url, **request
+        )
+        return Deferred.fromCoroutine(call)
+
+    async def answer(self, *answers: bytes | Callable[[Scripted], None], **request: Any) -> Any:
+        """The reply to a request that a server answers like that."""
+        self.serve(*answers)
+        return await self.begin(make_lean_client(), **request)
+
+    async def refusal(self, asking: Deferred[Any]) -> str:
+        return str(await self.assertFailure(asking, OutboundError))

@@ -1,0 +1,157 @@
+"""Both outbound clients over real sockets: what gets no answer, or not in time."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.web.server import Request
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import OutboundError
+from tests.outbound.client_case import ClientTestCase
+from tests.outbound.servers import (
+    Client,
+    Names,
+    RawFactory,
+    black_hole,
+    half,
+    listen,
+    make_lean_client,
+    silence,
+)
+
+
+class FailureTests(ClientTestCase):
+    async def test_url_that_is_not_called(self) -> None:
+        client = self.make_client()
+        for url in ("javascript:alert(1)", "http://a:b@127.0.0.1/", "http://127.0.0.1:99999/"):
+            self.assertTrue(await self.refusal(self.begin(client, url)))
+        self.assertEqual(client.names.asked, [])
+
+    async def test_url_with_control_characters(self) -> None:
+        for path in ("/\r\nX-Evil: 1", "/a\nb", "/\x00", "/\t", "/a b"):
+            self.assertTrue(await self.refused(path))
+        self.assertEqual(self.pages.seen, [])
+
+    async def test_connection_refused(self) -> None:
+        port = listen(self, RawFactory())
+        await self.doCleanups_of_servers()
+        reason = await self.refusal(self.begin(self.make_client(), f"http://127.0.0.1:{port}/"))
+        self.assertIn(f"no connection to 127.0.0.1 port {port}", reason)
+        self.assertIn("refused", reason)
+
+    async def doCleanups_of_servers(self) -> None:
+        """Close the servers of this test now."""
+        while self._cleanups:
+            function, args, kwargs = self._cleanups.pop()
+            await function(*args, **kwargs)
+
+    async def test_garbage(self) -> None:
+        for says in (
+            b"220 mail.example ESMTP\r\n",
+            b"\x00\xff" * 50,
+            b"HTTP/1.1 what\r\n\r\n",
+            b"",
+        ):
+            url = f"http://127.0.0.1:{listen(self, RawFactory(says or b' '))}/"
+            reason = await self.refusal(self.begin(self.make_client(), url))
+            self.assertTrue(reason)
+            self.assertNotIn("\n", reason)
+
+    async def test_closed_without_an_answer(self) -> None:
+        raw = RawFactory()
+        port = listen(self, raw)
+        asking = self.begin(self.make_client(), f"http://127.0.0.1:{port}/")
+        await raw.spoken_to
+        raw.connections[0].transport.loseConnection()  # type: ignore[union-attr] # it has one
+        self.assertTrue(await self.refusal(asking))
+
+    async def test_headers_without_end(self) -> None:
+        flood = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(20_000))
+        raw = RawFactory(flood, closes=False)
+        url = f"http://127.0.0.1:{listen(self, raw)}/"
+        self.assertTrue(await self.refusal(self.begin(self.make_client(), url)))
+        await raw.connections[0].lost
+
+
+class DeadlineTests(ClientTestCase):
+    async def assert_too_late(self, asking: Deferred[OutboundReply], client: Client) -> None:
+        client.clock.advance(14.9)
+        self.assertNoResult(asking)
+        client.clock.advance(0.1)
+        reason = str(self.failureResultOf(asking, OutboundError).value)
+        self.assertEqual(reason, "no whole answer within 15 seconds")
+
+    async def test_of_the_name(self) -> None:
+        hangs: Deferred[list[str]] = Deferred()
+        client = self.make_client(lambda host: hangs)
+        await self.assert_too_late(self.begin(client, "http://slow.example/"), client)
+
+    async def test_of_connecting(self) -> None:
+        black_hole(self, "127.0.0.2", self.port)
+        for scheme in ("http", "https"):
+            client = self.make_client(Names({"slow.example": ["127.0.0.2"]}))
+            asking = self.begin(client, f"{scheme}://slow.example:{self.port}/")
+            await self.assert_too_late(asking, client)
+
+    async def test_of_tls(self) -> None:
+        raw = RawFactory()
+        client = self.make_client()
+        asking = self.begin(client, f"https://127.0.0.1:{listen(self, raw)}/")
+        await raw.spoken_to
+        await self.assert_too_late(asking, client)
+        await raw.connections[0].lost
+
+    async def test_of_headers(self) -> None:
+        self.pages.answers["/"] = silence
+        client = self.make_client()
+        asking = self.begin(client, self.base)
+        await self.pages.asked
+        await self.assert_too_late(asking, client)
+
+    async def test_of_the_body(self) -> None:
+        self.pages.answers["/"] = half
+        client = self.make_client()
+        asking = self.begin(client, self.base)
+        await self.pages.asked
+        await self.assert_too_late(asking, client)
+
+    async def test_of_all_redirects_together(self) -> None:
+        client = self.make_client()
+
+        def slow(request: Request) -> bytes:
+            client.clock.advance(10)
+            request.redirect(b"/last")
+            return b""
+
+        self.pages.answers |= {"/": slow, "/last": silence}
+        asking = self.begin(client, self.base, redirects=5)
+        while len(self.pages.seen) < 2:
+            self.pages.asked = Deferred()
+            await self.pages.asked
+        client.clock.advance(4.9)
+        self.assertNoResult(asking)
+        client.clock.advance(0.1)
+        self.failureResultOf(asking, OutboundError)
+
+    async def test_answer_in_time_leaves_nothing_behind(self) -> None:
+        client = self.make_client()
+        await self.ask("/", client)
+        client.clock.advance(15)
+        self.assertEqual(client.clock.getDelayedCalls(), [])
+
+    async def test_cancelling_is_no_failure_of_the_other_side(self) -> None:
+        for answer in (silence, half):
+            self.pages.answers["/"] = answer
+            self.pages.asked = Deferred()
+            asking = self.begin(self.make_client(), self.base)
+            await self.pages.asked
+            asking.cancel()
+            self.failureResultOf(asking, CancelledError)
+
+
+class LeanFailureTests(FailureTests):
+    make_client = staticmethod(make_lean_client)
+
+
+class LeanDeadlineTests(DeadlineTests):
+    make_client = staticmethod(make_lean_client)

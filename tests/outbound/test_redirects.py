@@ -1,0 +1,133 @@
+"""Both outbound clients over real sockets: where redirects lead."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from twisted.web.server import Request
+
+from tests.outbound.client_case import ClientTestCase
+from tests.outbound.servers import (
+    Names,
+    make_lean_client,
+    page,
+)
+
+
+class RedirectTests(ClientTestCase):
+    def redirect(self, path: str, location: str, status: int = 302) -> None:
+        self.pages.answers[path] = page(status, b"moved", location=location)
+
+    async def test_followed_as_often_as_allowed(self) -> None:
+        for number in range(3):
+            self.redirect(f"/{number}", f"/{number + 1}")
+        answer = await self.ask("/0", redirects=3)
+        self.assertEqual((answer.status, answer.body), (200, b"hello"))
+        self.assertEqual(answer.url, f"{self.base}/3")
+        self.assertEqual([seen.uri for seen in self.pages.seen], ["/0", "/1", "/2", "/3"])
+
+    async def test_beyond_that_the_redirect_is_the_answer(self) -> None:
+        for number in range(3):
+            self.redirect(f"/{number}", f"/{number + 1}")
+        for redirects in (0, 2):
+            answer = await self.ask("/0", redirects=redirects)
+            self.assertEqual((answer.status, answer.body), (302, b"moved"))
+            self.assertEqual(answer.url, f"{self.base}/{redirects}")
+
+    async def test_hops_are_told(self) -> None:
+        for number, status in enumerate((301, 302, 303, 307, 308)):
+            self.redirect(f"/{number}", f"/{number + 1}", status)
+        answer = await self.ask("/0", redirects=5)
+        expected = [(301, "/1"), (302, "/2"), (303, "/3"), (307, "/4"), (308, "/5")]
+        self.assertEqual(answer.hops, tuple((status, self.base + to) for status, to in expected))
+        self.assertEqual((await self.ask("/0", redirects=1)).hops, ((301, f"{self.base}/1"),))
+        self.assertEqual((await self.ask("/0")).hops, ())
+
+    async def test_in_a_circle(self) -> None:
+        """It ends where it comes round, and not at the limit."""
+        self.redirect("/", "/a")
+        self.redirect("/a", "/b")
+        self.redirect("/b", "/a#again")
+        reason = await self.refused("/", redirects=9)
+        circle = f"{self.base}/a to {self.base}/b to {self.base}/a"
+        self.assertEqual(reason, f"its redirects lead in circles: {circle}")
+        self.assertEqual([seen.uri for seen in self.pages.seen], ["/", "/a", "/b"])
+
+    async def test_to_itself(self) -> None:
+        self.redirect("/", "/")
+        self.assertIn("its redirects lead in circles", await self.refused("/", redirects=1))
+        self.assertEqual(len(self.pages.seen), 1)
+
+    async def test_circle_of_long_urls(self) -> None:
+        self.redirect("/", "/?" + "x" * 20_000)
+        self.assertLess(len(await self.refused("/", redirects=5)), 1000)
+
+    async def test_a_hundred_hops(self) -> None:
+        for number in range(100):
+            self.redirect(f"/{number}", f"/{number + 1}")
+        answer = await self.ask("/0", redirects=5)
+        self.assertEqual((answer.status, answer.url), (302, f"{self.base}/5"))
+        self.assertEqual(len(self.pages.seen), 6)
+
+    async def test_post_stays_a_post(self) -> None:
+        headers = {"content-type": "text/xml"}
+        for status in (301, 302, 307, 308):
+            self.redirect("/", "/next", status)
+            del self.pages.seen[:]
+            await self.ask("/", method="POST", headers=headers, body=b"<a/>", redirects=1)
+            last = self.pages.seen[-1]
+            self.assertEqual((last.uri, last.method, last.body), ("/next", "POST", b"<a/>"))
+            self.assertEqual(last.headers.getRawHeaders("content-type"), ["text/xml"])
+
+    async def test_see_other(self) -> None:
+        self.redirect("/", "/next", 303)
+        self.assertEqual((await self.ask("/", redirects=1)).status, 200)
+        answer = await self.ask("/", method="POST", body=b"<a/>", redirects=1)
+        self.assertEqual(answer.status, 303)
+
+    async def test_without_a_location(self) -> None:
+        self.pages.answers["/"] = page(301)
+        self.assertEqual((await self.ask("/", redirects=5)).status, 301)
+
+    async def test_locations(self) -> None:
+        def moved(location: bytes, request: Request) -> bytes:
+            request.setResponseCode(302)
+            request.responseHeaders.addRawHeader(b"location", location)
+            return b""
+
+        for location, uri in (
+            ("next", "/a/next"),
+            ("../next?x=1", "/next?x=1"),
+            ("b/?x=%2F", "/a/b/?x=%2F"),
+            (f"{self.base}/whole#top", "/whole"),
+            ("/é".encode().decode("latin-1"), "/%C3%A9"),
+        ):
+            self.pages.answers["/a/b"] = partial(moved, location.encode("latin-1"))
+            await self.ask("/a/b", redirects=1)
+            self.assertEqual(self.pages.seen[-1].uri, uri)
+
+    async def test_each_hop_is_judged(self) -> None:
+        for location, reason in (
+            ("http://169.254.169.254/latest/", "is not public (link-local)"),
+            ("http://10.0.0.1/", "is not public (private)"),
+            ("http://inner.example/", "is not public (private)"),
+            ("file:///etc/passwd", "must begin with http:// or https://"),
+            ("http://user@127.0.0.1/", "must not carry a user name"),
+        ):
+            client = self.make_client(Names({"inner.example": ["127.0.0.1", "192.168.0.1"]}))
+            self.redirect("/", location)
+            self.assertIn(reason, await self.refused("/", client, redirects=1))
+
+    async def test_each_hop_is_looked_up(self) -> None:
+        names = Names({"one.example": ["127.0.0.1"], "two.example": ["127.0.0.1"]})
+        self.redirect("/", f"http://two.example:{self.port}/next")
+        url = f"http://one.example:{self.port}/"
+        answer = await self.begin(self.make_client(names), url, redirects=1)
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(names.asked, ["one.example", "two.example"])
+        hosts = [seen.headers.getRawHeaders("host") for seen in self.pages.seen]
+        self.assertEqual(hosts, [[f"one.example:{self.port}"], [f"two.example:{self.port}"]])
+
+
+class LeanRedirectTests(RedirectTests):
+    make_client = staticmethod(make_lean_client)
