@@ -13,7 +13,7 @@ from socket import AF_INET, AF_INET6, SO_ERROR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any
 
 from twisted.internet import error, tcp
-from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITransport
+from twisted.internet.interfaces import IDelayedCall, IProducer, IReactorTime, ITransport
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.internet.protocol import Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
@@ -108,6 +108,10 @@ class Dialled(tcp.Connection):
         if data:
             self._buffers = True
             super().write(data)
+
+    def registerProducer(self, producer: IProducer, streaming: bool) -> None:
+        self._buffers = True  # the next piece is asked for when the buffer is empty
+        super().registerProducer(producer, streaming)
 
     def loseConnection(self) -> None:
         if self._buffers:

@@ -8,14 +8,16 @@ Node.js.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from typing import Protocol as TypingProtocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IPullProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
@@ -30,6 +32,9 @@ MAX_BESIDES_BYTE = 5
 #: Bytes of a request that the system takes at once, whatever the other side does.
 TAKEN_AT_ONCE = 8 * 1024
 
+#: Bytes of a piece of a body.  A larger body is written piece by piece.
+PIECE: Final = 64 * 1024
+
 #: Methods whose requests say nothing about a body if they have none.
 _BODILESS = frozenset({"GET", "HEAD"})
 
@@ -41,10 +46,13 @@ class Message(NamedTuple):
     """A request as it goes over the wire.
 
     :ivar answer_has_body: False for HEAD, whatever the answer's headers say.
+    :ivar large: a body that follows the data piece by piece, so that those who do not
+        read it do not fill the memory with copies of it.
     """
 
     data: bytes
     answer_has_body: bool = True
+    large: bytes = b""
 
 
 def message(method: str, target: Target, headers: Mapping[str, str], body: bytes) -> Message:
@@ -61,7 +69,10 @@ def message(method: str, target: Target, headers: Mapping[str, str], body: bytes
         head += line + "\r\n"
     if body or method not in _BODILESS:
         head += f"content-length: {len(body)}\r\n"
-    return Message(head.encode() + b"\r\n" + body, method != "HEAD")
+    data = head.encode() + b"\r\n"
+    if len(body) <= PIECE:
+        return Message(data + body, method != "HEAD")
+    return Message(data, method != "HEAD", body)
 
 
 class Answer(NamedTuple):
@@ -95,6 +106,29 @@ class _Transport(TypingProtocol):
     def loseConnection(self) -> None: ...
     def abortConnection(self) -> None: ...
     def getHandle(self) -> Any: ...
+    def registerProducer(self, producer: IPullProducer, streaming: bool) -> None: ...
+    def unregisterProducer(self) -> None: ...
+
+
+@implementer(IPullProducer)
+class Pieces:
+    """Writes a large body, a piece whenever the one before it has gone.
+
+    :ivar left: the bytes that are still to be written.
+    """
+
+    def __init__(self, transport: _Transport, body: bytes) -> None:
+        self._transport = transport
+        self.left = memoryview(body)
+
+    def resumeProducing(self) -> None:
+        piece, self.left = self.left[:PIECE], self.left[PIECE:]
+        self._transport.write(bytes(piece))
+        if not self.left:
+            self._transport.unregisterProducer()
+
+    def stopProducing(self) -> None:
+        """The connection is gone."""
 
 
 class Connector(TypingProtocol):
@@ -119,6 +153,7 @@ class Http1(Protocol):
     connector: Connector
     _body: Body
     when_lost: Callable[[Http1], object] | None = None
+    _pieces: Pieces | None = None
 
     def __init__(
         self,
@@ -138,9 +173,9 @@ class Http1(Protocol):
 
         If the Deferred is cancelled the connection is aborted, or not made.
         """
-        request, self._answer_has_body = message
+        self._answer_has_body = message.answer_has_body
         self.reusable = self.heard = False
-        self._large = len(request) > TAKEN_AT_ONCE
+        self._large = len(message.data) + len(message.large) > TAKEN_AT_ONCE
         self._received = 0
         self._parser = parser = HttpResponseParser(self)
         # There are servers that end lines, or go on with them, as mail does.
@@ -149,9 +184,9 @@ class Http1(Protocol):
         answered: Deferred[Answer] = Deferred(self._give_up)
         self._answered = answered
         if self.connected:
-            self.transport.write(request)
+            self._write(message)
         else:
-            self._request = request
+            self._message = message
         return answered
 
     def close(self) -> None:
@@ -179,12 +214,12 @@ class Http1(Protocol):
     # --- Twisted calls
 
     def connectionMade(self) -> None:
-        request = self._request
-        del self._request, self.connector  # they would live as long as the connection
+        message = self._message
+        del self._message, self.connector  # they would live as long as the connection
         if self._answered is None:
             self.abort()
             return
-        self.transport.write(request)
+        self._write(message)
 
     def dataReceived(self, data: bytes) -> None:
         if self._answered is None:
@@ -252,9 +287,17 @@ class Http1(Protocol):
         # An answer that is no success may have been given before the request was
         # read, and then nobody knows where the next one would begin.
         fine = self._status < 300 or self._status == 304
-        self.reusable = fine and self._parser.should_keep_alive()
+        written = self._pieces is None or not self._pieces.left
+        self.reusable = fine and written and self._parser.should_keep_alive()
 
     # --- our own
+
+    def _write(self, message: Message) -> None:
+        self.transport.write(message.data)
+        self._pieces = None
+        if message.large:
+            self._pieces = Pieces(self.transport, message.large)
+            self.transport.registerProducer(self._pieces, False)
 
     def _begin(self) -> None:
         self._status = 0

@@ -1,0 +1,47 @@
+"""Large bodies that are sent: piece by piece, as the other side takes them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+from twisted.internet.testing import StringTransport
+
+from rsscloud_broker.outbound.bodies import CutOff
+from rsscloud_broker.outbound.http1 import PIECE, Http1, message
+from rsscloud_broker.outbound.urls import target_of
+from tests.outbound.authority import authority
+from tests.outbound.scripted import OK, LeanTestCase
+from tests.outbound.servers import Names, Pages, make_lean_client, serve
+
+
+class LargeBodyTests(LeanTestCase):
+    async def test_large_bodies_over_one_connection(self) -> None:
+        bodies = [b"x" * 3_000_000, b"y" * (PIECE + 1), b"z", b"x" * (2 * PIECE)]
+        for security in None, authority().server("reader.example"):
+            pages = Pages({})
+            port = serve(self, pages, security)
+            client = make_lean_client(
+                Names({"reader.example": ["127.0.0.1"]}), trusted=[authority().trusted]
+            )
+            url = f"{'https' if security else 'http'}://reader.example:{port}/"
+            for body in bodies:
+                await self.begin(client, url, method="POST", body=body)
+            self.assertEqual([seen.body for seen in pages.seen], bodies)
+            client.clock.advance(100)  # the connection that was kept is closed
+
+    def test_who_does_not_read_a_large_body_is_sent_no_more_of_it(self) -> None:
+        """Many who do not read it would else fill the memory with copies of it."""
+        connection = Http1((False, "127.0.0.1", 80), None, partial(CutOff, limit=1000))
+        connection.connector = cast(Any, None)  # which there is no more need of
+        body = b"x" * 5_000_000
+        answered = connection.ask(message("POST", target_of("http://127.0.0.1/"), {}, body))
+        transport = StringTransport()
+        connection.makeConnection(transport)
+        head = len(transport.value())
+        self.assertLess(head, 1000)
+        cast(Any, transport.producer).resumeProducing()
+        self.assertEqual(len(transport.value()) - head, PIECE)
+        connection.dataReceived(OK)
+        self.assertEqual(self.successResultOf(answered).body, b"hello")
+        self.assertFalse(connection.reusable, "another request would be taken for the rest")
