@@ -227,7 +227,7 @@ class ChangeDetector(Service):
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
         if record.changed and news:
-            self._bus.publish(TopicChanged(url, now))
+            self._bus.publish(TopicChanged(record.topic.url, now))
         if record.changed and reading.content is not None:
-            self._feeds.take(url, reading.content)
+            self._feeds.take(record.topic.url, reading.content)
         return record

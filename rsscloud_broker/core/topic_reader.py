@@ -5,12 +5,12 @@ that one has ended or cannot be read.
 from __future__ import annotations
 
 from attrs import frozen
-from twisted.internet.defer import DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker import events
 from rsscloud_broker.core.remembered import Remembered
+from rsscloud_broker.core.rooms import Rooms
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import (
@@ -20,6 +20,7 @@ from rsscloud_broker.model import (
     Topic,
     TopicEnded,
     TopicUnreadable,
+    host_of,
 )
 
 #: Topics that are remembered, and for how many seconds what is remembered is good.
@@ -42,6 +43,7 @@ class TopicReader:
     """Fetches topics and says what was found.
 
     :param max_fetches: how many topics are read at the same time.
+    :param max_of_host: how many of them at one host.
     """
 
     log = Logger()
@@ -54,13 +56,14 @@ class TopicReader:
         clock: IReactorTime,
         counters: Counters,
         max_fetches: int = 100,
+        max_of_host: int = 20,
     ) -> None:
         self._store = store
         self._fetcher = fetcher
         self._bus = bus
         self._clock = clock
         self._readings = counters.readings
-        self._fetches = DeferredSemaphore(max_fetches)
+        self._rooms = Rooms(max_fetches, max_of_host)
         self._recorded: Remembered[str, _Recorded | None] = Remembered(MAX_REMEMBERED)
 
     async def read(self, url: str) -> Reading:
@@ -70,14 +73,10 @@ class TopicReader:
         :raises TopicUnreadable: it could not be read, which is recorded if it is known.
         :raises TopicEnded: it has ended, now or before.
         """
-        await self._fetches.acquire()
-        try:
-            topic = await self._topic(url)
-            if topic is not None and topic.ended:
-                raise TopicEnded(url, topic.ended)
-            return await self._read(topic or Topic(url), is_known=topic is not None)
-        finally:
-            self._fetches.release()
+        topic = await self._topic(url)
+        if topic is not None and topic.ended:
+            raise TopicEnded(url, topic.ended)
+        return await self._read(topic or Topic(url), is_known=topic is not None)
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
         """A reading was recorded: this is what is known of the topic now."""
@@ -107,10 +106,11 @@ class TopicReader:
         return await self._store.topic(url) if last is None else last.topic
 
     async def _read(self, topic: Topic, *, is_known: bool) -> Reading:
-        started_at = self._clock.seconds()
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         try:
-            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
+            async with self._rooms.place(host_of(topic.url)):
+                started_at = self._clock.seconds()
+                fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:
             self._readings.labels("failed").inc()
             if is_known:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from twisted.internet.defer import DeferredSemaphore
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.rooms import Rooms
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IEventBus, INotifier, IStore
 from rsscloud_broker.model import (
@@ -29,8 +29,8 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
 )
 
-#: Callbacks that are verified at the same time.
-MAX_VERIFICATIONS = 100
+#: Callbacks that are verified at the same time, and how many of them at one host.
+MAX_VERIFICATIONS, MAX_OF_HOST = 100, 10
 
 
 class Verifier:
@@ -54,7 +54,7 @@ class Verifier:
         self._detector = detector
         self._notifiers = notifiers
         self._clock = clock
-        self._room = DeferredSemaphore(MAX_VERIFICATIONS)
+        self._rooms = Rooms(MAX_VERIFICATIONS, MAX_OF_HOST)
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -156,11 +156,8 @@ class Verifier:
             raise
 
     async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
-        await self._room.acquire()
-        try:
+        async with self._rooms.place(intent.callback.host):
             outcome = await notifier.verify(intent)
-        finally:
-            self._room.release()
         if outcome.success:
             return
         self.log.info(

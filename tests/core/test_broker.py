@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Limits, Topics
-from rsscloud_broker.core.verification import MAX_VERIFICATIONS
+from rsscloud_broker.core.verification import MAX_OF_HOST, MAX_VERIFICATIONS
 from rsscloud_broker.events import (
     Event,
     PingReceived,
@@ -206,6 +206,28 @@ class SubscribeTests(BrokerTestCase):
             gate.callback(None)
         for subscription in wanted:
             self.successResultOf(subscription)
+
+    def test_a_host_that_says_nothing_holds_up_no_other(self) -> None:
+        asked: list[str] = []
+
+        async def verify(intent: Intent) -> Outcome:
+            asked.append(intent.callback.host)
+            if intent.callback.host == "silent.example":
+                await Deferred()
+            return Outcome(True)
+
+        self.patch(self.notifier, "verify", verify)
+        silent = [
+            evolve(self.intent, callback=evolve(CALLBACK, url=f"http://silent.example/{n}"))
+            for n in range(2 * MAX_VERIFICATIONS)
+        ]
+        asking = [Deferred.fromCoroutine(self.broker.subscribe(intent)) for intent in silent]
+        self.assertEqual(len(asked), MAX_OF_HOST)
+        self.result(self.broker.subscribe(self.intent))
+        self.assertEqual(asked[MAX_OF_HOST:], [CALLBACK.host])
+        for one in reversed(asking):  # those who wait go first, and nobody follows
+            one.cancel()
+            self.failureResultOf(one)
 
     def test_unsubscribe(self) -> None:
         self.result(self.broker.subscribe(self.intent))

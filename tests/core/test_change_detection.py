@@ -107,12 +107,25 @@ class CheckTests(CoreTestCase):
 
     def test_so_many_fetches_at_the_same_time(self) -> None:
         self.fetcher.held = []
-        self.fetcher.contents |= {f"{FEED}?{n}": b"x" for n in range(150)}
-        reads = [self.detector.read(f"{FEED}?{n}") for n in range(150)]
+        urls = [f"http://feeds{n}.example/rss.xml" for n in range(150)]
+        self.fetcher.contents |= dict.fromkeys(urls, b"x")
+        reads = [self.detector.read(url) for url in urls]
         self.assertEqual(len(self.fetcher.held), 100)
         for n in range(150):
             self.fetcher.held[n].callback(None)
         self.assertEqual(len([self.successResultOf(read) for read in reads]), 150)
+
+    def test_a_host_that_says_nothing_holds_up_no_other(self) -> None:
+        held: list[Deferred[None]] = []
+        self.fetcher.held = held
+        silent = [self.detector.read(f"http://silent.example/{n}") for n in range(150)]
+        self.assertEqual(len(held), 20)
+        self.fetcher.held = None
+        self.successResultOf(self.detector.read(FEED))
+        for gate in held:
+            gate.callback(None)
+        for read in silent:
+            self.failureResultOf(read, TopicUnreadable)
 
     def test_read_records_nothing(self) -> None:
         reading = self.successResultOf(self.detector.read(FEED))
