@@ -7,6 +7,7 @@ in time, gets no subscription.  Who asked for a topic that there is none of is t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -18,11 +19,23 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Callback, CallbackFailed, Intent, Refused, TooMany, WaitingIntent
+from rsscloud_broker.model import (
+    Callback,
+    CallbackFailed,
+    Intent,
+    Refused,
+    TooMany,
+    UnsupportedProtocol,
+    WaitingIntent,
+)
 from rsscloud_broker.patience import Patience
 
 #: Intents that wait at a time.
 MAX_WAITING = 10_000
+
+#: How many of them may have callbacks at one host, lest those of a host that does not
+#: answer leave no room for others.
+MAX_OF_HOST = 2500
 
 #: Seconds after which it makes sense to come again when there are that many.
 FULL_PAUSE = 60
@@ -34,6 +47,7 @@ RETRIES = (5.0, 30.0, 120.0, 600.0)
 class IntentQueue(Service):
     """Verifies what was added, and what was left from the last process.
 
+    :param limit: intents that wait at a time, and ``limit_of_host`` those of one host.
     :param retries: seconds to wait before each further attempt to reach a callback.
     """
 
@@ -47,15 +61,18 @@ class IntentQueue(Service):
         clock: IReactorTime,
         *,
         limit: int = MAX_WAITING,
+        limit_of_host: int = MAX_OF_HOST,
         retries: Sequence[float] = RETRIES,
     ) -> None:
         self._store = store
         self._verifier = verifier
         self._clock = clock
         self._limit = limit
+        self._limit_of_host = limit_of_host
         self._retries = retries
         self._patience = Patience(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
+        self._of_host: Counter[str] = Counter()
 
     def startService(self) -> None:
         """Begin with what waits in the store."""
@@ -75,6 +92,10 @@ class IntentQueue(Service):
 
         :raises TooMany: too many wait.
         """
+        host, known = intent.callback.host, (intent.topic, intent.callback) in self._settling
+        if not known and self._of_host[host] >= self._limit_of_host:
+            reason = f"{self._limit_of_host} requests wait for the host {host} to confirm them"
+            raise TooMany(reason, FULL_PAUSE)
         waiting = await self._store.add_intent(intent, self._limit)
         if waiting is None:
             reason = f"{self._limit} requests wait to be verified, as many as may"
@@ -102,11 +123,16 @@ class IntentQueue(Service):
         settling = Deferred.fromCoroutine(self._settle_or_stop(waiting))
         if settling.called:
             return
+        host = waiting.intent.callback.host
         self._settling[key] = settling
+        self._of_host[host] += 1
 
         def over(result: object) -> None:
             if self._settling.get(key) is settling:
                 del self._settling[key]
+            self._of_host[host] -= 1
+            if not self._of_host[host]:
+                del self._of_host[host]
 
         settling.addBoth(over)
 
@@ -141,6 +167,9 @@ class IntentQueue(Service):
             if delay is None:
                 return None
             return max(delay, error.retry_after or 0.0)
+        except UnsupportedProtocol as error:  # so nobody can be told; it ran once
+            callback = intent.callback.url
+            self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)
         except Refused as error:
             await self._verifier.deny(intent, str(error))
         return None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from attrs import evolve
 from twisted.internet.defer import Deferred
 
+from rsscloud_broker.core import IntentQueue
 from rsscloud_broker.events import SubscriptionRemoved
 from rsscloud_broker.model import (
     Callback,
@@ -102,6 +106,39 @@ class AcceptTests(IntentsTestCase):
         self.intents.startService()
         self.assertEqual(len(self.subscriptions()), 1)
         self.assertEqual(self.waiting(), [])
+
+    def test_a_protocol_that_is_not_offered_any_more(self) -> None:
+        """What nobody can verify does not wait for ever."""
+        gone = evolve(WANTED, callback=evolve(CALLBACK, protocol="gone"))
+        self.successResultOf(self.store.add_intent(gone, 10))
+        self.intents.stopService()
+        self.intents.startService()
+        self.assertEqual(self.waiting(), [])
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_a_host_that_does_not_answer_leaves_room_for_others(self) -> None:
+        self.intents.stopService()
+        intents = IntentQueue(self.store, self.verifier, self.clock, limit_of_host=2)
+        intents.startService()
+        self.addCleanup(intents.stopService)
+
+        def adding(url: str) -> Coroutine[Any, Any, None]:
+            return intents.add(evolve(WANTED, callback=evolve(CALLBACK, url=url)))
+
+        def add(url: str) -> None:
+            self.result(adding(url))
+
+        silent = [f"http://silent.example/{number}" for number in range(3)]
+        self.carrier.outcomes |= dict.fromkeys(silent, NO_ANSWER)
+        add(silent[0])
+        add(silent[1])
+        add(silent[1])  # once more, which takes no more room
+        error = self.refusal(adding(silent[2]), TooMany)
+        self.assertIn("silent.example", str(error))
+        add(CALLBACK.url)
+        self.assertEqual(len(self.subscriptions()), 1)
+        self.clock.pump([5, 30, 120, 600])
+        add(silent[2])  # the others were given up
 
     def test_while_it_does_not_run_it_is_kept(self) -> None:
         self.intents.stopService()
