@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from attrs import frozen
@@ -315,6 +315,16 @@ def _shared_broker() -> Broker:
 # --- test cases -------------------------------------------------------------
 
 
+class Told(Protocol):
+    """A subscriber of whatever protocol.
+
+    :ivar heard: the topics that it was told of.
+    """
+
+    protocol: str
+    heard: list[str]
+
+
 class EndToEndTestCase(SynchronousTestCase):
     """A test case with brokers; their logs are shown where a test fails."""
 
@@ -377,7 +387,7 @@ class EndToEndTestCase(SynchronousTestCase):
         self.assertIn('success="true"', answer.text)
         receiver.heard.clear()
 
-    def assert_told(self, receiver: Receiver, topic: str) -> None:
+    def assert_told(self, receiver: Told, topic: str) -> None:
         """Wait until a receiver has heard of a topic, and forget it."""
         until(lambda: topic in receiver.heard, f"{receiver.protocol} to be told of {topic}")
         receiver.heard.clear()

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from urllib.parse import quote
 from xmlrpc.client import ServerProxy
 
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, request
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, Told, post_form, request
 from tests.e2e.servers import RECEIVERS
+from tests.e2e.websub_servers import HubReceiver
 
 # As desktop programs of 2003 sent it: no namespace around the operation.
 ENVELOPE = """<?xml version="1.0"?>
@@ -39,6 +40,12 @@ def xmlrpc(broker: Broker, procedure: str, *parameters: str) -> bool:
     return answer is True or answer == {"flerror": False, "message": "Thanks for the ping."}
 
 
+def publish(broker: Broker, feed: str, path: str = "/websub", name: str = "hub.url") -> bool:
+    """Publish as WebSub does, or PubSubHubbub did; whether it succeeded."""
+    answer = post_form(f"{broker.url}{path}", {"hub.mode": "publish", name: feed})
+    return answer.status == (204 if "pubsubhubbub" in path else 202)
+
+
 def thanked(answer: Answer) -> bool:
     return answer.status == 200 and "Thanks for the ping." in answer.text
 
@@ -50,6 +57,9 @@ WAYS: dict[str, Callable[[Broker, str], bool]] = {
     "rssCloud by form": lambda broker, feed: thanked(broker.ping(feed)),
     "rssCloud by XML-RPC": lambda broker, feed: xmlrpc(broker, "rssCloud.ping", feed),
     "rssCloud by SOAP": lambda broker, feed: soap(broker, "/soap", "/rssCloud", "ping", url=feed),
+    "WebSub": publish,
+    "WebSub, by topic": lambda broker, feed: publish(broker, feed, "/hub", "hub.topic"),
+    "PubSubHubbub": lambda broker, feed: publish(broker, feed, "/pubsubhubbub/"),
     "weblogUpdates.ping": lambda broker, feed: xmlrpc(
         broker, "weblogUpdates.ping", "A Site", HOME, feed
     ),
@@ -86,25 +96,40 @@ WAYS: dict[str, Callable[[Broker, str], bool]] = {
 
 
 class EveryWayTests(EndToEndTestCase):
-    def test_reaches_everybody(self) -> None:
+    def everybody(self, broker: Broker, feed: str) -> list[Told]:
+        """A subscriber of each protocol."""
+        told: list[Told] = []
+        for make in RECEIVERS:
+            receiver = self.served(make())
+            self.subscribed(broker, receiver, feed)
+            told.append(receiver)
+        hub = self.served(HubReceiver())
+        fields = {"hub.mode": "subscribe", "hub.topic": feed, "hub.callback": hub.callback}
+        answer = post_form(f"{broker.url}/websub", fields | {"hub.verify": "sync"})
+        self.assertEqual(answer.status, 204, answer.text)
+        return [*told, hub]
+
+    def test_every_way_reaches_every_subscriber(self) -> None:
+        """Each pair: who says that a feed changed, and who is told of it, with its content."""
         broker, origin = self.shared_broker(), self.origin()
         feed = origin.feed()
-        receivers = [self.served(make()) for make in RECEIVERS]
-        for receiver in receivers:
-            self.subscribed(broker, receiver, feed)
+        everybody = self.everybody(broker, feed)
+        self.assertEqual(
+            {one.protocol for one in everybody}, {"http-post", "xml-rpc", "soap", "websub"}
+        )
         for name, ping in WAYS.items():
-            with self.subTest(name):
-                origin.change(feed)
-                self.assertTrue(ping(broker, feed))
-                for receiver in receivers:
+            origin.change(feed)
+            self.assertTrue(ping(broker, feed), name)
+            for receiver in everybody:
+                with self.subTest(way=name, subscriber=receiver.protocol):
                     self.assert_told(receiver, feed)
+                if isinstance(receiver, HubReceiver):
+                    self.assertEqual(receiver.bodies.pop(), origin.pages["/rss.xml"], name)
 
     def test_one_reading_for_all_who_ping_at_once(self) -> None:
         broker, origin = self.shared_broker(), self.origin()
         feed = origin.feed()
-        receivers = [self.served(make()) for make in RECEIVERS]
-        for receiver in receivers:
-            self.subscribed(broker, receiver, feed)
+        receivers = self.everybody(broker, feed)
         origin.change(feed)
         origin.open.clear()
         read = origin.requests["/rss.xml"]

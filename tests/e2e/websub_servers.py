@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,13 +38,17 @@ class HubReceiver(Server):
     :ivar delivered: what it sent.
     :ivar agrees: whether challenges are repeated.
     :ivar status: what deliveries are answered with.
+    :ivar heard: the topics of which something was delivered.
     """
+
+    protocol = "websub"
 
     def __init__(self) -> None:
         handler = type("Handler", (_Handler,), {"owner": self})
         super().__init__(_HTTPServer(("127.0.0.1", 0), handler))
         self.asked: list[dict[str, str]] = []
         self.delivered: list[Delivery] = []
+        self.heard: list[str] = []
         self.agrees = True
         self.status = 202
 
@@ -78,6 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.answer(self.owner.status)
         self.owner.delivered.append(Delivery(headers, body))
+        self.owner.heard += re.findall(r'<([^>]*)>; rel="self"', headers["link"])
 
     def answer(self, status: int, body: bytes = b"") -> None:
         with suppress(ConnectionError):  # who asked may have been killed
