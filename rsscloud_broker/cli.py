@@ -358,7 +358,11 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
     if file == "-":
         click.echo(written)
     else:
-        FilePath(file).setContent(f"{written}\n".encode())
+        before = os.umask(0o177)  # the secrets of subscribers are in it
+        try:
+            FilePath(file).setContent(f"{written}\n".encode())
+        finally:
+            os.umask(before)
 
 
 @main.command("import")

@@ -188,6 +188,7 @@ class DatabaseTests(CommandTests):
         self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
         file = self.directory / "export.json"
         self.assertEqual(self.output_of("export", "--data", self.data, str(file)), "")
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600, "there are secrets in it")
         self.assertEqual(len(json.loads(file.read_text())["topics"]), 1)
 
     def test_the_database_of_a_configuration(self) -> None:
