@@ -383,9 +383,9 @@ class IStore(Interface):
         its errors are forgotten.
 
         :param known: the digest of the content that was there when it was asked
-            for.  If the topic has changed since, a notification waits for it; and if
-            that is to carry a content which is not kept, a check is asked for, and the
-            validators are forgotten, so that the content will come.
+            for.  If the topic has changed or ended since, a notification waits for it;
+            and if that is to carry a content which is not kept, a check is asked for,
+            and the validators are forgotten, so that the content will come.
         """
 
     def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:

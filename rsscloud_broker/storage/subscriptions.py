@@ -97,9 +97,10 @@ def put_subscription(
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
         conn.execute(MATCH_WAITING, {"key": key})
     granted_at = to_micros(wanted.lease.granted_at)
-    if known is not None and watched.digest is not None and watched.digest != known:
+    differs = watched.digest is not None and watched.digest != known
+    if known is not None and (differs or watched.ended):
         _let_wait(conn, key, granted_at)
-        if wanted.wants_content and not is_kept(conn, watched.id):
+        if wanted.wants_content and not watched.ended and not is_kept(conn, watched.id):
             request_check(conn, wanted.topic, wanted.lease.granted_at)
             conn.execute(update(topic).where(topic.c.id == watched.id).values(NO_VALIDATORS))
     if watched.next_poll_at is None and not watched.ended:

@@ -309,6 +309,15 @@ class HubContract(RecordsContract):
         await self.store.add_ping(evolve(a_ping(3000), rss_url=FEED), 0)
         self.assertEqual(await self.store.checks_due(10), [])
 
+    async def test_subscriber_that_comes_when_a_topic_has_just_ended_is_to_be_told(self) -> None:
+        """The walk that tells the others may have passed already."""
+        await self.store.put_subscription(a_subscription(number=1))
+        await self.read(_ONE)
+        await self.store.end_topic(FEED, "gone", 1400)
+        late = a_subscription(number=2, granted_at=1500)
+        stored = await self.store.put_subscription(late, _ONE.digest)
+        self.assertEqual((stored.attempts, stored.ended), (0, "gone"))
+
     async def test_topic_is_revived(self) -> None:
         await self.store.record_reading(a_reading(), None)
         await self.store.put_subscription(a_subscription())

@@ -145,7 +145,8 @@ class StoreMachine(PingsAndTopics):
         read = self.model.topics.setdefault(place, Topic(place))
         if not read.ended:
             self.model.due.setdefault(place, self.now)
-        if known is not None and read.digest is not None and read.digest != known:
+        differs = read.digest is not None and read.digest != known
+        if known is not None and (differs or read.ended):
             self.model.waiting.setdefault(stored.id, (0, self.now))
             kept = self.model.newest_of(topic) is not None
             if wants_content and not kept and not read.ended:
