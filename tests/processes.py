@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -26,11 +28,28 @@ PATIENCE = 60.0
 LISTENS = r"_QuietSite .*starting on (\d+)"
 
 
+#: Ports to choose from: below those that the system takes for connections, and
+#: none that the broker would not call.
+_PORTS = range(20_000, 27_000)
+
+_taken: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that nobody uses now, and that no other test was given.
+
+    Tests run in several processes at a time.  Each port that one of them was given is
+    the name of a socket that it has, for as long as it lives.
+    """
+    while True:
+        port = secrets.choice(_PORTS)
+        mine = socket.socket(socket.AF_UNIX)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            mine.bind(f"\0rsscloud-broker tests: port {port}")
+            _taken.append(mine)
+            return port
+        mine.close()
 
 
 def no_proxies() -> dict[str, str]:

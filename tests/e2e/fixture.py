@@ -11,7 +11,6 @@ import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.servers import Origin, Receiver, Server
+from tests.processes import free_port
 
 T = TypeVar("T")
 AnyServer = TypeVar("AnyServer", bound=Server)
@@ -62,13 +62,6 @@ def until(condition: Callable[[], T | None], what: str) -> T:
             raise AssertionError(f"waited {PATIENCE:g} s for {what}; there was only {value!r}")
         pause.wait(0.02)
     return value
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # --- requests ---------------------------------------------------------------

@@ -11,7 +11,8 @@ from unittest import SkipTest
 
 from attrs import frozen
 
-from tests.e2e.fixture import PATIENCE, free_port, request, until
+from tests.e2e.fixture import PATIENCE, request, until
+from tests.processes import free_port
 
 #: What a file beside a page makes of it: ``rss.xml.301`` moves ``rss.xml``, for one.
 STATUSES = (301, 302, 303, 307, 308, 410)

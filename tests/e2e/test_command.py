@@ -12,11 +12,11 @@ from tests.e2e.fixture import (
     Broker,
     EndToEndTestCase,
     command_line,
-    free_port,
     run,
     until,
 )
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
+from tests.processes import free_port
 
 HOUR = 3600
 

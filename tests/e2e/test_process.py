@@ -11,8 +11,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from urllib.parse import quote
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, free_port, request, run, until
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, run, until
 from tests.e2e.servers import HttpPostReceiver
+from tests.processes import free_port
 
 _LEVEL = re.compile(r"#(\w+)\]")
 

@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from rsscloud_broker.storage import export_document, open_database
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, free_port, post_form, request, until
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.websub_servers import APART, FlaskSubscriber, GoneOrigin, HubReceiver
+from tests.processes import free_port
 
 #: Bytes that no codec leaves as they are.
 STRANGE = b"\xef\xbb\xbf<rss>\r\n\xff\xfe\x00</rss>\n\n"

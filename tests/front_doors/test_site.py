@@ -20,7 +20,7 @@ from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
 from rsscloud_broker.model import Refused, TooMany, Unavailable
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import FEED, HOME, PUBLIC_URL, House
+from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PUBLIC_URL, House
 
 
 class Says(Resource):
@@ -179,7 +179,7 @@ class RoutesTests(SynchronousTestCase):
             house.soap("ping", {"url": FEED}),
         ]
         house.break_store()
-        answers.append(house.form("/ping", {"url": FEED}))
+        answers.append(house.form("/ping", {"url": OTHER_FEED}))
         self.flushLoggedErrors()
         self.assertEqual(answers[-1].status, 503)
         for answer in answers:
