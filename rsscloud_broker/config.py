@@ -234,10 +234,12 @@ class Topics:
 
     :ivar subscribe: patterns of topics that may be subscribed to.
     :ivar publish: patterns of topics that may be said to have changed.
+    :ivar body_limit: bytes of a topic's content, unpacked; what is larger is not read.
     """
 
     subscribe: tuple[str, ...] = ("*",)
     publish: tuple[str, ...] = ("*",)
+    body_limit: int = field(default=5 * 1024 * 1024, validator=and_(ge(1024), le(64 * 1024 * 1024)))
 
 
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:

@@ -79,10 +79,12 @@ class IBroker(Interface):
         :raises TopicUnreadable: it could not be read; nothing was stored.
         """
 
-    def publish(urls: Collection[str], source: str) -> Awaitable[None]:
+    def publish(urls: Collection[str], source: str) -> Awaitable[Mapping[str, str]]:
         """Take in that topics changed, to be read afterwards.
 
         Each counts as a ping of that topic.  Nothing is fetched before this returns.
+
+        :returns: why some of them could not be read the last time, for people; by URL.
 
         :param source: as for ``ping``.
         :raises TooMany: the caller pinged too often; none of them was taken in.

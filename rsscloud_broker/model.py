@@ -457,7 +457,8 @@ class UnsupportedProtocol(Refused):
 class TopicUnreadable(Refused):
     """The topic could not be read, or its URL is one that never will be.
 
-    :ivar refused: the broker would not call a URL like that, and did not.
+    :ivar refused: the broker does not call a URL like that, or take in as much as is
+        there: a rule of its own, which the publisher is told.
     :ivar lasting: asking again would not help.
     """
 
@@ -534,6 +535,10 @@ class OutboundError(Exception):
 
     Its text says why, to people.
     """
+
+
+class TooLarge(OutboundError):
+    """An answer has more bytes than are taken in."""
 
 
 class AddressRefused(OutboundError):

@@ -66,8 +66,8 @@ from rsscloud_broker.workers import Workers
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
-#: Seconds for reading a topic, and bytes that it may have.
-TOPIC_DEADLINE, TOPIC_BODY = 30.0, 5 * 1024 * 1024
+#: Seconds for reading a topic.
+TOPIC_DEADLINE = 30.0
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
@@ -238,7 +238,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     resolving = Workers(reactor, "resolver", 16)
     filing = Workers(reactor, "files", 2)
 
-    resolver = Resolver(resolving)
+    # Names that anybody may ask about keep no thread from those that are called.
+    judging = Workers(reactor, "judge", 4)
+    resolver, asked = Resolver(resolving), Resolver(judging)
     tls = TLSContext()
     own = tuple(own_listeners(config.listen))
     callback_guard = AddressGuard(config.egress.callback_networks, own)
@@ -259,13 +261,15 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         tls,
         user_agent=user_agent,
         deadline=TOPIC_DEADLINE,
-        body_limit=TOPIC_BODY,
+        body_limit=config.topics.body_limit,
     )
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
     )
     fetcher = TopicFetcher(topics, reactor, product, public_url)
-    reading = OwnTopics(fetcher, Judge(resolver, topic_guard), public_url, public_directory, filing)
+    reading = OwnTopics(
+        fetcher, Judge(asked, topic_guard, reactor), public_url, public_directory, filing
+    )
     detector = ChangeDetector(
         store,
         TopicReader(store, reading, bus, reactor, counters),
@@ -287,7 +291,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         Admission(config.limits, store, reactor, counters),
         access,
         reading,
-        Judge(resolver, callback_guard),
+        Judge(asked, callback_guard, reactor),
         counters,
     )
     sink_parts = SinkParts(
@@ -319,7 +323,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     timed: list[IService] = [Sweeper(store, bus, reactor, access)]
     if config.polling.enabled:
         timed.append(Poller(store, detector, reactor, config.polling))
-    workers = (resolving, filing, callbacks, topics)
+    workers = (resolving, judging, filing, callbacks, topics)
     for part in (store, *workers, bus, detector, intents, *sink_services, *timed, *listeners):
         part.setServiceParent(service)
     return service

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
@@ -96,15 +96,15 @@ class Broker:
             raise
         return record.changed
 
-    async def publish(self, urls: Collection[str], source: str) -> None:
+    async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         for _ in urls:
             self._admission.ping(source)
         self._access.check_publish(*urls)
-        for url in urls:
-            await self._check_topic(url)
+        problems = {url: await self._check_topic(url) for url in urls}
         for url in urls:
             if await self._store.request_check(url, self._clock.seconds(), True):
                 self._detector.ask(url, pinged=True)
+        return {url: problem for url, problem in problems.items() if problem}
 
     async def distribute(self, topic: str, content: Content) -> bool:
         now = self._clock.seconds()
@@ -145,15 +145,19 @@ class Broker:
             raise CallbackFailed(str(error), refused=True) from error
         await self._intents.add(intent)
 
-    async def _check_topic(self, url: str) -> None:
+    async def _check_topic(self, url: str) -> str:
         """Return, if a topic can be one that the broker reads.
 
+        :returns: why it could not be read the last time; empty if it could.
         :raises TopicUnreadable: it would not read it, or does not any more.
         """
         try:
             await self._topics.judge(url)
         except AddressRefused as error:
             raise TopicUnreadable(url, str(error), refused=True) from error
-        topic = await self._store.topic(url)
-        if topic is not None and topic.ended:
-            raise TopicEnded(url, topic.ended)
+        account = await self._store.account(url)
+        if account is None:
+            return ""
+        if account.topic.ended:
+            raise TopicEnded(url, account.topic.ended)
+        return account.result if account.failures else ""

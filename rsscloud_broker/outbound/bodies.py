@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.model import OutboundError, TooLarge
 
 #: Names and values of headers as they stand in an answer, in order.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -87,7 +87,7 @@ class Unpacked:
         self._parts.append(data)
         self._size += len(data)
         if max(self._received, self._size) > self._limit:
-            raise OutboundError(f"the answer is larger than {self._limit} bytes")
+            raise TooLarge(f"the answer is larger than {self._limit} bytes")
         return True
 
     def end(self) -> bytes:

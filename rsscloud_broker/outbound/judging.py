@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as DeadlineError
+from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IJudge
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.urls import is_address, target_of
+
+#: Seconds after which nobody waits for a name any more.
+PATIENCE = 3.0
 
 #: Gives every address of a host name; raises OSError where there is none.
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
@@ -25,17 +31,22 @@ class Judge:
     :param resolve: looks names up.
     """
 
-    def __init__(self, resolve: Resolve, guard: AddressGuard) -> None:
+    def __init__(self, resolve: Resolve, guard: AddressGuard, clock: IReactorTime) -> None:
         self._resolve = resolve
         self._guard = guard
+        self._clock = clock
 
     async def judge(self, url: str) -> None:
         target = target_of(url)
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):
+            looking = Deferred.fromCoroutine(self._look_up(target.host))
             try:
-                addresses = await self._resolve(target.host)
-            except (OSError, UnicodeError):
+                addresses = await looking.addTimeout(PATIENCE, self._clock)
+            except (OSError, UnicodeError, DeadlineError):
                 return  # it may have an address by the time it is called
         for address in addresses:
             self._guard.judge(address, target.port)
+
+    async def _look_up(self, host: str) -> Sequence[str]:
+        return await self._resolve(host)

@@ -21,6 +21,7 @@ from rsscloud_broker.model import (
     Content,
     Fetched,
     OutboundError,
+    TooLarge,
     TopicEnded,
     TopicUnreadable,
     Validators,
@@ -73,7 +74,7 @@ class TopicFetcher:
         try:
             reply = await self._last_answer(url, known, subscribers)
         except OutboundError as error:
-            refused = isinstance(error, AddressRefused)
+            refused = isinstance(error, AddressRefused | TooLarge)
             raise TopicUnreadable(url, str(error), refused=refused) from error
         if reply.status == 410:
             reason = "its server answered that it is gone for good (status 410)"

@@ -42,13 +42,17 @@ def engine_options(url: URL) -> dict[str, Any]:
 
 
 def make_parent_directory(url: URL) -> None:
-    """Make the directory in which the file of the database is to be.
+    """Make the directory in which the file of the database is to be, and the file.
+
+    It is for its owner alone: it holds what subscribers have their notifications
+    signed with.  The files that SQLite makes beside it are like it.
 
     :raises OSError: it cannot be made.
     """
     file = _file(url)
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).touch(mode=0o600)
 
 
 def configure(engine: Engine, writes: str) -> None:

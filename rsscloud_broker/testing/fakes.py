@@ -264,6 +264,7 @@ class FakeBroker:
     :ivar unsubscribed: what was to be verified at once, to unsubscribe.
     :ivar accepted: what was to be verified afterwards.
     :ivar failures: raised, by the name of the verb.
+    :ivar problems: what ``publish`` says of URLs.
     :ivar changed: what ``ping_topic``, ``distribute`` and ``unsubscribe`` give.
     """
 
@@ -279,6 +280,7 @@ class FakeBroker:
         self.unsubscribed: list[Intent] = []
         self.accepted: list[Intent] = []
         self.failures: dict[str, Exception] = {}
+        self.problems: dict[str, str] = {}
         self.changed = True
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
@@ -292,10 +294,11 @@ class FakeBroker:
         self.sources.append(source)
         return self.changed
 
-    async def publish(self, urls: Collection[str], source: str) -> None:
+    async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         self._fail("publish")
         self.published.append(tuple(urls))
         self.sources.append(source)
+        return {url: self.problems[url] for url in urls if url in self.problems}
 
     async def distribute(self, topic: str, content: Content) -> bool:
         self._fail("distribute")

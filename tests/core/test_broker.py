@@ -350,6 +350,13 @@ class PublishTests(BrokerTestCase):
         self.assertEqual([ping.url for ping in self.pings()], [FEED])
         self.assertIn(TopicChanged(FEED, NOW), self.bus.events)
 
+    def test_why_it_could_not_be_read_the_last_time(self) -> None:
+        self.assertEqual(self.result(self.broker.publish([FEED], CALLER)), {})
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is too large", refused=True)
+        self.result(self.broker.publish([FEED], CALLER))
+        said = self.result(self.broker.publish([FEED], CALLER))
+        self.assertEqual(said, {FEED: "it is too large"})
+
     def test_it_is_on_disk_before_it_returns(self) -> None:
         self.detector.stopService()
         self.result(self.broker.publish([FEED], CALLER))

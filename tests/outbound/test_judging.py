@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IJudge
 from rsscloud_broker.model import AddressRefused
 from rsscloud_broker.outbound import AddressGuard, Judge
+from rsscloud_broker.outbound.judging import PATIENCE
 
 NAMES = {
     "public.example": ["192.0.2.1", "93.184.216.34"],
@@ -30,7 +33,8 @@ async def resolve(host: str) -> list[str]:
 class JudgeTests(TestCase):
     def setUp(self) -> None:
         guard = AddressGuard((ip_network("10.1.0.0/16"),), (("93.184.216.99", 80),))
-        self.judge = Judge(resolve, guard)
+        self.clock = Clock()
+        self.judge = Judge(resolve, guard, self.clock)
 
     async def assert_refused(self, url: str, because: str) -> None:
         try:
@@ -55,6 +59,17 @@ class JudgeTests(TestCase):
 
     async def test_name_that_does_not_resolve_now(self) -> None:
         await self.judge.judge("http://not-yet.example/")
+
+    def test_name_server_that_hangs(self) -> None:
+        async def hang(host: str) -> list[str]:
+            await Deferred[None]()
+            raise AssertionError("it does not come to this")
+
+        judge = Judge(hang, AddressGuard((), ()), self.clock)
+        judged = Deferred.fromCoroutine(judge.judge("http://slow.example/"))
+        self.assertNoResult(judged)
+        self.clock.advance(PATIENCE)
+        self.successResultOf(judged)
 
     async def test_refused(self) -> None:
         await self.assert_refused("gopher://open.example/", "http://")

@@ -18,6 +18,7 @@ from rsscloud_broker.model import (
     Content,
     Fetched,
     OutboundError,
+    TooLarge,
     TopicEnded,
     TopicUnreadable,
     Validators,
@@ -106,6 +107,12 @@ class AnswerTests(FetcherTestCase):
         error = self.unreadable(reply(410, b"<rss/>"))
         self.assertIsInstance(error, TopicEnded)
         self.assertIn("410", error.reason)
+
+    def test_too_large(self) -> None:
+        """A rule of the broker's, which the publisher is told."""
+        self.outbound.otherwise = TooLarge("the answer is larger than 1000 bytes")
+        error = self.failureResultOf(self.fetch(), TopicUnreadable).value
+        self.assertEqual((error.refused, error.lasting), (True, True))
 
     def test_no_answer(self) -> None:
         error = self.unreadable(OutboundError("the name feeds.example does not resolve"))

@@ -65,6 +65,17 @@ class MigrateTests(SynchronousTestCase):
             tables = set(inspect(conn).get_table_names())
         self.assertEqual(tables, {*metadata.tables, "alembic_version"})
 
+    def test_the_file_is_for_its_owner_alone(self) -> None:
+        """It holds the secrets of subscribers; so do the files that SQLite makes beside it."""
+        url = self.new_url()
+        migrate(url)
+        file = Path(url.removeprefix("sqlite:///"))
+        with open_database(url) as conn:
+            conn.execute(text("UPDATE topic SET url = url"))
+            files = list(file.parent.glob("broker.db*"))
+            self.assertEqual({path.stat().st_mode & 0o777 for path in files}, {0o600})
+            self.assertGreater(len(files), 1)
+
     def test_agrees_with_the_schema(self) -> None:
         url = self.new_url()
         migrate(url)
