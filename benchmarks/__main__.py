@@ -20,6 +20,7 @@ from benchmarks.rows import Row, Settings
 ROWS: dict[str, Row] = {
     "notify": notify.new_connections,
     "notify-large": notify.large,
+    "notify-websub": notify.websub,
     "notify-tls": notify.tls,
     "notify-one-host": notify.one_host,
     "xmlrpc-pings": pings.xmlrpc,

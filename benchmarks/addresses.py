@@ -1,4 +1,4 @@
-"""Which loopback address belongs to which subscriber."""
+"""Which loopback address belongs to which subscriber, and which secret."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def address(number: int) -> str:
     net, host = divmod(number, _HOSTS)
     block, net = divmod(net, _NETS)
     return f"127.{16 + block}.{net}.{host + 1}"
+
+
+def secret(number: int) -> str:
+    """What the deliveries of a subscriber are signed with."""
+    return f"the secret of number {number}"
 
 
 def source(number: int) -> str:

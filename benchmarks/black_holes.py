@@ -76,7 +76,6 @@ def _callbacks(receiver: Helper, count: int, alive: set[int]) -> list[str]:
 
 def _fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
     expect(receiver, audience)
-    receiver.ask("change")
     watch = Stopwatch.start(broker)
     broker.ping_topic(audience.topic)
     acknowledged = time.monotonic()

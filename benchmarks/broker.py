@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -56,9 +56,15 @@ class Data:
         return self.directory / "public" / "changes.xml"
 
     def subscribe(
-        self, callbacks: Mapping[str, Iterable[str]], protocol: str = "http-post"
+        self,
+        callbacks: Mapping[str, Iterable[str]],
+        protocol: str = "http-post",
+        terms: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
-        """Add subscriptions: the callbacks of each topic, in that order."""
+        """Add subscriptions: the callbacks of each topic, in that order.
+
+        :param terms: of each callback, where they want the content of the topic.
+        """
         now = time.time()
         granted = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
         topics = [
@@ -70,6 +76,8 @@ class Data:
                         "protocol": protocol,
                         "granted_at": granted,
                         "lease_seconds": _LEASE_SECONDS,
+                        "terms": terms(callback) if terms else {},
+                        "wants_content": terms is not None,
                     }
                     for callback in those
                 ],

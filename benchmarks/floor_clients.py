@@ -81,16 +81,25 @@ class Loop:
     :param first: the number of the first subscriber.
     :param count: how many there are.
     :param concurrency: how many are notified at a time.
-    :param body: what each is sent.
+    :param headers: lines of what each is sent, but for those that every request has.
+    :param body: of what each is sent.
     :param authority: the file of the authority, for notifications over TLS.
     """
 
     def __init__(
-        self, port: int, first: int, count: int, concurrency: int, body: str, authority: str | None
+        self,
+        port: int,
+        first: int,
+        count: int,
+        concurrency: int,
+        headers: str,
+        body: str,
+        authority: str | None,
     ) -> None:
         self._port = port
         self._numbers = iter(range(first, first + count))
         self._concurrency = concurrency
+        self._headers = headers
         self._body = body.encode("ascii")
         self._shared = _Shared(authority) if authority else None
         self._busy = 0
@@ -118,7 +127,7 @@ class Loop:
         host = address(number)
         request = (
             f"POST /n/{number} HTTP/1.1\r\nHost: {host}:{self._port}\r\nConnection: close\r\n"
-            f"User-Agent: floor/1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+            f"User-Agent: floor/1\r\n{self._headers}"
             f"Content-Length: {len(self._body)}\r\n\r\n"
         ).encode("ascii") + self._body
         factory: Any = _Posts(self, request)

@@ -14,18 +14,26 @@ from urllib.parse import urlencode
 
 from attrs import frozen
 
-from benchmarks.addresses import MOST, address
+from benchmarks.addresses import MOST, address, secret
 from benchmarks.broker import Broker, Data
 from benchmarks.certificates import Authority
 from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
+from rsscloud_broker.wire import websub as wire
 
 #: Notifications at a time, of the floor as of the broker.
 CONCURRENCY = 200
 
 _COUNT = 10_000
 _MEMORY = 120.0
+
+#: Bytes of a topic whose subscribers are told that it changed, and of one whose
+#: subscribers are sent it.
+_FEED_SIZE, _CONTENT_SIZE = 4000, 20_000
+
+_HUB = "http://127.0.0.1/websub"
+_FORM = "Content-Type: application/x-www-form-urlencoded\r\n"
 
 
 @frozen
@@ -35,29 +43,51 @@ class Audience:
     :ivar topic: its URL.
     :ivar first: the number of the first subscriber.
     :ivar count: how many there are.
+    :ivar protocol: by which they are notified.
     """
 
     topic: str
     first: int
     count: int
+    protocol: str = "http-post"
 
     @property
     def numbers(self) -> range:
         return range(self.first, self.first + self.count)
 
     @property
-    def body(self) -> str:
-        """What each is sent."""
-        return urlencode({"url": self.topic})
+    def gets_content(self) -> bool:
+        """Whether each is sent the topic, signed, or else its URL."""
+        return self.protocol == "websub"
+
+    @property
+    def headers(self) -> str:
+        """Lines of what each is sent: as long as they are."""
+        if not self.gets_content:
+            return _FORM
+        link, signature = wire.link_header(_HUB, self.topic), wire.sign(b"", "")
+        return f"Content-Type: text/xml\r\nLink: {link}\r\nX-Hub-Signature: {signature}\r\n"
 
     @classmethod
-    def of(cls, receiver: Helper, first: int, count: int) -> Audience:
+    def of(cls, receiver: Helper, first: int, count: int, protocol: str = "http-post") -> Audience:
         """Subscribers of a topic of their own, which changes when the receiver is told so."""
-        return cls(f"http://127.0.0.1:{receiver.port}/changing/{first}", first, count)
+        topic = f"http://127.0.0.1:{receiver.port}/changing/{first}"
+        return cls(topic, first, count, protocol)
 
-    def callbacks(self, port: int, scheme: str = "http") -> Iterator[str]:
+    def callbacks(self, port: int) -> Iterator[str]:
         """A callback for each, on an address of its own."""
+        scheme = "https" if self.protocol == "https-post" else "http"
         return (f"{scheme}://{address(number)}:{port}/n/{number}" for number in self.numbers)
+
+    def subscribe(self, data: Data, port: int) -> None:
+        """Add their subscriptions."""
+        terms = _terms if self.gets_content else None
+        data.subscribe({self.topic: self.callbacks(port)}, self.protocol, terms)
+
+
+def _terms(callback: str) -> dict[str, str]:
+    number = int(callback.rpartition("/")[2])
+    return {wire.HUB: _HUB, wire.SECRET: secret(number)}
 
 
 def fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
@@ -67,7 +97,6 @@ def fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Dead
     :raises Failed: it was not so.
     """
     expect(receiver, audience)
-    receiver.ask("change")
     watch = Stopwatch.start(broker)
     broker.ping_topic(audience.topic)
     receiver.ask("await", count=audience.count, seconds=deadline.left("notifications") * 0.95)
@@ -78,9 +107,18 @@ def fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Dead
     return sample
 
 
-def expect(receiver: Helper, audience: Audience) -> None:
-    """Have the receiver begin to count."""
-    receiver.ask("expect", first=audience.first, count=audience.count, body=audience.body)
+def expect(receiver: Helper, audience: Audience, signed: bool | None = None) -> str:
+    """Have the topic change, and the receiver begin to count.
+
+    :param signed: whether signatures are looked at, if not where there have to be any.
+    :returns: the body of what each is to be sent.
+    """
+    size = _CONTENT_SIZE if audience.gets_content else _FEED_SIZE
+    document: str = receiver.ask("change", size=size)["document"]
+    body = document if audience.gets_content else urlencode({"url": audience.topic})
+    signed = audience.gets_content if signed is None else signed
+    receiver.ask("expect", first=audience.first, count=audience.count, body=body, signed=signed)
+    return body
 
 
 def check_counts(receiver: Helper, audience: Audience) -> None:
@@ -98,7 +136,7 @@ def floor(
     receiver: Helper, audience: Audience, deadline: Deadline, authority: Path | None = None
 ) -> Sample:
     """Notifications a second of the bare loop."""
-    expect(receiver, audience)
+    body = expect(receiver, audience, signed=False)  # it makes no signatures
     port = receiver.ready["secure"] if authority else receiver.port
     with Helper(
         "floor_clients",
@@ -107,7 +145,8 @@ def floor(
         first=audience.first,
         count=audience.count,
         concurrency=CONCURRENCY,
-        body=audience.body,
+        headers=audience.headers,
+        body=body,
         authority=str(authority) if authority else None,
     ) as client:
         watch = Stopwatch.start(client)
@@ -126,7 +165,7 @@ def _started(
     """A broker with subscriptions, which has read no topic yet."""
     data = Data.make(settings.directory / "data")
     for audience in audiences:
-        data.subscribe({audience.topic: audience.callbacks(receiver.port)})
+        audience.subscribe(data, receiver.port)
     with Broker(data, deadline) as broker:
         yield broker
 
@@ -178,6 +217,40 @@ def large(settings: Settings) -> list[Line]:
     ]
 
 
+def websub(settings: Settings) -> list[Line]:
+    """Contents of 20 KB, signed for each callback with a secret of its own; then ten times
+    as many callbacks.
+    """
+    deadline = settings.deadline()
+    count = settings.count or _COUNT
+    with Helper("receiver", deadline) as receiver:
+        few = Audience.of(receiver, 0, count, "websub")
+        many = Audience.of(receiver, count, min(10 * count, MOST - count), "websub")
+        bare, small = [], []
+        with _started(settings, deadline, receiver, [few, many]) as broker:
+            for _ in range(settings.rounds):
+                bare.append(floor(receiver, few, deadline))
+                small.append(fan_out(broker, receiver, few, deadline))
+            peak = broker.peak_megabytes()
+            large = [fan_out(broker, receiver, many, deadline)]
+            peak_of_many = broker.peak_megabytes()
+    work = f"deliver {_CONTENT_SIZE:,} bytes, signed, to {{:,}} WebSub callbacks"
+    unit = "notifications/s"
+    fast = Target.at_least(ratio(small, bare), 0.6)
+    flat = Target.at_most(peak_of_many, round(1.1 * peak), "MB")
+    return [
+        Line(work.format(few.count), unit, small, peak, bare, [fast]),
+        Line(
+            f"{work.format(many.count)} (floor: the line above)",
+            unit,
+            large,
+            peak_of_many,
+            small,
+            [flat],
+        ),
+    ]
+
+
 def tls(settings: Settings) -> list[Line]:
     """Callbacks by https-post, each at its own address."""
     deadline = settings.deadline()
@@ -186,10 +259,9 @@ def tls(settings: Settings) -> list[Line]:
     count = settings.count or _COUNT
     bare, ours = [], []
     with Helper("receiver", deadline, authority=str(file), first=0, count=count) as receiver:
-        audience = Audience.of(receiver, 0, count)
+        audience = Audience.of(receiver, 0, count, "https-post")
         data = Data.make(settings.directory / "data")
-        callbacks = audience.callbacks(receiver.ready["secure"], "https")
-        data.subscribe({audience.topic: callbacks}, "https-post")
+        audience.subscribe(data, receiver.ready["secure"])
         with Broker(data, deadline, trusted=file) as broker:
             for _ in range(settings.rounds):
                 bare.append(floor(receiver, audience, deadline, file))
@@ -208,7 +280,7 @@ def one_host(settings: Settings) -> list[Line]:
         apart = Audience.of(receiver, 0, count)
         together = Audience.of(receiver, count, count)
         data = Data.make(settings.directory / "data")
-        data.subscribe({apart.topic: apart.callbacks(receiver.port)})
+        apart.subscribe(data, receiver.port)
         host = f"http://{address(together.first)}:{receiver.port}"
         data.subscribe({together.topic: (f"{host}/n/{number}" for number in together.numbers)})
         new, kept = [], []

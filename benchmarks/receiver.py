@@ -14,6 +14,7 @@ and one that drops the packets of those who connect.
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
 import select
@@ -31,17 +32,22 @@ from cryptography.x509 import Certificate
 from OpenSSL import SSL
 
 from benchmarks import control
-from benchmarks.addresses import address
+from benchmarks.addresses import address, secret
 from benchmarks.certificates import Authority
 from benchmarks.control import Message
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
+_SIGNATURE = re.compile(rb"\r\nx-hub-signature:[ \t]*([^\r]*)", re.IGNORECASE)
+
 _BACKLOG = 4096
 
 #: Roughly the size of a small feed.
 _FEED_SIZE = 4000
+
+#: Of so many signatures one is looked at.
+_SIGNATURES = 100
 
 
 class _Peer(Protocol):
@@ -126,9 +132,14 @@ class Receiver:
 
     # --- what we are asked
 
-    def expect(self, first: int, count: int, body: str) -> Message:
-        """Forget everything, and expect notifications to so many subscribers."""
+    def expect(self, first: int, count: int, body: str, signed: bool = False) -> Message:
+        """Forget everything, and expect notifications to so many subscribers.
+
+        :param body: of each notification.
+        :param signed: whether each is signed with its subscriber's secret.
+        """
         self._first = first
+        self._signed = signed
         self._body = body.encode("ascii")
         self._seen = bytearray(count)
         self._times = array("d", bytes(8 * count))
@@ -136,11 +147,12 @@ class Receiver:
         self._last = 0.0
         return {}
 
-    def change(self) -> Message:
-        """Change the feed that changes."""
+    def change(self, size: int) -> Message:
+        """Change the feed that changes; what it is now, of so many bytes."""
         self._version += 1
-        self._changing = _feed_answer(_document(self._version))
-        return {}
+        document = _document(self._version, size)
+        self._changing = _feed_answer(document)
+        return {"document": document.decode("ascii")}
 
     def slow_down(self, delay: float) -> Message:
         """Serve feeds after so many seconds only."""
@@ -171,7 +183,7 @@ class Receiver:
             case "expect":
                 control.answer(**self.expect(**question))
             case "change":
-                control.answer(**self.change())
+                control.answer(**self.change(**question))
             case "slow_down":
                 control.answer(**self.slow_down(**question))
             case "latencies":
@@ -278,12 +290,12 @@ class Receiver:
                 self._late.append((time.monotonic() + self._delay, descriptor, answer))
                 return
             self._send(descriptor, answer)
-        if descriptor in self._peers and _CLOSE.search(request):
+        if descriptor in self._peers and _CLOSE.search(request, 0, _head(request)):
             self._close(descriptor)
 
     def _notified(self, request: bytes) -> None:
         number = int(request[8 : request.index(b" ", 8)]) - self._first
-        if not (0 <= number < len(self._seen) and self._body in request):
+        if not (0 <= number < len(self._seen) and self._is_right(number, request)):
             self._strange += 1
             return
         if self._seen[number]:
@@ -292,6 +304,17 @@ class Receiver:
         self._seen[number] = 1
         self._times[number] = self._last = time.monotonic()
         self._received += 1
+
+    def _is_right(self, number: int, request: bytes) -> bool:
+        """Whether a notification has the right body, and is signed as it has to be."""
+        if not request.endswith(b"\r\n\r\n" + self._body):
+            return False
+        if not self._signed or number % _SIGNATURES:
+            return True
+        key = secret(self._first + number).encode()
+        signature = b"sha256=" + hmac.digest(key, self._body, "sha256").hex().encode()
+        found = _SIGNATURE.search(request, 0, _head(request))
+        return found is not None and found[1] == signature
 
     def _send(self, descriptor: int, answer: bytes) -> None:
         try:
@@ -310,16 +333,21 @@ class Receiver:
 
 def _end_of_request(data: bytes) -> int:
     """How many bytes the first request in some data has; 0 where that is not known yet."""
-    head = data.find(b"\r\n\r\n")
+    head = _head(data)
     if head < 0:
         return 0
     length = _LENGTH.search(data, 0, head)
     return head + 4 + (int(length[1]) if length else 0)
 
 
-def _document(version: int) -> bytes:
+def _head(data: bytes) -> int:
+    """Where the head of a request ends; -1 where that is not known yet."""
+    return data.find(b"\r\n\r\n")
+
+
+def _document(version: int, size: int = _FEED_SIZE) -> bytes:
     start = b'<rss version="2.0"><channel><title>%d</title></channel></rss>' % version
-    return start.ljust(_FEED_SIZE)
+    return start.ljust(size)
 
 
 def _feed_answer(document: bytes) -> bytes:

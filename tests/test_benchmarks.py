@@ -42,6 +42,9 @@ class RowTests(SynchronousTestCase):
     def test_notify_large(self) -> None:
         self.run_row("notify-large", 2)
 
+    def test_notify_websub(self) -> None:
+        self.run_row("notify-websub", 2)
+
     def test_notify_tls(self) -> None:
         self.run_row("notify-tls")
 

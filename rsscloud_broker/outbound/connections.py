@@ -11,8 +11,8 @@ from rsscloud_broker.outbound.http1 import Http1, Origin
 class IdleConnections:
     """Connections that wait a moment for another request to the same host.
 
-    :param limit: how many wait; beyond that the one that has waited for longest is
-        closed.
+    :param limit: how many wait; beyond that those that have waited for longest are
+        closed, a fourth of them together: to close one wakes the other side.
     :param seconds: for how long one waits.
     """
 
@@ -36,7 +36,8 @@ class IdleConnections:
         self._waiting.add(connection)
         self._by_origin.setdefault(connection.origin, []).append(connection)
         if len(self._waiting) > self._limit:
-            self._close(self._waiting.oldest())
+            for _ in range(1 + self._limit // 4):
+                self._close(self._waiting.oldest())
 
     def close(self) -> None:
         """Close all of them."""

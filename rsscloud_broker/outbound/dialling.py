@@ -31,21 +31,41 @@ OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 _DONE = Failure(CONNECTION_DONE)
 
 
-def dial(
-    reactor: Any, guard: AddressGuard, connection: Http1, address: str, timeout: float | None
-) -> None:
-    """Connect to an address; the connection is told what comes of it.
+class Dialler:
+    """Makes connections.
 
-    :param address: an IPv4 or IPv6 address, which the guard has judged.
-    :param timeout: seconds until it is given up; None for never.
+    Those that are wanted in one turn of the reactor are begun together, in the next.
+    To begin one wakes a server on the same machine, or the network; one after the other,
+    with other work in between, each would wake it anew, which takes longer than the rest.
     """
-    try:
-        made = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
-    except OSError as problem:
-        connection.fail(_refusal(problem))
-        return
-    connection.connector = dialled = Dialled(reactor, guard, connection, made, address)
-    dialled.connect(connection.origin[2], timeout)
+
+    def __init__(self, reactor: Any, guard: AddressGuard) -> None:
+        self._reactor = reactor
+        self._guard = guard
+        self._wanted: list[Dialled] = []
+
+    def dial(self, connection: Http1, address: str, timeout: float | None) -> None:
+        """Connect to an address; the connection is told what comes of it.
+
+        :param address: an IPv4 or IPv6 address, which the guard has judged.
+        :param timeout: seconds until it is given up; None for never.
+        """
+        try:
+            made = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
+        except OSError as problem:
+            connection.fail(_refusal(problem))
+            return
+        dialled = Dialled(self._reactor, self._guard, connection, made, address, timeout)
+        connection.connector = dialled
+        if not self._wanted:
+            self._reactor.callLater(0, self._connect)
+        self._wanted.append(dialled)
+
+    def _connect(self) -> None:
+        wanted, self._wanted = self._wanted, []
+        for dialled in wanted:
+            if not dialled.disconnected:  # or it is not wanted any more
+                dialled.connect()
 
 
 def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
@@ -74,26 +94,37 @@ class Dialled(tcp.Connection):
     logstr = "Http1,client"
 
     def __init__(
-        self, reactor: Any, guard: AddressGuard, connection: Http1, made: socket, address: str
+        self,
+        reactor: Any,
+        guard: AddressGuard,
+        connection: Http1,
+        made: socket,
+        address: str,
+        timeout: float | None,
     ) -> None:
         super().__init__(made, connection, reactor)
         self._clock: IReactorTime = reactor
         self._guard = guard
         self._address = address
+        self._port = connection.origin[2]
         self._timer: IDelayedCall | None = None
+        if timeout is not None:
+            lost = Failure(error.TimeoutError())
+            self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
         self._reads = self._closes = False
         self._buffers = connection.tls is not None  # it writes in pieces that go well together
 
-    def connect(self, port: int, timeout: float | None) -> None:
+    def connect(self) -> None:
         """Begin to connect."""
-        number = self.socket.connect_ex((self._address, port))
+        try:
+            number = self.socket.connect_ex((self._address, self._port))
+        except OSError as problem:  # it is an address for the guard only
+            self.connectionLost(Failure(problem))
+            return
         if number not in {0, EINPROGRESS}:
             self.connectionLost(Failure(error.getConnectError((number, os.strerror(number)))))
             return
         self.startWriting()
-        if timeout is not None:
-            lost = Failure(error.TimeoutError())
-            self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
 
     def stopConnecting(self) -> None:
         """Nobody wants this connection any more."""

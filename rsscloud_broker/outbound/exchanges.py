@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
 from rsscloud_broker.outbound.connections import IdleConnections
-from rsscloud_broker.outbound.dialling import dial
+from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
 from rsscloud_broker.outbound.tls import TLSContext
@@ -73,7 +73,7 @@ class Exchanges:
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:
-        self._reactor = reactor
+        self._dialler = Dialler(reactor, guard)
         self._resolve = resolve
         self._guard = guard
         self._tls = tls
@@ -115,9 +115,9 @@ class Exchanges:
             connection = Http1(target.origin, tls, self._make_body)
             waiting.waits_for = asking = connection.ask(message)
             try:
-                dial(self._reactor, self._guard, connection, address, timeout)
+                self._dialler.dial(connection, address, timeout)
                 return self._keep(connection, await asking)
-            except (NotConnected, OSError) as error:  # the next address may do
+            except NotConnected as error:  # the next address may do
                 problem = f"no connection to {address} port {target.port}: {error}"
         raise OutboundError(problem)
 

@@ -12,9 +12,9 @@ it just before that: so it is told again afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from random import random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
 from prometheus_client import Counter
@@ -53,9 +53,10 @@ Began: TypeAlias = Callable[[], None]
 
 
 @define(eq=False)
-class Attempt:
+class Attempt(Job):
     """An attempt that was submitted.
 
+    :ivar make: makes it.
     :ivar content: what the notification carries; None to carry the newest there is
         when it begins, or nothing, as the subscription wants it.
     :ivar submitted_at: when.
@@ -64,19 +65,17 @@ class Attempt:
     """
 
     subscription: Subscription
+    make: Callable[[Attempt], Coroutine[Deferred[Any], Any, None]]
     done: Done
     began: Began
     content: Content | None = None
-    job: Job | None = None
     over: bool = False
     submitted_at: float = 0.0
     news: bool = False
     followers: list[Attempt] = field(factory=list)
 
-    @property
-    def begun(self) -> bool:
-        """Whether it is, or was, more than waiting for a place."""
-        return self.job is not None and self.job.begun
+    def begin(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.make(self))
 
 
 def _nobody_asks() -> None:
@@ -128,7 +127,8 @@ class Attempts:
             notification of it is tried again.
         :param content: what it carries, if that is not the newest there is.
         """
-        attempt = Attempt(subscription, done, began, content)
+        host = subscription.callback.host
+        attempt = Attempt(host, subscription, self._make, done, began, content)
         if self.stopping:
             self._finish(attempt, self._put_off(subscription, SOON))
             return attempt
@@ -142,20 +142,18 @@ class Attempts:
             earlier.followers.append(attempt)
             began()
             return attempt
-        host = subscription.callback.host
         closed_until = self._hosts.closed_until(host)
         if closed_until is not None:
             self._finish(attempt, self._leave_alone(subscription, closed_until))
             return attempt
         attempt.submitted_at = now
         self._under_way[subscription.id] = attempt
-        attempt.job = Job(host, lambda: Deferred.fromCoroutine(self._make(attempt)))
-        self._dispatcher.submit(attempt.job)
+        self._dispatcher.submit(attempt)
         return attempt
 
     def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
         """Put an attempt off that has not begun."""
-        if not attempt.over and attempt.job and self._dispatcher.withdraw(attempt.job):
+        if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds))
 
     def withdraw_all(self) -> None:
@@ -167,8 +165,7 @@ class Attempts:
     def call_off(self) -> None:
         """Put off what has begun, too."""
         for attempt in self.under_way:
-            if attempt.job is not None:
-                attempt.job.call_off()
+            attempt.call_off()
             self._finish(attempt, self._put_off(attempt.subscription, SOON))
 
     async def idle(self) -> None:
@@ -180,14 +177,13 @@ class Attempts:
 
     async def _make(self, attempt: Attempt) -> None:
         attempt.began()
-        subscription = attempt.subscription
-        host = subscription.callback.host
+        subscription, host = attempt.subscription, attempt.host
         closed_until = self._hosts.closed_since(host, attempt.submitted_at)
         if closed_until is not None:
             self._finish(attempt, self._leave_alone(subscription, closed_until))
             return
         try:
-            delivery = await self._notify(subscription, attempt.content)
+            delivery = await self._notify(subscription, host, attempt.content)
         except CancelledError:
             if not self.stopping:  # it took long, and others needed the place
                 self._hosts.failed(host)
@@ -224,7 +220,9 @@ class Attempts:
             for idle in waiting:
                 idle.callback(None)
 
-    async def _notify(self, subscription: Subscription, content: Content | None) -> Delivery:
+    async def _notify(
+        self, subscription: Subscription, host: str, content: Content | None
+    ) -> Delivery:
         callback = subscription.callback
         tried = (subscription.attempts or 0) + 1
         if tried > 1:
@@ -235,9 +233,9 @@ class Attempts:
             return Delivery(subscription, outcome, self._clock.seconds(), attempts=tried)
         outcome = await self._outcome(notifier, subscription, content)
         if outcome.answered:
-            self._hosts.answered(callback.host)
+            self._hosts.answered(host)
         elif not outcome.refused:
-            self._hosts.failed(callback.host)
+            self._hosts.failed(host)
         now = self._clock.seconds()
         delivery = Delivery(subscription, outcome, now, notifier.marks_after, tried)
         if outcome.success and not subscription.ended:

@@ -12,8 +12,8 @@ is called off, to be tried again later.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import TypeAlias
 
 from attrs import define, field
@@ -34,22 +34,25 @@ LEAST_PAUSE = 0.001
 
 
 @define(eq=False)
-class Job:
-    """One notification.
+class Job(ABC):
+    """One notification; a subclass says how it is made.
 
     :ivar host: whose place it needs.
     :ivar begun: whether it has begun.
     :ivar behind_its_host: whether it waits for others of the same host.
-    :ivar begin: begins it; the Deferred fires when it is over, and never fails.
-        To cancel the Deferred calls it off.
     """
 
     host: str
-    begin: Callable[[], Deferred[None]]
     begun: bool = field(default=False, init=False)
     behind_its_host: bool = field(default=False, init=False)
     _since: float = field(default=0.0, init=False)
     _running: Deferred[None] | None = field(default=None, init=False)
+
+    @abstractmethod
+    def begin(self) -> Deferred[None]:
+        """Begin it.  The Deferred fires when it is over, and never fails; to cancel the
+        Deferred calls it off.
+        """
 
     def call_off(self) -> None:
         """Stop it, if it is under way."""
@@ -59,14 +62,6 @@ class Job:
 
 #: Jobs in the order in which they came.
 Line: TypeAlias = "OrderedDict[Job, None]"
-
-
-@define(eq=False)
-class _Host:
-    """The places that a host's notifications take, and those in line for one."""
-
-    taken: int = 0
-    line: Line = field(factory=OrderedDict)
 
 
 class Dispatcher:
@@ -91,7 +86,8 @@ class Dispatcher:
         self._places = places
         self._per_host = per_host
         self._may_linger = lingering
-        self._hosts: dict[str, _Host] = {}
+        self._taken: dict[str, int] = {}  # the places of each host that are
+        self._behind: dict[str, Line] = {}  # those in line for a place of each host
         self._line: Line = OrderedDict()  # these have a place of their host already
         self._young: Line = OrderedDict()
         self._lingering: Line = OrderedDict()
@@ -103,16 +99,14 @@ class Dispatcher:
 
     def submit(self, job: Job) -> None:
         """Begin a job, now or when there is a place for it."""
-        host = self._hosts.get(job.host)
-        if host is None:
-            host = self._hosts[job.host] = _Host()
-        if host.taken < self._per_host:
-            host.taken += 1
+        taken = self._taken.get(job.host, 0)
+        if taken < self._per_host:
+            self._taken[job.host] = taken + 1
             self._line[job] = None
             self._begin()
         else:
             job.behind_its_host = True
-            host.line[job] = None
+            self._behind.setdefault(job.host, OrderedDict())[job] = None
 
     def withdraw(self, job: Job) -> bool:
         """Take a job out of the line.  False if it is in none."""
@@ -120,14 +114,16 @@ class Dispatcher:
             del self._line[job]
             self._leave_host(job)
             return True
-        host = self._hosts.get(job.host)
-        if host is None or job not in host.line:
+        behind = self._behind.get(job.host)
+        if behind is None or job not in behind:
             return False
-        del host.line[job]
+        del behind[job]
+        if not behind:
+            del self._behind[job.host]
         return True
 
     def _queued(self) -> int:
-        return len(self._line) + sum(len(host.line) for host in self._hosts.values())
+        return len(self._line) + sum(map(len, self._behind.values()))
 
     def _begin(self) -> None:
         """Begin what is first in line, for as long as there are places."""
@@ -154,15 +150,17 @@ class Dispatcher:
 
     def _leave_host(self, job: Job) -> None:
         """Give a host's place to the next in its line."""
-        host = self._hosts[job.host]
-        if host.line:
-            following, _ = host.line.popitem(last=False)
+        behind = self._behind.get(job.host)
+        if behind is not None:
+            following, _ = behind.popitem(last=False)
             following.behind_its_host = False
             self._line[following] = None
+            if not behind:
+                del self._behind[job.host]
             return
-        host.taken -= 1
-        if not host.taken:
-            del self._hosts[job.host]
+        self._taken[job.host] -= 1
+        if not self._taken[job.host]:
+            del self._taken[job.host]
 
     def _make_place(self) -> bool:
         """Let the oldest job linger, if it is old enough."""

@@ -136,7 +136,7 @@ class _Slice:
         """
         self._timer = None
         for attempt in list(self._open.values()):
-            if attempt.job is not None and attempt.job.behind_its_host:
+            if attempt.behind_its_host:
                 self._tools.attempts.withdraw(attempt)
         if self._in_line:
             self._timer = self._tools.clock.callLater(SETTLE, self._settle)

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import dialling
 from rsscloud_broker.outbound.bodies import CutOff
-from rsscloud_broker.outbound.dialling import dial
+from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, Message, NotConnected
 
@@ -28,7 +28,9 @@ class DiallingTests(SynchronousTestCase):
         return type(self.failureResultOf(asking).value)
 
     def dial(self, connection: Http1) -> None:
-        dial(MemoryReactorClock(), AddressGuard(), connection, "192.0.2.1", None)
+        reactor = MemoryReactorClock()
+        Dialler(reactor, AddressGuard()).dial(connection, "192.0.2.1", None)
+        reactor.advance(0)
 
     def test_errors_of_the_system(self) -> None:
         for number, expected in (
@@ -43,6 +45,33 @@ class DiallingTests(SynchronousTestCase):
 
             self.patch(dialling, "socket", Failing)
             self.assertIs(self.failure_of(self.dial), expected)
+
+    def test_what_is_no_address_to_the_system(self) -> None:
+        class Failing(socket):
+            def connect_ex(self, address: Any) -> int:
+                raise OSError("no such address")
+
+        self.patch(dialling, "socket", Failing)
+        self.assertIs(self.failure_of(self.dial), NotConnected)
+
+    def test_not_wanted_any_more(self) -> None:
+        connected: list[object] = []
+
+        class Recording(socket):
+            def connect_ex(self, address: Any) -> int:
+                connected.append(address)
+                return ECONNREFUSED
+
+        self.patch(dialling, "socket", Recording)
+
+        def called_off(connection: Http1) -> None:
+            reactor = MemoryReactorClock()
+            Dialler(reactor, AddressGuard()).dial(connection, "192.0.2.1", None)
+            connection.connector.stopConnecting()
+            reactor.advance(0)
+
+        self.assertIs(self.failure_of(called_off), NotConnected)
+        self.assertEqual(connected, [])
 
     def test_no_file_descriptors(self) -> None:
         def none(*args: Any) -> socket:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from attrs import define
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.sinks.dispatch import LEAST_PAUSE, LINGER, PATIENCE, Dispatcher, Job
+
+
+@define(eq=False)
+class Work(Job):
+    """A job that is begun in some way."""
+
+    how: Callable[[], Deferred[None]]
+
+    def begin(self) -> Deferred[None]:
+        return self.how()
 
 
 class DispatchTestCase(SynchronousTestCase):
@@ -36,7 +49,7 @@ class DispatchTestCase(SynchronousTestCase):
 
     def submit(self, name: str, host: str = "") -> Job:
         """Submit a job that the test ends; its host is its own where none is named."""
-        job = Job(host or name, lambda: Deferred.fromCoroutine(self._work(name)))
+        job = Work(host or name, lambda: Deferred.fromCoroutine(self._work(name)))
         self.dispatcher.submit(job)
         return job
 
@@ -66,7 +79,7 @@ class DispatchTestCase(SynchronousTestCase):
         self.assertEqual(
             [self.gauge(name) for name in ("in_flight", "lingering", "queued")], [0.0] * 3
         )
-        for kept in ("_hosts", "_line", "_young", "_lingering"):
+        for kept in ("_taken", "_behind", "_line", "_young", "_lingering"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
 
 
@@ -111,7 +124,7 @@ class PlacesTests(DispatchTestCase):
                 over.append(number)
                 return succeed(None)
 
-            return Job("host", begin)
+            return Work("host", begin)
 
         first = self.submit("first", "host")
         for number in range(10_000):
@@ -129,10 +142,10 @@ class PlacesTests(DispatchTestCase):
             nonlocal submitted
             submitted += 1
             if submitted < 10_000:
-                self.dispatcher.submit(Job(f"host {submitted}", begin))
+                self.dispatcher.submit(Work(f"host {submitted}", begin))
             return succeed(None)
 
-        self.dispatcher.submit(Job("host", begin))
+        self.dispatcher.submit(Work("host", begin))
         self.assertEqual(submitted, 10_000)
         self.assert_idle()
 
@@ -183,8 +196,7 @@ class WithdrawTests(DispatchTestCase):
         self.submit("hangs", "host")
         for number in range(100):
             self.dispatcher.withdraw(self.submit(str(number), "host"))
-        (host,) = self.dispatcher._hosts.values()
-        self.assertEqual(len(host.line), 0)
+        self.assertEqual(len(self.dispatcher._behind), 0)
 
 
 class LingerTests(DispatchTestCase):
