@@ -25,6 +25,7 @@ ROWS: dict[str, Row] = {
     "notify-one-host": notify.one_host,
     "xmlrpc-pings": pings.xmlrpc,
     "cloud-pings": pings.cloud,
+    "not-modified": pings.not_modified,
     "one-topic": pings.one_topic,
     "change-list": change_list.serving,
     "making-change-list": change_list.making,

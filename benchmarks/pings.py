@@ -84,6 +84,15 @@ def _pings(server: Running, port: int, first: int, count: int, deadline: Deadlin
 
 def cloud(settings: Settings) -> list[Line]:
     """Pings by rssCloud of topics that have not changed: each is read."""
+    return _cloud(settings, validating=False)
+
+
+def not_modified(settings: Settings) -> list[Line]:
+    """The same, of topics whose server says so, with a 304."""
+    return _cloud(settings, validating=True)
+
+
+def _cloud(settings: Settings, *, validating: bool) -> list[Line]:
     deadline = settings.deadline()
     count = settings.count or 1000
     bare, agent, ours = [], [], []
@@ -93,17 +102,22 @@ def cloud(settings: Settings) -> list[Line]:
         Helper("floor_servers", deadline, size=0) as fetching,
         Broker(data, deadline) as broker,
     ):
+        if validating:
+            origin.ask("validate")
         _topics(origin, broker, broker.port, "/rsscloud/ping", count, 1, deadline)
         changed = data.count("ping")  # the first reading of each
         for _ in range(settings.rounds):
             bare.append(_topics(origin, fetching, fetching.port, "/bare", count, 3, deadline))
             agent.append(_topics(origin, fetching, fetching.port, "/agent", count, 3, deadline))
             ours.append(_topics(origin, broker, broker.port, "/rsscloud/ping", count, 3, deadline))
+            if validating and origin.ask("counts")["not_modified"] != 3 * count:
+                raise Failed("topics were sent in full to who had them")
         peak = broker.peak_megabytes()
     if (changed, data.count("ping")) != (count, count):
         raise Failed(f"of {count} topics {changed} were new and {data.count('ping')} changed")
     targets = [Target.at_least(ratio(ours, bare), 0.6)]
-    work = f"rssCloud pings of {count:,} unchanged topics, {CONNECTIONS} connections"
+    unchanged = "unchanged topics (304)" if validating else "unchanged topics"
+    work = f"rssCloud pings of {count:,} {unchanged}, {CONNECTIONS} connections"
     return [
         Line(work, "pings/s", ours, peak, bare, targets),
         Line(f"{work} (floor: by Twisted's Agent)", "pings/s", ours, peak, agent),

@@ -108,6 +108,7 @@ class Receiver:
         self._version = 0
         self._changing = _feed_answer(_document(0))
         self._delay = 0.0
+        self._validates = False
         self.expect(0, 0, "")
         self._certificates: dict[str, Certificate] = {}
         if authority is not None:
@@ -144,6 +145,7 @@ class Receiver:
         self._seen = bytearray(count)
         self._times = array("d", bytes(8 * count))
         self._received = self._repeated = self._strange = self._fetches = 0
+        self._not_modified = 0
         self._last = 0.0
         return {}
 
@@ -159,6 +161,11 @@ class Receiver:
         self._delay = delay
         return {}
 
+    def validate(self) -> Message:
+        """Serve a feed with an ETag, and who has it a 304."""
+        self._validates = True
+        return {}
+
     def counts(self) -> Message:
         """What was received since ``expect``."""
         return {
@@ -167,6 +174,7 @@ class Receiver:
             "repeated": self._repeated,
             "strange": self._strange,
             "fetches": self._fetches,
+            "not_modified": self._not_modified,
             "last": self._last,
         }
 
@@ -186,6 +194,8 @@ class Receiver:
                 control.answer(**self.change(**question))
             case "slow_down":
                 control.answer(**self.slow_down(**question))
+            case "validate":
+                control.answer(**self.validate())
             case "latencies":
                 control.answer(**self.latencies(**question))
             case _:
@@ -285,13 +295,22 @@ class Receiver:
         else:
             self._fetches += 1
             changing = request.startswith(b"GET /changing")
-            answer = self._changing if changing else _feed_answer(self._feed)
+            answer = self._changing if changing else self._unchanging(request)
             if self._delay:
                 self._late.append((time.monotonic() + self._delay, descriptor, answer))
                 return
             self._send(descriptor, answer)
         if descriptor in self._peers and _CLOSE.search(request, 0, _head(request)):
             self._close(descriptor)
+
+    def _unchanging(self, request: bytes) -> bytes:
+        """The feed that does not change, but for those who know that it does not."""
+        if not self._validates:
+            return _feed_answer(self._feed)
+        if b"\r\nif-none-match:" in request.lower():
+            self._not_modified += 1
+            return b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n'
+        return _feed_answer(self._feed).replace(b"\r\n", b'\r\nETag: "1"\r\n', 1)
 
     def _notified(self, request: bytes) -> None:
         number = int(request[8 : request.index(b" ", 8)]) - self._first

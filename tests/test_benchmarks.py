@@ -57,6 +57,9 @@ class RowTests(SynchronousTestCase):
     def test_cloud_pings(self) -> None:
         self.run_row("cloud-pings", 2)
 
+    def test_not_modified(self) -> None:
+        self.run_row("not-modified", 2)
+
     def test_one_topic(self) -> None:
         self.run_row("one-topic", 2)
 
