@@ -202,7 +202,7 @@ class FakesTests(SynchronousTestCase):
         asked = (broker.intents, broker.unsubscribed, broker.accepted)
         self.assertEqual(asked, ([intent], [intent], [intent]))
         content = Content(b"<rss/>")
-        self.assertIsNone(self.successResultOf(run(broker.publish([FEED], "192.0.2.7"))))
+        self.assertEqual(self.successResultOf(run(broker.publish([FEED], "192.0.2.7"))), {})
         self.assertTrue(self.successResultOf(run(broker.distribute(FEED, content))))
         self.assertEqual((broker.published, broker.distributed), ([(FEED,)], [(FEED, content)]))
         broker.failures["ping"] = Unavailable("the disk is full")
