@@ -8,6 +8,7 @@ so: see ``xml_redirect``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from attrs import evolve
@@ -29,7 +30,7 @@ from rsscloud_broker.model import (
 from rsscloud_broker.outbound.bodies import in_bytes
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.wire.feed import xml_redirect
-from rsscloud_broker.wire.http_dates import freshness
+from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.rsscloud import MAX_URL
 
 #: How many redirects a topic may take, those in XML among them.
@@ -42,6 +43,10 @@ _REDIRECTING: Final = frozenset({*_PERMANENT, 302, 303, 307})
 
 #: Statuses that say "not so" where 500 and above say "not now": but for these.
 PASSING: Final = frozenset({408, 425, 429})
+
+#: Seconds that a content must have lasted when it was sent, for its validators to tell
+#: it from the next one: times of change have whole seconds, and ETags are made of them.
+_SETTLED: Final = 2.0
 
 #: The longest validator that is kept: a real one has some tens of characters.
 _MAX_VALIDATOR: Final = 1000
@@ -79,10 +84,7 @@ class TopicFetcher:
         if reply.status == 410:
             reason = "its server answered that it is gone for good (status 410)"
             raise _gone(url, reply.hops, reason)
-        validators = Validators(
-            etag=_usable(reply.headers.get("etag", "")),
-            last_modified=_usable(reply.headers.get("last-modified", "")),
-        )
+        validators = _validators(reply.headers, self._clock.seconds())
         moved_to = _moved_to(reply.hops)
         fresh_seconds = freshness(reply.headers, self._clock.seconds())
         if reply.status == 304:
@@ -145,6 +147,19 @@ def _conditions(known: Validators) -> dict[str, str]:
     return {
         name: value.encode("latin-1").decode() for name, value in headers.items() if _usable(value)
     }
+
+
+def _validators(headers: Mapping[str, str], now: float) -> Validators:
+    """What an answer's content can be told from others by (RFC 9110, section 8.8.2.2)."""
+    modified = http_date(headers.get("last-modified", ""))
+    if modified is not None:
+        sent = http_date(headers.get("date", ""))
+        if (now if sent is None else sent) - modified < _SETTLED:
+            return NO_VALIDATORS  # it may change once more in the same second
+    return Validators(
+        etag=_usable(headers.get("etag", "")),
+        last_modified=_usable(headers.get("last-modified", "")),
+    )
 
 
 def _usable(validator: str) -> str:

@@ -29,6 +29,7 @@ from rsscloud_broker.testing import FakeOutbound, reply
 FEED = "http://feeds.example/rss.xml?x=%2F"
 NEW, OTHER, THIRD = (f"http://{name}.example/rss" for name in ("new", "other", "third"))
 
+NOW = 1_795_250_000.0  # an hour and more after that date
 ETAG, DATE = '"33a6"', "Sat, 21 Nov 2026 07:28:00 GMT"
 KNOWN = Validators(ETAG, DATE)
 
@@ -49,6 +50,7 @@ class FetcherTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound()
         self.clock = Clock()
+        self.clock.advance(NOW)
         self.fetcher = TopicFetcher(
             self.outbound, self.clock, "rsscloud-broker/1.0", "http://broker.example"
         )
@@ -125,12 +127,11 @@ class AnswerTests(FetcherTestCase):
         self.assertTrue(error.refused)
 
     def test_freshness(self) -> None:
-        self.clock.advance(1_000_000_000)
         for answer, seconds in (
             (reply(200), None),
             (reply(200, cache_control="max-age=600"), 600.0),
             (reply(304, cache_control="max-age=600"), 600.0),
-            (reply(200, expires="Sun, 09 Sep 2001 01:47:40 GMT"), 60.0),
+            (reply(200, expires="Sat, 21 Nov 2026 08:34:20 GMT"), 60.0),
             (reply(200, expires="Sun, 99 Sep 2001"), 0.0),
             (reply(200, cache_control="max-age=-5"), None),
             (reply(200, cache_control="max-age=999999999999999"), 2.0**31),
@@ -178,6 +179,17 @@ class ConditionTests(FetcherTestCase):
                 self.fetched(reply(200, etag=bad, last_modified=bad)).validators, Validators(), bad
             )
         self.assertEqual(self.headers(Validators("x" * 1000)), {"if-none-match": "x" * 1000})
+
+    def test_what_was_modified_a_moment_ago_is_asked_for_in_full(self) -> None:
+        """It may change again in the same second, and its date not change with it."""
+        for sent, validators in (
+            ("Sat, 21 Nov 2026 07:27:59 GMT", NO_VALIDATORS),
+            (DATE, NO_VALIDATORS),
+            ("Sat, 21 Nov 2026 07:28:01 GMT", NO_VALIDATORS),
+            ("Sat, 21 Nov 2026 07:28:02 GMT", KNOWN),
+        ):
+            answer = reply(200, etag=ETAG, last_modified=DATE, date=sent)
+            self.assertEqual(self.fetched(answer).validators, validators, sent)
 
     def test_validators_of_a_content(self) -> None:
         for answer, validators in (
