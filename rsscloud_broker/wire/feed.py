@@ -37,9 +37,7 @@ _JSON = re.compile(rb"(\xef\xbb\xbf)?\s*\{")
 #: A redirect document is short, and says so soon.
 _REDIRECT_BYTES = 16 * 1024
 _REDIRECT_BEGINNING = 1024
-_REDIRECT = re.compile(
-    rb"(?:\s++|<\?[^>]*+>|<!--(?:(?!-->).)*+-->)*+<redirect[\s/>]", flags=re.DOTALL
-)
+_REDIRECT = re.compile(rb"<redirect[\s/>]")
 
 
 def read_feed(body: bytes, content_type: str = "") -> FeedFacts:
@@ -67,7 +65,7 @@ def xml_redirect(body: bytes) -> str | None:
         is no redirect document.  One that is malformed never says that the feed
         is gone, and its URL may be the wrong one as any URL may.
     """
-    if len(body) > _REDIRECT_BYTES or not _REDIRECT.match(_beginning(body)):
+    if len(body) > _REDIRECT_BYTES or not _REDIRECT.match(_first_element(_beginning(body))):
         return None
     try:
         tree = read_tree(body, "", frozenset({"redirect"}))
@@ -82,6 +80,15 @@ def xml_redirect(body: bytes) -> str | None:
     if url or not (tree.complaint or len(places[0])):
         return url
     return None
+
+
+def _first_element(document: bytes) -> bytes:
+    """A document from its first element on, or from what is not well-formed before it."""
+    rest = document.lstrip()
+    while rest.startswith((b"<?", b"<!--")):
+        _, _, rest = rest.partition(b"-->" if rest.startswith(b"<!--") else b">")
+        rest = rest.lstrip()
+    return rest
 
 
 def _beginning(body: bytes) -> bytes:
