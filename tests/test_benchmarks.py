@@ -72,6 +72,9 @@ class RowTests(SynchronousTestCase):
     def test_black_holes(self) -> None:
         self.run_row("black-holes", 2)
 
+    def test_planning(self) -> None:
+        self.run_row("planning", 2, floor=False)
+
     def test_start(self) -> None:
         self.run_row("start", floor=False)
 
