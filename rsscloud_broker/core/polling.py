@@ -25,6 +25,7 @@ from rsscloud_broker.model import (
     Unavailable,
     host_of,
 )
+from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.timing import EachPeriod
 
 #: Seconds between two looks.
@@ -38,9 +39,6 @@ BUSY_HOST = 1.0
 
 #: Seconds that a poll may be late before a start without being spread out with others.
 LATE = 60.0
-
-#: Seconds after which the store is asked again that could not be used.
-UNAVAILABLE_PAUSE = 10.0
 
 
 class Poller(EachPeriod):

@@ -15,9 +15,10 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import CutOff, Unpacked
-from rsscloud_broker.outbound.exchanges import Exchanges, Resolve, Waiting
+from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
 

@@ -9,8 +9,8 @@ case there is more for the same host.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -20,11 +20,9 @@ from rsscloud_broker.outbound.connections import IdleConnections
 from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
+from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import Target, is_address
-
-#: Gives every address of a host name; raises OSError where there is none.
-Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Waiting:

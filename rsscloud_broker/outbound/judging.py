@@ -5,8 +5,7 @@ The judgement is one of that moment: each connection is judged again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeadlineError
@@ -15,13 +14,11 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IJudge
 from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import is_address, target_of
 
 #: Seconds after which nobody waits for a name any more.
 PATIENCE = 3.0
-
-#: Gives every address of a host name; raises OSError where there is none.
-Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
 
 @implementer(IJudge)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+#: Gives every address of a host name; raises OSError where there is none.
+Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
 #: Calls a function in a thread kept for looking names up, so that a name server
 #: that hangs stops neither the reactor nor the store.
