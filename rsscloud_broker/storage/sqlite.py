@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, StaticPool, event
+from sqlalchemy import URL, Connection, Engine, Select, StaticPool, event, func, select
 from sqlalchemy.exc import OperationalError
 
 DIALECT = "sqlite"
@@ -80,6 +80,12 @@ def configure(engine: Engine, writes: str) -> None:
 
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
+
+
+def at_once(query: Select[Any]) -> Select[str]:
+    """A query for the same rows as one value, a JSON array of arrays."""
+    rows = query.subquery()
+    return select(func.json_group_array(func.json_array(*rows.c)))
 
 
 def _file(url: URL) -> str | None:

@@ -7,6 +7,7 @@ after a rollback, it does the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -27,6 +28,7 @@ from rsscloud_broker.model import Callback, Lease, Subscription, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.places import SOMEBODY, key_of, named
 from rsscloud_broker.storage.polls import make_due
+from rsscloud_broker.storage.portion import Portion
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
     from_terms,
@@ -168,7 +170,9 @@ _WITH_WAITING = (
     .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
 )
 
-_SLICE = (
+_BY_IDS = Portion(_WITH_WAITING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
+
+_SLICE = Portion(
     _WITH_WAITING.where(
         subscription.c.topic_id == key_of(bindparam("of_topic")),
         subscription.c.id > bindparam("after"),
@@ -180,14 +184,14 @@ _SLICE = (
 
 def subscriptions(conn: Connection, topic_url: str, after: int, limit: int) -> list[Subscription]:
     """See ``IStore.subscriptions``."""
-    rows = conn.execute(_SLICE, {"of_topic": topic_url, "after": after, "at_most": limit})
-    return [_subscription(row) for row in rows]
+    parameters = {"of_topic": topic_url, "after": after, "at_most": limit}
+    found = [_subscription(row) for row in _SLICE.read(conn, parameters)]
+    return sorted(found, key=attrgetter("id"))
 
 
 def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
     """Subscriptions by their ids, in that order; those that are gone left out."""
-    found = conn.execute(_WITH_WAITING.where(subscription.c.id.in_(ids)))
-    by_id = {one.id: one for one in map(_subscription, found)}
+    by_id = {one.id: one for one in map(_subscription, _BY_IDS.read(conn, {"ids": ids}))}
     return [by_id[key] for key in ids if key in by_id]
 
 
@@ -204,10 +208,10 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         errors,
         last_error,
         to_seconds_or_none(last_error_at),
-        marked,
+        bool(marked),
         attempts,
         to_terms(terms),
-        wants_content,
+        bool(wants_content),
         ended,
         url if asked_url else "",
     )

@@ -263,7 +263,9 @@ class RecordsContract(TestCase):
             a_subscription(granted_at=1714561200.25),
             terms={"secret": "Ünïcode \N{SNOWMAN}", "signature": "sha256"},
             wants_content=True,
-            callback=Callback("http://reader.example/RPC2", "xml-rpc", "river.feedUpdated"),
+            callback=Callback(
+                'http://reader.example/?"\\\t\U0001f600', "xml-rpc", "river.feedUpdated"
+            ),
         )
         stored = await self.store.put_subscription(wanted)
         self.assertGreater(stored.id, 0)
