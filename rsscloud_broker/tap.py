@@ -69,6 +69,10 @@ CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
 #: Seconds for reading a topic.
 TOPIC_DEADLINE = 30.0
 
+#: Objects that are made, beyond those that are given up, before garbage is collected.
+#: Python's own number is about a few requests' worth, all of them still in use.
+GARBAGE = 10_000
+
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
 
@@ -203,6 +207,7 @@ class BrokerService(MultiService):
         # What is there now stays: collecting garbage need not look at it again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(GARBAGE)
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
         )
