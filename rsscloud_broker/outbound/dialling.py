@@ -8,6 +8,7 @@ is there is mostly Twisted's, and so is TLS.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from errno import EADDRNOTAVAIL, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from socket import AF_INET, AF_INET6, SO_ERROR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any
@@ -31,18 +32,36 @@ OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 _DONE = Failure(CONNECTION_DONE)
 
 
-class Dialler:
-    """Makes connections.
+class Together:
+    """Does what is wanted in one turn of the reactor in the next, one right after the other.
 
-    Those that are wanted in one turn of the reactor are begun together, in the next.
-    To begin one wakes a server on the same machine, or the network; one after the other,
-    with other work in between, each would wake it anew, which takes longer than the rest.
+    To begin a connection, or to send something over it, wakes a server on the same
+    machine, or the network.  With other work in between, each would wake it anew, which
+    takes longer than the rest.
     """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._wanted: list[Callable[[], object]] = []
+
+    def __call__(self, action: Callable[[], object]) -> None:
+        if not self._wanted:
+            self._clock.callLater(0, self._do)
+        self._wanted.append(action)
+
+    def _do(self) -> None:
+        wanted, self._wanted = self._wanted, []
+        for action in wanted:
+            action()
+
+
+class Dialler:
+    """Makes connections."""
 
     def __init__(self, reactor: Any, guard: AddressGuard) -> None:
         self._reactor = reactor
         self._guard = guard
-        self._wanted: list[Dialled] = []
+        self._together = Together(reactor)
 
     def dial(self, connection: Http1, address: str, timeout: float | None) -> None:
         """Connect to an address; the connection is told what comes of it.
@@ -55,17 +74,11 @@ class Dialler:
         except OSError as problem:
             connection.fail(_refusal(problem))
             return
-        dialled = Dialled(self._reactor, self._guard, connection, made, address, timeout)
+        dialled = Dialled(
+            self._reactor, self._guard, self._together, connection, made, address, timeout
+        )
         connection.connector = dialled
-        if not self._wanted:
-            self._reactor.callLater(0, self._connect)
-        self._wanted.append(dialled)
-
-    def _connect(self) -> None:
-        wanted, self._wanted = self._wanted, []
-        for dialled in wanted:
-            if not dialled.disconnected:  # or it is not wanted any more
-                dialled.connect()
+        self._together(dialled.connect)
 
 
 def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
@@ -83,8 +96,9 @@ def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
 class Dialled(tcp.Connection):
     """A connection of TCP, from before it is made.
 
-    What the system does at once needs no round through the reactor: neither a
-    request that is written nor, without TLS, the end.
+    What the system does at once needs no round through the reactor: neither what is
+    written nor the end.  What TLS writes, pieces that go well together, takes so long to
+    make that it waits to be sent together with that of others.
 
     :ivar protocol: the ``Http1``, until TLS comes in between.
     """
@@ -97,6 +111,7 @@ class Dialled(tcp.Connection):
         self,
         reactor: Any,
         guard: AddressGuard,
+        together: Together,
         connection: Http1,
         made: socket,
         address: str,
@@ -105,17 +120,21 @@ class Dialled(tcp.Connection):
         super().__init__(made, connection, reactor)
         self._clock: IReactorTime = reactor
         self._guard = guard
+        self._together = together
         self._address = address
         self._port = connection.origin[2]
         self._timer: IDelayedCall | None = None
         if timeout is not None:
             lost = Failure(error.TimeoutError())
             self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
-        self._reads = self._closes = False
-        self._buffers = connection.tls is not None  # it writes in pieces that go well together
+        self._reads = self._closes = self._buffers = False
+        self._gathers = connection.tls is not None
+        self._gathered: list[bytes] = []
 
     def connect(self) -> None:
         """Begin to connect."""
+        if self.disconnected:  # it is not wanted any more
+            return
         try:
             number = self.socket.connect_ex((self._address, self._port))
         except OSError as problem:  # it is an address for the guard only
@@ -131,6 +150,35 @@ class Dialled(tcp.Connection):
         self.connectionLost(Failure(error.UserError()))
 
     def write(self, data: bytes) -> None:
+        if not self._gathers or self._buffers:
+            self._send(data)
+            return
+        if not self._gathered:
+            self._together(self._send_gathered)
+        self._gathered.append(data)
+
+    def registerProducer(self, producer: IProducer, streaming: bool) -> None:
+        self._send_gathered()
+        self._buffers = True  # the next piece is asked for when the buffer is empty
+        super().registerProducer(producer, streaming)
+
+    def loseConnection(self) -> None:
+        if self._buffers:
+            super().loseConnection()
+        elif self._reads or self._gathered:
+            self._closes = True  # or the reactor would look in vain for what it read from
+        else:
+            self.connectionLost(_DONE)
+
+    def _send_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered and self.connected:
+            self._send(b"".join(gathered))
+            if self._closes:
+                self.loseConnection()
+
+    def _send(self, data: bytes) -> None:
+        """Send what the system takes at once; the rest, and all that follows, later."""
         if self.connected and not self._buffers:
             try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
                 data = data[self.socket.send(data) :]
@@ -139,18 +187,6 @@ class Dialled(tcp.Connection):
         if data:
             self._buffers = True
             super().write(data)
-
-    def registerProducer(self, producer: IProducer, streaming: bool) -> None:
-        self._buffers = True  # the next piece is asked for when the buffer is empty
-        super().registerProducer(producer, streaming)
-
-    def loseConnection(self) -> None:
-        if self._buffers:
-            super().loseConnection()
-        elif self._reads:
-            self._closes = True  # or the reactor would look in vain for what it read from
-        else:
-            self.connectionLost(_DONE)
 
     # --- the reactor calls
 
@@ -163,7 +199,9 @@ class Dialled(tcp.Connection):
         self._reads = True
         why = super().doRead()
         self._reads = False
-        return why or (CONNECTION_DONE if self._closes else None)
+        if self._closes and not self._gathered:
+            return why or CONNECTION_DONE
+        return why
 
     def connectionLost(self, reason: Failure) -> None:
         if self._timer is not None:

@@ -88,9 +88,24 @@ class TLSContext:
 
 
 class _Connection(SSL.Connection):
-    """A connection that knows whose certificate it must see."""
+    """A connection that knows whose certificate it must see, and when it is over.
+
+    Where we have said goodbye the other side's is not waited for.  That it did not come
+    is no error then: the failure that says so, and what hangs on it, would take longer
+    to make and to remove than the request.
+    """
 
     host: HostTLS
+    _over = False
+
+    def bio_shutdown(self) -> None:
+        super().bio_shutdown()
+        self._over = bool(self.get_shutdown() & SSL.SENT_SHUTDOWN)
+
+    def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
+        if self._over:
+            raise SSL.ZeroReturnError
+        return super().recv(bufsiz, flags)
 
 
 @implementer(IOpenSSLClientConnectionCreator)

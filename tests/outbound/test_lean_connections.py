@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from OpenSSL._util import lib as openssl  # for what a server knows and pyOpenSSL does not tell
@@ -235,6 +236,20 @@ class SessionTests(LeanTestCase):
         self.serve_resumable()
         found = await self.resumed("a.example", "b.example", "b.example", "a.example")
         self.assertEqual(found, [False, False, True, False])
+
+    async def test_nothing_is_left_of_a_connection(self) -> None:
+        """Not even for the collector of garbage, for which it would be much to do."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for close in (self.CLOSE, OK):
+            self.serve(close, tls=authority().server("a.example"))
+            self.client = make_lean_client(
+                Names({"a.example": ["127.0.0.1"]}), trusted=[authority().trusted], idle_limit=0
+            )
+            await self.begin(self.client, f"https://a.example:{self.port}/")
+            await self.server.connections[0].lost
+            left = [one for one in gc.get_objects() if isinstance(one, tls._Connection)]
+            self.assertEqual(left, [])
 
     async def test_session_that_the_server_has_forgotten(self) -> None:
         self.serve_resumable()
