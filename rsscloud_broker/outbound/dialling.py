@@ -30,6 +30,7 @@ from rsscloud_broker.outbound.http1 import Http1, NotConnected
 OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 
 _DONE = Failure(CONNECTION_DONE)
+_ABORTED = error.ConnectionAborted()
 
 
 class Together:
@@ -127,7 +128,8 @@ class Dialled(tcp.Connection):
         if timeout is not None:
             lost = Failure(error.TimeoutError())
             self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
-        self._reads = self._closes = self._buffers = False
+        self._reads = self._buffers = False
+        self._ending: Exception | None = None
         self._gathers = connection.tls is not None
         self._gathered: list[bytes] = []
 
@@ -166,15 +168,22 @@ class Dialled(tcp.Connection):
         if self._buffers:
             super().loseConnection()
         elif self._reads or self._gathered:
-            self._closes = True  # or the reactor would look in vain for what it read from
+            # Not yet, or the reactor would look in vain for what it read from.
+            self._ending = CONNECTION_DONE
         else:
             self.connectionLost(_DONE)
+
+    def abortConnection(self) -> None:
+        if self._reads:
+            self._ending = _ABORTED
+        else:
+            super().abortConnection()
 
     def _send_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
         if gathered and self.connected:
             self._send(b"".join(gathered))
-            if self._closes:
+            if self._ending is not None:
                 self.loseConnection()
 
     def _send(self, data: bytes) -> None:
@@ -199,8 +208,8 @@ class Dialled(tcp.Connection):
         self._reads = True
         why = super().doRead()
         self._reads = False
-        if self._closes and not self._gathered:
-            return why or CONNECTION_DONE
+        if why is None and (self._ending is _ABORTED or not self._gathered):
+            return self._ending
         return why
 
     def connectionLost(self, reason: Failure) -> None:

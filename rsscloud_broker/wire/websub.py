@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urldefrag, urlencode, urlsplit
 
@@ -300,6 +301,7 @@ def is_signed(signature: str, body: bytes, secret: str) -> bool:
     return hmac.compare_digest(digest.strip().lower().encode(), expected.encode())
 
 
+@lru_cache(maxsize=100)  # a topic has many subscribers, who all get the same
 def link_header(hub: str, topic: str, given: str = "") -> str:
     """The value of the one Link header of a delivery: section 7 of WebSub.
 
