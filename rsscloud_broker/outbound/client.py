@@ -84,9 +84,8 @@ class Client(Service, ABC):
         try:
             while True:
                 reply = await self._exchange(waiting, method, url, headers, body)
-                location = reply.headers.get("location")
-                follows = reply.status in _REDIRECTS or (reply.status == 303 and method == "GET")
-                if not (follows and location and len(hops) < redirects):
+                location = _location(reply, method)
+                if not location or len(hops) == redirects:
                     return evolve(reply, hops=tuple(hops)) if hops else reply
                 url = redirected(url, location)
                 hops.append((reply.status, url))
@@ -106,3 +105,10 @@ class Client(Service, ABC):
 
         :param waiting: is told what this waits for; cancelling that ends it.
         """
+
+
+def _location(reply: OutboundReply, method: str) -> str:
+    """Where an answer leads a request on to; empty if nowhere."""
+    if reply.status in _REDIRECTS or (reply.status == 303 and method == "GET"):
+        return reply.headers.get("location", "")
+    return ""

@@ -98,8 +98,8 @@ class Dialled(tcp.Connection):
     """A connection of TCP, from before it is made.
 
     What the system does at once needs no round through the reactor: neither what is
-    written nor the end.  What TLS writes, pieces that go well together, takes so long to
-    make that it waits to be sent together with that of others.
+    written, which goes out together with what is written over other connections, nor
+    the end.
 
     :ivar protocol: the ``Http1``, until TLS comes in between.
     """
@@ -130,7 +130,6 @@ class Dialled(tcp.Connection):
             self._timer = self._clock.callLater(timeout, self.connectionLost, lost)
         self._reads = self._buffers = False
         self._ending: Exception | None = None
-        self._gathers = connection.tls is not None
         self._gathered: list[bytes] = []
 
     def connect(self) -> None:
@@ -152,8 +151,8 @@ class Dialled(tcp.Connection):
         self.connectionLost(Failure(error.UserError()))
 
     def write(self, data: bytes) -> None:
-        if not self._gathers or self._buffers:
-            self._send(data)
+        if self._buffers:
+            super().write(data)
             return
         if not self._gathered:
             self._together(self._send_gathered)
@@ -180,22 +179,20 @@ class Dialled(tcp.Connection):
             super().abortConnection()
 
     def _send_gathered(self) -> None:
+        """Send what the system takes at once; the rest, and what comes then, by and by."""
         gathered, self._gathered = self._gathered, []
-        if gathered and self.connected:
-            self._send(b"".join(gathered))
-            if self._ending is not None:
-                self.loseConnection()
-
-    def _send(self, data: bytes) -> None:
-        """Send what the system takes at once; the rest, and all that follows, later."""
-        if self.connected and not self._buffers:
-            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
-                data = data[self.socket.send(data) :]
-            except OSError:
-                pass  # not now; or never, and then the reactor finds out why
+        if not gathered or not self.connected:
+            return
+        data = b"".join(gathered)
+        try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
+            data = data[self.socket.send(data) :]
+        except OSError:
+            pass  # not now; or never, and then the reactor finds out why
         if data:
             self._buffers = True
             super().write(data)
+        if self._ending is not None:
+            self.loseConnection()
 
     # --- the reactor calls
 
