@@ -25,7 +25,6 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.core.feed_reading import FeedReading
-from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.core.sharing import SharedCalls
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
@@ -33,6 +32,7 @@ from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IStore
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicEnded, TopicUnreadable
 from rsscloud_broker.patience import Patience
+from rsscloud_broker.remembered import Remembered
 
 #: Topics of which is known when they were pinged last.
 MAX_REMEMBERED = 10_000

@@ -29,10 +29,10 @@ from attrs import frozen
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.config import Limits, Network
-from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
+from rsscloud_broker.remembered import Remembered
 
 #: Keys of which a limit knows more than that their buckets are full.
 MAX_KEYS = 100_000

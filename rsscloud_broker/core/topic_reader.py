@@ -9,7 +9,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker import events
-from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.core.rooms import Rooms
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
@@ -22,6 +21,7 @@ from rsscloud_broker.model import (
     TopicUnreadable,
     host_of,
 )
+from rsscloud_broker.remembered import Remembered
 
 #: Topics that are remembered, and for how many seconds what is remembered is good.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0

@@ -22,7 +22,6 @@ Sources: "SOAP meets RSS" (2003), the implementor's guide to rssCloud (2009).
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,6 +62,7 @@ from rsscloud_broker.model import (
     TopicUnreadable,
     UnsupportedProtocol,
 )
+from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
@@ -89,7 +89,7 @@ class RssCloud:
         self._broker = broker
         self._clock = clock
         self._pause = options.ping_pause
-        self._last_pings: OrderedDict[str, float] = OrderedDict()
+        self._last_pings: Remembered[str, float] = Remembered(REMEMBERED_PINGS)
 
     async def register(self, fields: Mapping[str, str], topics: Sequence[str], caller: str) -> None:
         """Subscribe to every topic that can be; one is enough for success.
@@ -142,7 +142,7 @@ class RssCloud:
         except PingTooSoon as error:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
-            self._last_pings.pop(url, None)  # it was none
+            self._last_pings.pop(url, 0.0)  # it was none
             return Limited(rsscloud.limited("ping", error.reason, error.retry_after))
         except Forbidden as error:
             return NotAllowed(str(error))
@@ -169,9 +169,6 @@ class RssCloud:
         if now - self._last_pings.get(url, float("-inf")) < self._pause:
             raise PingTooSoon(self._pause)
         self._last_pings[url] = now
-        self._last_pings.move_to_end(url)
-        if len(self._last_pings) > REMEMBERED_PINGS:
-            self._last_pings.popitem(last=False)
 
 
 class RssCloudProcedures(XMLRPC):

@@ -3,12 +3,14 @@
 Making a context reads every certificate that the system trusts, which costs more
 than a whole notification.  So there is one context, and what differs, the name
 that the certificate must show, belongs to the connection.  Sessions are kept by
-host and port, so that the next connection there need not shake hands in full.
+host and port, so that the next connection there need not shake hands in full; but
+only of hosts that were called before.  Where very many are called once each, none of
+their sessions would be there any more when it is of use, and to keep them a while
+costs more than it seems.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +30,10 @@ from twisted.internet.ssl import (
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
-#: Hosts whose last session is kept; each takes some kilobytes.
+from rsscloud_broker.remembered import Remembered
+
+#: Hosts whose last session is kept; each takes some kilobytes.  Of as many it is known
+#: that they were called.
 SESSIONS = 1000
 
 _CODES = SSL.X509VerificationCodes
@@ -61,7 +66,8 @@ class TLSContext:
         self._context: SSL.Context = options.getContext()
         self._context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # OpenSSL's, which is by server
         self._context.set_verify(SSL.VERIFY_PEER, _verify)
-        self._sessions: OrderedDict[tuple[str, int], SSL.Session] = OrderedDict()
+        self._sessions: Remembered[tuple[str, int], SSL.Session | None] = Remembered(SESSIONS)
+        self._called: Remembered[tuple[str, int], bool] = Remembered(SESSIONS)
 
     def to(self, host: str, port: int) -> HostTLS:
         """What one connection needs.
@@ -79,12 +85,13 @@ class TLSContext:
             connection.set_session(session)
         return connection
 
-    def keep(self, host: HostTLS, session: SSL.Session) -> None:
-        """Keep a session for the next connection to a host."""
-        self._sessions[host.key] = session
-        self._sessions.move_to_end(host.key)
-        if len(self._sessions) > SESSIONS:
-            self._sessions.popitem(last=False)
+    def keep_session(self, host: HostTLS, connection: SSL.Connection) -> None:
+        """Keep the session of a connection for the next one to its host."""
+        known = self._called.get(host.key, False)
+        self._called[host.key] = True
+        session = connection.get_session() if known else None
+        if session is not None:
+            self._sessions[host.key] = session
 
 
 class _Connection(SSL.Connection):
@@ -148,9 +155,7 @@ class HostTLS:
 
         Not before: in TLS 1.3 what resumes a session comes after the handshake.
         """
-        session = connection.get_session()
-        if session is not None:
-            self._context.keep(self, session)
+        self._context.keep_session(self, connection)
 
     def reason(self, error: BaseException) -> str:
         """Say why the connection was lost."""

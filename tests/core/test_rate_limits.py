@@ -19,7 +19,6 @@ from rsscloud_broker.core.rate_limits import (
     Admission,
     RateLimit,
 )
-from rsscloud_broker.core.remembered import Remembered
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.model import (
     Callback,
@@ -132,17 +131,6 @@ class RateLimitTests(SynchronousTestCase):
             tracemalloc.stop()
         self.assertEqual(len(limit), MAX_KEYS)
         self.assertLess(used, 32 * 2**20)
-
-
-class RememberedTests(SynchronousTestCase):
-    def test_forgets_what_was_set_longest_ago(self) -> None:
-        remembered: Remembered[str, int] = Remembered(2)
-        remembered["a"] = 1
-        remembered["b"] = 2
-        remembered["a"] = 3
-        remembered["c"] = 4
-        self.assertEqual([remembered.get(key, 0) for key in "abc"], [3, 0, 4])
-        self.assertEqual(len(remembered), 2)
 
 
 class AdmissionTestCase(SynchronousTestCase):

@@ -220,22 +220,30 @@ class SessionTests(LeanTestCase):
 
     async def test_next_connection(self) -> None:
         self.serve_resumable()
-        self.assertEqual(await self.resumed(*["a.example"] * 3), [False, True, True])
+        self.assertEqual(await self.resumed(*["a.example"] * 4), [False, False, True, True])
 
     async def test_tls_1_2(self) -> None:
         self.serve_resumable(lowerMaximumSecurityTo=TLSVersion.TLSv1_2)
-        self.assertEqual(await self.resumed(*["a.example"] * 3), [False, True, True])
+        self.assertEqual(await self.resumed(*["a.example"] * 4), [False, False, True, True])
 
     async def test_of_another_host(self) -> None:
         self.serve_resumable()
-        found = await self.resumed("a.example", "b.example", "a.example", "b.example")
-        self.assertEqual(found, [False, False, True, True])
+        found = await self.resumed(*["a.example", "b.example"] * 3)
+        self.assertEqual(found, [False] * 4 + [True] * 2)
+
+    async def test_none_is_kept_of_many_hosts_that_are_called_in_turn(self) -> None:
+        self.patch(tls, "SESSIONS", 1)
+        self.setUp()
+        self.serve_resumable()
+        found = await self.resumed(*["a.example", "b.example"] * 3)
+        self.assertEqual(found, [False] * 6)
 
     async def test_as_many_as_allowed(self) -> None:
         self.patch(tls, "SESSIONS", 1)
+        self.setUp()
         self.serve_resumable()
-        found = await self.resumed("a.example", "b.example", "b.example", "a.example")
-        self.assertEqual(found, [False, False, True, False])
+        found = await self.resumed(*["a.example"] * 3, *["b.example"] * 3, "a.example")
+        self.assertEqual(found, [False, False, True] * 2 + [False])
 
     async def test_nothing_is_left_of_a_connection(self) -> None:
         """Not even for the collector of garbage, for which it would be much to do."""
@@ -253,12 +261,13 @@ class SessionTests(LeanTestCase):
 
     async def test_session_that_the_server_has_forgotten(self) -> None:
         self.serve_resumable()
-        await self.resumed("a.example")
+        await self.resumed("a.example", "a.example")
         before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
         self.serve(self.CLOSE, tls=forgetful)
         self.server.protocol = Resumable
         context: Any = self.client.outbound._exchanges._tls  # type: ignore[attr-defined] # it has one
-        (session,) = context._sessions.values()
+        session = context._sessions.pop(("a.example", before), None)
+        self.assertIsNotNone(session)
         context._sessions["a.example", self.port] = session
         self.assertNotEqual(before, self.port)
         self.assertEqual(await self.resumed("a.example"), [False])

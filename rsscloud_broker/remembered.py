@@ -29,3 +29,7 @@ class Remembered(Generic[K, V]):
     def get(self, key: K, default: V) -> V:
         """The value of a key, or the default if it has none or it is forgotten."""
         return self._values.get(key, default)
+
+    def pop(self, key: K, default: V) -> V:
+        """As ``get``; the key is forgotten."""
+        return self._values.pop(key, default)

@@ -1,0 +1,24 @@
+"""Dictionaries that forget."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.remembered import Remembered
+
+
+class RememberedTests(SynchronousTestCase):
+    def test_forgets_what_was_set_longest_ago(self) -> None:
+        remembered: Remembered[str, int] = Remembered(2)
+        remembered["a"] = 1
+        remembered["b"] = 2
+        remembered["a"] = 3
+        remembered["c"] = 4
+        self.assertEqual([remembered.get(key, 0) for key in "abc"], [3, 0, 4])
+        self.assertEqual(len(remembered), 2)
+
+    def test_forgets_what_was_taken(self) -> None:
+        remembered: Remembered[str, int] = Remembered(2)
+        remembered["a"] = 1
+        self.assertEqual((remembered.pop("a", 0), remembered.pop("a", 0)), (1, 0))
+        self.assertEqual(len(remembered), 0)
