@@ -16,6 +16,7 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     Row,
+    Table,
     bindparam,
     delete,
     func,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Ping, PingRecord
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.places import PRESENT, SOMEBODY, named
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
@@ -41,12 +43,6 @@ _HOUR = 3600 * MICROSECONDS
 _PRUNED = "pruned pings"
 
 # The statements of the busiest path are made once, and serve many pings at once.
-
-# Databases may return rows in an order of their own; to have them sorted, SQLAlchemy
-# would run SQLite's insertions one by one.  So they tell which rows they are.
-_INSERT = insert(ping).returning(
-    ping.c.id, ping.c.fingerprint, ping.c.received_at, ping.c.changes_url, ping.c.tags
-)
 
 _ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
     ping.c.fingerprint.in_(bindparam("alike", expanding=True)),
@@ -158,11 +154,8 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
         }
         for record, alike in new
     ]
-    keys: dict[tuple[object, ...], list[int]] = {}
-    for key, *what in conn.execute(_INSERT, rows):
-        keys.setdefault(tuple(what), []).append(key)
-    for those in keys.values():
-        those.sort(reverse=True)
+    insert_all = sqlite.insert_at_once if sqlite.serves(conn) else _insert_portably
+    ids = insert_all(conn, ping, rows)
     return [
         Ping(
             name=record.name,
@@ -171,11 +164,17 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
             changes_url=record.changes_url,
             rss_url=record.rss_url,
             tags=record.tags,
-            # Rows that are the same in all of it get their ids in their order.
-            id=keys[alike, row["received_at"], row["changes_url"], row["tags"]].pop(),
+            id=key,
         )
-        for (record, alike), row in zip(new, rows, strict=True)
+        for (record, _), row, key in zip(new, rows, ids, strict=True)
     ]
+
+
+def _insert_portably(
+    conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+) -> list[int]:
+    result = conn.scalars(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows)
+    return list(result)
 
 
 def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> dict[str, str]:

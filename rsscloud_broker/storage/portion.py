@@ -1,10 +1,4 @@
-"""Reading a portion of rows in one step.
-
-SQLite gives rows one by one, and for each of them Python's driver lets other threads
-run.  Beside a busy reactor the reader then waits for the interpreter's lock at every
-row, and so does the reactor, which costs both more than what they do.  Asked for all
-rows as one value, the database works without the lock, and it is taken once.
-"""
+"""Reading a portion of rows in one step, where the database has to be asked for that."""
 
 from __future__ import annotations
 
@@ -30,7 +24,7 @@ class Portion:
 
     def read(self, conn: Connection, parameters: Mapping[str, object]) -> list[Sequence[Any]]:
         """The rows, in whatever order the database gives them."""
-        if conn.dialect.name != sqlite.DIALECT:
+        if not sqlite.serves(conn):
             return list(conn.execute(self._query, parameters))
         rows: list[Sequence[Any]] = json.loads(conn.execute(self._at_once, parameters).scalar_one())
         return rows

@@ -13,10 +13,12 @@ It waits for half a minute, or for as long as the URL says:
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Select, StaticPool, event, func, select
+from sqlalchemy import URL, Connection, Engine, Select, StaticPool, Table, event, func, select
 from sqlalchemy.exc import OperationalError
 
 DIALECT = "sqlite"
@@ -82,10 +84,52 @@ def configure(engine: Engine, writes: str) -> None:
     event.listen(engine, "begin", begin)
 
 
+def serves(conn: Connection) -> bool:
+    """Whether a connection is one to SQLite."""
+    return conn.dialect.name == DIALECT
+
+
+# Python's driver lets other threads run before and after each row that it reads or
+# writes.  Beside a busy reactor a thread then waits for the interpreter's lock that
+# often, and so does the reactor, which costs both more than what they do.  So where
+# there are many rows, they are read or written in one step.
+
+
 def at_once(query: Select[Any]) -> Select[str]:
     """A query for the same rows as one value, a JSON array of arrays."""
     rows = query.subquery()
     return select(func.json_group_array(func.json_array(*rows.c)))
+
+
+def insert_at_once(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Insert rows into a table with AUTOINCREMENT; their ids, in the same order.
+
+    :param rows: one or more, all with the same columns, in the same order.
+    """
+    last = conn.exec_driver_sql(_LAST_ID, (table.name,)).scalar() or 0
+    ids = list(range(last + 1, last + 1 + len(rows)))
+    for start in range(0, len(rows), _ROWS):
+        some = rows[start : start + _ROWS]
+        values: list[Any] = []
+        for key, row in zip(ids[start:], some, strict=False):
+            values += (key, *row.values())
+        insertion = _insertion(table.name, ("id", *some[0]), len(some))
+        conn.exec_driver_sql(insertion, tuple(values))
+    return ids
+
+
+#: The largest id that a row of a table has ever had.
+_LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+
+#: Rows of one insertion: SQLite takes 32,766 values in a statement.
+_ROWS = 500
+
+
+@lru_cache(maxsize=_ROWS)
+def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
+    row = f"({', '.join('?' * len(columns))})"
+    names = ", ".join(columns)
+    return f"INSERT INTO {table} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608 # ours
 
 
 def _file(url: URL) -> str | None:

@@ -5,10 +5,12 @@ So the writer takes every operation that has queued up, runs them in one
 transaction, commits, and only then lets their Deferreds fire: all of them in
 one turn of the reactor.  The busier the broker, the larger the groups.
 
-The operations of one turn of the reactor are handed over together, at its end.  So the
-thread does not begin while the reactor still brings more: then the two would take the
+Operations are gathered in the reactor's thread and handed over together, at the end of a
+turn of the reactor that has brought no more of them, or a few turns later.  So the thread
+does not begin while the reactor still brings more: then the two would take the
 interpreter's lock from each other at every call of the system, and both would wait more
-than work.
+than work; and the groups would remain small, for those who have been answered ask again
+one after the other.  Where nothing else is going on, such a turn takes no time.
 
 An operation that raises undoes its whole group.  Each is then run again in a
 transaction of its own, so that only the culprit fails; operations must
@@ -60,6 +62,10 @@ class Batched(Generic[A, T]):
 GROUP_LIMIT = 500
 
 
+#: For how many more turns of the reactor operations are gathered, at the most.
+TURNS = 3
+
+
 @frozen
 class _Job:
     operation: Operation[Any]
@@ -104,7 +110,7 @@ class Writer:
             return fail(Unavailable("the store is being shut down"))
         done: Deferred[T] = Deferred()
         if not self._gathered:
-            self._reactor.callFromThread(self._hand_over)
+            self._reactor.callFromThread(self._gather_on, 0, TURNS)
         self._gathered.append(_Job(operation, done))
         if len(self._gathered) == GROUP_LIMIT:
             self._hand_over()  # a whole group need not wait for a turn that takes long
@@ -117,6 +123,13 @@ class Writer:
             self._hand_over()
             self._jobs.put(None)
         return self._stopped
+
+    def _gather_on(self, before: int, turns: int) -> None:
+        """Hand over what was gathered, unless the turn that ends has brought more of it."""
+        if len(self._gathered) > before and turns:
+            self._reactor.callFromThread(self._gather_on, len(self._gathered), turns - 1)
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []

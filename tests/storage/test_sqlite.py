@@ -11,7 +11,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.storage import Store
+from rsscloud_broker.storage import Store, sqlite
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.schema import fanout, metadata
 from rsscloud_broker.testing import make_store_tests, memory_store
@@ -94,6 +94,7 @@ def _also_for_postgresql(case: TestCase) -> Store:
         compiled = str(statement.compile(dialect=dialect))
         case.assertNotIn("sqlite", compiled.lower())
 
+    case.patch(sqlite, "serves", lambda conn: False)
     store = memory_store()
     event.listen(Engine, "before_execute", compile_it)
     case.addCleanup(event.remove, Engine, "before_execute", compile_it)

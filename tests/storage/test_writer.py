@@ -9,13 +9,14 @@ from sqlalchemy import Connection, Engine, event, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, DeferredList
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.schema import topic
-from rsscloud_broker.storage.writer import GROUP_LIMIT, Operation, Writer
+from rsscloud_broker.storage.writer import GROUP_LIMIT, TURNS, Operation, Writer
 from tests.storage.databases import file_database
 
 
@@ -40,6 +41,7 @@ class WriterTests(TestCase):
         self.turns = 0
         event.listen(self.engine, "commit", self.count_commit)
         self.reactor = IReactorFromThreads(reactor)
+        self.clock = IReactorTime(reactor)
         self.ended: list[bool] = []
         self.writer = Writer(self, self.engine, lambda: self.ended.append(True))  # type: ignore[arg-type] # quacks
 
@@ -61,9 +63,28 @@ class WriterTests(TestCase):
     async def test_what_is_queued_is_one_transaction_and_one_turn(self) -> None:
         urls = [f"http://feeds.example/{number}" for number in range(20)]
         self.assertEqual(await self.run_all(*map(add_topic, urls)), urls)
-        # One turn to hand them over together, one to fire all of them.
-        self.assertEqual((self.commits, self.turns), (1, 2))
+        # The turn that brought them, one that brings no more, one to fire all of them.
+        self.assertEqual((self.commits, self.turns), (1, 3))
         await self.writer.stop()
+
+    async def test_what_comes_in_turns_in_a_row_is_one_transaction(self) -> None:
+        self.writer.start()
+        written = []
+        for number in range(1 + TURNS):
+            written.append(self.writer.write(add_topic(f"http://feeds.example/{number}")))
+            await deferLater(self.clock, 0)
+        await DeferredList(written)
+        self.assertEqual(self.commits, 1)
+        await self.writer.stop()
+
+    async def test_nothing_waits_while_every_turn_brings_more(self) -> None:
+        self.writer.start()
+        written: list[Deferred[None]] = []
+        while not written or not written[0].called:
+            written.append(self.writer.write(lambda _conn: None))
+            await deferLater(self.clock, 0)
+        await self.writer.stop()
+        self.assertTrue(all(one.called for one in written))
 
     async def test_groups_have_a_limit(self) -> None:
         await self.run_all(*[lambda _conn: None] * (GROUP_LIMIT + 1))
