@@ -35,10 +35,12 @@ class Body(Protocol):
         :raises OutboundError: this is no body to be had.
         """
 
-    def end(self) -> bytes:
+    def end(self, whole: bool) -> bytes:
         """The body, once there is no more of it or no more is of use.
 
-        :raises OutboundError: it is not whole.
+        :param whole: False if the connection broke off where its end was to be that of
+            the body (RFC 9112, section 8), so that nobody knows how much is missing.
+        :raises OutboundError: it is not whole, and has to be.
         """
 
 
@@ -47,7 +49,7 @@ BodyMaker: TypeAlias = Callable[[Fields], Body]
 
 
 class CutOff:
-    """A body as it comes; what is longer than allowed is cut off.
+    """A body as it comes; what is longer than allowed is cut off, like what breaks off.
 
     :param limit: bytes.
     """
@@ -61,12 +63,13 @@ class CutOff:
         self._left -= len(data)
         return self._left >= 0
 
-    def end(self) -> bytes:
+    def end(self, whole: bool) -> bytes:
         return b"".join(self._parts)
 
 
 class Unpacked:
-    """A body as it was before it was compressed; one that is too long is an error.
+    """A body as it was before it was compressed; one that is too long or breaks off is an
+    error.
 
     :param limit: bytes that it may have, compressed as well as not.
     """
@@ -90,8 +93,8 @@ class Unpacked:
             raise TooLarge(f"the answer is larger than {self._limit} bytes")
         return True
 
-    def end(self) -> bytes:
-        if self._unpacking is not None and not self._unpacking.eof:
+    def end(self, whole: bool) -> bytes:
+        if not whole or (self._unpacking is not None and not self._unpacking.eof):
             raise OutboundError("the answer breaks off")
         return b"".join(self._parts)
 

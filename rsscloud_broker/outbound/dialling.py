@@ -17,6 +17,7 @@ from twisted.internet import error, tcp
 from twisted.internet.interfaces import IDelayedCall, IProducer, IReactorTime, ITransport
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.internet.protocol import Factory
+from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer_only
@@ -41,6 +42,8 @@ class Together:
     takes longer than the rest.
     """
 
+    log = Logger()
+
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._wanted: list[Callable[[], object]] = []
@@ -53,7 +56,10 @@ class Together:
     def _do(self) -> None:
         wanted, self._wanted = self._wanted, []
         for action in wanted:
-            action()
+            try:
+                action()
+            except Exception:  # the others are no part of it
+                self.log.failure("An outgoing connection failed.")
 
 
 class Dialler:
@@ -97,9 +103,9 @@ def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
 class Dialled(tcp.Connection):
     """A connection of TCP, from before it is made.
 
-    What the system does at once needs no round through the reactor: neither what is
-    written, which goes out together with what is written over other connections, nor
-    the end.
+    What is written goes out in the reactor's next turn, together with what is written
+    over other connections.  For what the system does at once then, or for the end, the
+    reactor is not asked to look when it can be done.
 
     :ivar protocol: the ``Http1``, until TLS comes in between.
     """
@@ -168,7 +174,7 @@ class Dialled(tcp.Connection):
             super().loseConnection()
         elif self._reads or self._gathered:
             # Not yet, or the reactor would look in vain for what it read from.
-            self._ending = CONNECTION_DONE
+            self._ending = self._ending or CONNECTION_DONE
         else:
             self.connectionLost(_DONE)
 
@@ -239,6 +245,9 @@ class Dialled(tcp.Connection):
         except OutboundError as refusal:
             self.protocol.fail(refusal)
             return CONNECTION_LOST
+        if self._timer is not None:
+            self._timer.cancel()  # how long the answer may take is for others to say
+            self._timer = None
         self.connected = True
         self.startReading()
         self.stopWriting()

@@ -249,7 +249,8 @@ class Http1(Protocol):
         if self._answered is None:
             return
         if self._status >= 200 and self._ends_with_connection:
-            self._succeed()
+            # Over TLS the other side has said goodbye then, or the end may be anybody's.
+            self._succeed(whole=bool(reason.check(ConnectionDone)))
         else:
             self._fail(self._why_lost(reason))
 
@@ -318,10 +319,10 @@ class Http1(Protocol):
         else:
             self.connector.stopConnecting()
 
-    def _succeed(self) -> None:
+    def _succeed(self, whole: bool = True) -> None:
         # Only now, when the parser has come back: this may ask for more at once.
         try:
-            answer = Answer(self._status, self._fields, self._body.end())
+            answer = Answer(self._status, self._fields, self._body.end(whole))
         except OutboundError as error:
             self._fail(str(error))
         else:

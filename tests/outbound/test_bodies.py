@@ -26,7 +26,7 @@ def fed(body: Body, data: bytes, size: int) -> bytes:
     for start in range(0, len(data), size):
         if not body.add(data[start : start + size]):
             break
-    return body.end()
+    return body.end(True)
 
 
 class CutOffTests(SynchronousTestCase):
@@ -72,7 +72,7 @@ class UnpackedTests(SynchronousTestCase):
                     self.assertEqual(fed(body, packed, 3), text)
 
     def test_no_body_at_all(self) -> None:
-        self.assertEqual(Unpacked(fields(b"gzip"), 10).end(), b"")
+        self.assertEqual(Unpacked(fields(b"gzip"), 10).end(True), b"")
 
     def test_what_follows_the_end_is_no_part_of_it(self) -> None:
         packed = gzip.compress(TEXT) + b"\0" * 300

@@ -1,0 +1,150 @@
+"""Answers that break off, and requests that leave in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from socket import SHUT_WR, socket
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.outbound import dialling
+from rsscloud_broker.outbound.dialling import Together
+from tests.outbound.authority import authority
+from tests.outbound.scripted import OK, LeanTestCase, Scripted
+from tests.outbound.servers import Client, Names, make_client, make_lean_client
+
+#: An answer whose body ends with the connection.
+HALF = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nthe first half"
+
+
+def says_goodbye(connection: Scripted) -> None:
+    connection.transport.write(HALF)
+    connection.transport.loseConnection()
+
+
+def _then(connection: Scripted, end: Callable[[Any], object]) -> None:
+    """Send half an answer, and then end the connection of TCP in a way."""
+    connection.transport.write(HALF)
+    tcp: Any = connection.transport
+    while hasattr(tcp, "transport"):
+        tcp = tcp.transport
+
+    def finish() -> None:
+        tcp.doWrite()  # what was written goes out before
+        end(tcp)
+
+    IReactorTime(reactor).callLater(0, finish)  # by then TLS has passed it on
+
+
+def closes_without_goodbye(connection: Scripted) -> None:
+    _then(connection, lambda tcp: tcp.socket.shutdown(SHUT_WR))
+
+
+def breaks_off(connection: Scripted) -> None:
+    _then(connection, lambda tcp: tcp.abortConnection())
+
+
+class BrokenOffTests(LeanTestCase):
+    async def told_of(
+        self, make: Callable[..., Client], scheme: str, answer: Callable[[Scripted], None]
+    ) -> str:
+        """The body that was told to who asked, or the reason why there is none."""
+        server = authority().server("a.example") if scheme == "https" else None
+        self.serve(answer, tls=server)
+        client = make(Names({"a.example": ["127.0.0.1"]}), trusted=[authority().trusted])
+        asking = self.begin(client, f"{scheme}://a.example:{self.port}/")
+        asking.addCallbacks(lambda reply: reply.body.decode(), lambda failure: str(failure.value))
+        told: Any = await asking
+        return str(told)
+
+    async def test_body_that_ends_with_the_connection(self) -> None:
+        for make in (make_client, make_lean_client):
+            for scheme in ("http", "https"):
+                self.assertEqual(await self.told_of(make, scheme, says_goodbye), "the first half")
+        told = await self.told_of(make_client, "http", closes_without_goodbye)
+        self.assertEqual(told, "the first half")  # TCP has no other goodbye
+
+    async def test_topic_that_breaks_off(self) -> None:
+        for scheme, answer in (
+            ("https", closes_without_goodbye),
+            ("https", breaks_off),
+            ("http", breaks_off),
+        ):
+            with self.subTest(f"{scheme}, {answer.__name__}"):
+                told = await self.told_of(make_client, scheme, answer)
+                self.assertNotEqual(told, "the first half")
+
+    async def test_host_with_several_addresses_may_take_its_time(self) -> None:
+        """What each of them has is for connecting; the answer has all that is left."""
+        asked: Deferred[Scripted] = Deferred()
+        self.serve(asked.callback)
+        client = make_lean_client(Names({"a.example": ["127.0.0.1", "127.0.0.2"]}))
+        asking = self.begin(client, f"http://a.example:{self.port}/")
+        connection: Scripted = await asked
+        client.clock.advance(10)
+        connection.transport.write(OK)
+        self.assertEqual((await asking).status, 200)
+
+    async def test_notification_was_taken_when_its_answer_breaks_off(self) -> None:
+        told = await self.told_of(make_lean_client, "https", closes_without_goodbye)
+        self.assertEqual(told, "the first half")
+
+
+class PiecesTests(LeanTestCase):
+    async def test_what_the_system_does_not_take_at_once_follows(self) -> None:
+        class Narrow(socket):
+            def send(self, data: Any, flags: int = 0) -> int:
+                return super().send(data[:700], flags)
+
+        self.patch(dialling, "socket", Narrow)
+        for scheme in ("http", "https"):
+            for closes in (False, True):
+                with self.subTest(scheme=scheme, closes=closes):
+                    received: list[bytes] = []
+
+                    def answer(connection: Scripted, received: list[bytes] = received) -> None:
+                        received.append(self.server.requests[-1])
+                        if b"".join(received).endswith(b"x" * 5000):
+                            connection.transport.write(OK)
+                        else:
+                            self.server.answers.insert(0, answer)
+
+                    server = authority().server("a.example") if scheme == "https" else None
+                    self.serve(answer, tls=server)
+                    client = make_lean_client(
+                        Names({"a.example": ["127.0.0.1"]}),
+                        trusted=[authority().trusted],
+                        idle_limit=0 if closes else 2,
+                    )
+                    url = f"{scheme}://a.example:{self.port}/"
+                    reply = await self.begin(client, url, method="POST", body=b"x" * 5000)
+                    self.assertEqual(reply.status, 200)
+                    if closes:
+                        await self.server.connections[0].lost
+
+
+class TogetherTests(SynchronousTestCase):
+    def test_in_the_next_turn_in_their_order(self) -> None:
+        clock, done = Clock(), []
+        together = Together(clock)
+        for number in range(3):
+            together(lambda number=number: done.append(number))  # type: ignore[misc] # a value
+        self.assertEqual(done, [])
+        clock.advance(0)
+        self.assertEqual(done, [0, 1, 2])
+
+    def test_one_that_raises_is_no_matter_of_the_others(self) -> None:
+        clock, done = Clock(), []
+        together = Together(clock)
+        together(lambda: 1 / 0)
+        together(lambda: done.append(1))
+        clock.advance(0)
+        together(lambda: done.append(2))
+        clock.advance(0)
+        self.assertEqual(done, [1, 2])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
