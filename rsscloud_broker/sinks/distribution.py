@@ -60,7 +60,7 @@ class DistributionOptions:
     per_host: int = field(default=4, validator=ge(1))
     lingering: int = field(default=2000, validator=ge(0))
     slice_size: int = field(default=250, validator=ge(1))
-    slices: int = field(default=8, validator=ge(1))
+    slices: int = field(default=12, validator=ge(1))
     topics: int = field(default=50, validator=ge(1))
 
 

@@ -31,7 +31,7 @@ from rsscloud_broker.sinks.attempts import Attempt, Attempts
 T = TypeVar("T")
 
 #: Seconds after which a slice is saved without those who have not answered yet.
-SETTLE = 0.25
+SETTLE = 0.5
 
 #: Seconds after which an attempt that was under way when the process ended is
 #: made again: more than any attempt takes.

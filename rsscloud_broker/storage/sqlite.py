@@ -106,26 +106,31 @@ def insert_at_once(conn: Connection, table: Table, rows: Sequence[Mapping[str, A
 
     :param rows: one or more, all with the same columns, in the same order.
     """
-    last = conn.exec_driver_sql(_LAST_ID, (table.name,)).scalar() or 0
-    ids = list(range(last + 1, last + 1 + len(rows)))
-    for start in range(0, len(rows), _ROWS):
-        some = rows[start : start + _ROWS]
-        values: list[Any] = []
-        for key, row in zip(ids[start:], some, strict=False):
-            values += (key, *row.values())
-        insertion = _insertion(table.name, ("id", *some[0]), len(some))
-        conn.exec_driver_sql(insertion, tuple(values))
-    return ids
+    last = conn.exec_driver_sql(_last_id(table.name), (table.name,)).scalar_one()
+    columns = ("id", *rows[0])
+    values = [value for key, row in enumerate(rows, last + 1) for value in (key, *row.values())]
+    done = 0
+    while done < len(rows):
+        # Powers of two: else there would be hundreds of statements, which the driver keeps.
+        size = min(1 << (len(rows) - done).bit_length() - 1, _ROWS)
+        some = values[done * len(columns) : (done + size) * len(columns)]
+        conn.exec_driver_sql(_insertion(table.name, columns, size), tuple(some))
+        done += size
+    return list(range(last + 1, last + 1 + len(rows)))
 
-
-#: The largest id that a row of a table has ever had.
-_LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = ?"
 
 #: Rows of one insertion: SQLite takes 32,766 values in a statement.
-_ROWS = 500
+_ROWS = 256
 
 
-@lru_cache(maxsize=_ROWS)
+def _last_id(table: str) -> str:
+    """Asks for the largest id that any row of a table has had."""
+    ever = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+    now = f"SELECT max(id) FROM {table}"  # noqa: S608 # it is ours
+    return f"SELECT max(coalesce(({ever}), 0), coalesce(({now}), 0))"  # likewise
+
+
+@lru_cache(maxsize=20)
 def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
     row = f"({', '.join('?' * len(columns))})"
     names = ", ".join(columns)
