@@ -26,8 +26,11 @@ class IdleConnections:
         waiting = self._by_origin.get(origin)
         if not waiting:
             return None
-        connection = waiting[-1]
-        self._forget(connection)
+        connection = waiting.pop()
+        if not waiting:
+            del self._by_origin[origin]
+        connection.when_lost = None
+        self._waiting.discard(connection)
         return connection
 
     def give(self, connection: Http1) -> None:

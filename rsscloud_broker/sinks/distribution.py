@@ -59,8 +59,8 @@ class DistributionOptions:
     in_flight: int = field(default=200, validator=ge(1))
     per_host: int = field(default=4, validator=ge(1))
     lingering: int = field(default=2000, validator=ge(0))
-    slice_size: int = field(default=250, validator=ge(1))
-    slices: int = field(default=12, validator=ge(1))
+    slice_size: int = field(default=500, validator=ge(1))
+    slices: int = field(default=6, validator=ge(1))
     topics: int = field(default=50, validator=ge(1))
 
 

@@ -262,7 +262,7 @@ class FairnessTests(EngineTestCase):
         self.change(OTHER_FEED)
         while not set(small) <= set(self.called()):
             self.notifier.end()
-        self.assertLess(len(self.called()), 500)
+        self.assertLess(len(self.called()), 600)  # it has waited for one slice
         self.notifier.holds.clear()
         self.notifier.end()
         self.assertEqual((len(self.called()), self.walks()), (10_003, []))
