@@ -8,8 +8,11 @@ from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import Clock
+from twisted.internet.protocol import connectionDone
+from twisted.internet.task import Clock, deferLater
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.outbound import dialling
@@ -126,6 +129,54 @@ class PiecesTests(LeanTestCase):
                     self.assertEqual(reply.status, 200)
                     if closes:
                         await self.server.connections[0].lost
+
+
+class Parting(Scripted):
+    """Knows how its connection ended."""
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.end = reason.type
+        super().connectionLost(reason)
+
+
+class PartingTests(LeanTestCase):
+    async def end(self, scheme: str, size: int, idle_limit: int = 0) -> Any:
+        """How a connection ends for the server, at once or after it has been kept a while."""
+        server = authority().server("a.example") if scheme == "https" else None
+        self.serve(lambda connection: None, tls=server)
+        self.server.protocol = Parting
+        client = make_lean_client(
+            Names({"a.example": ["127.0.0.1"]}),
+            trusted=[authority().trusted],
+            idle_limit=idle_limit,
+        )
+        received = 0
+
+        def answer(connection: Scripted) -> None:
+            nonlocal received
+            received += len(self.server.requests[-1])
+            if received > size:
+                connection.transport.write(OK)
+
+        self.server.answer = answer  # type: ignore[method-assign] # in this test
+        url = f"{scheme}://a.example:{self.port}/"
+        await self.begin(client, url, method="POST", body=b"x" * size)
+        await deferLater(IReactorTime(reactor), 0)  # so far the answer was being read
+        client.clock.advance(5)
+        (connection,) = self.server.connections
+        await connection.lost
+        assert isinstance(connection, Parting)
+        return connection.end
+
+    async def test_says_goodbye(self) -> None:
+        for scheme in ("http", "https"):
+            for idle_limit in (0, 1):
+                with self.subTest(scheme=scheme, idle_limit=idle_limit):
+                    self.assertIs(await self.end(scheme, 10, idle_limit), ConnectionDone)
+
+    async def test_breaks_off_after_large_requests(self) -> None:
+        """What the other side does not read is not kept for it."""
+        self.assertIs(await self.end("http", 50_000), ConnectionLost)
 
 
 class TogetherTests(SynchronousTestCase):
