@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, insert
+from sqlalchemy import Connection, Engine, delete, event, insert, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -13,9 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.storage import Store, sqlite
 from rsscloud_broker.storage.engine import for_writing, open_engine
-from rsscloud_broker.storage.schema import fanout, metadata
+from rsscloud_broker.storage.schema import fanout, metadata, ping
 from rsscloud_broker.testing import make_store_tests, memory_store
-from tests.storage.databases import file_database
+from tests.storage.databases import file_database, memory_database
 
 
 class ConnectionTests(SynchronousTestCase):
@@ -84,6 +84,34 @@ class ConnectionTests(SynchronousTestCase):
         found = conn.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
         self.assertEqual(found, 0)
         conn.close()
+
+
+class InsertionTests(SynchronousTestCase):
+    def insert(self, conn: Connection, *urls: str) -> dict[str, int]:
+        """The ids that pings of sites are said to have got."""
+        same = dict.fromkeys(("name", "changes_url", "rss_url", "tags"), "")
+        rows = [{"url": url, "received_at": 0, "fingerprint": b"", **same} for url in urls]
+        return dict(zip(urls, sqlite.insert_at_once(conn, ping, rows), strict=True))
+
+    def test_ids_are_those_of_the_rows_however_many(self) -> None:
+        with memory_database() as conn:
+            for count in (1, 255, 256, 259, 700):
+                ids = self.insert(conn, *(f"http://{count}.example/{n}" for n in range(count)))
+                stored = select(ping.c.url, ping.c.id).where(ping.c.url.in_(ids))
+                self.assertEqual(dict(conn.execute(stored).tuples().all()), ids)
+
+    def test_no_id_is_given_twice(self) -> None:
+        with memory_database() as conn:
+            first = self.insert(conn, "http://a.example/", "http://b.example/")
+            conn.execute(delete(ping))
+            self.assertGreater(min(self.insert(conn, "http://c.example/").values()), 2)
+            self.assertEqual(set(first.values()), {1, 2})
+
+    def test_ids_are_larger_than_any_there_is(self) -> None:
+        with memory_database() as conn:
+            self.insert(conn, "http://a.example/", "http://b.example/")
+            conn.exec_driver_sql("DELETE FROM sqlite_sequence")
+            self.assertEqual(self.insert(conn, "http://c.example/"), {"http://c.example/": 3})
 
 
 def _also_for_postgresql(case: TestCase) -> Store:
