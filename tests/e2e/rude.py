@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
 
 from attrs import field, frozen
 
-from tests.e2e.servers import Server
+from tests.e2e.servers import Handler, Server, http_server
 
 
 @frozen
@@ -33,24 +31,14 @@ class RudeOrigin(Server):
     """
 
     def __init__(self) -> None:
-        handler = type("Handler", (_Handler,), {"owner": self})
-        super().__init__(_HTTPServer(("127.0.0.1", 0), handler))
+        super().__init__(http_server(_Handler, self))
         self.pages: dict[str, Page] = {}
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
 
-class _HTTPServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-
-class _Handler(BaseHTTPRequestHandler):
-    owner: ClassVar[Any]
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # it is called so
-        pass
-
+class _Handler(Handler):
     def do_GET(self) -> None:
         further = Page(302, headers={"location": f"{self.path}/further"})
         page = self.owner.pages.get(self.path, further)

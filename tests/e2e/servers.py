@@ -58,7 +58,7 @@ class Server:
         self._thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     """One request, kept silent."""
 
     owner: ClassVar[Any]
@@ -82,7 +82,8 @@ class _HTTPServer(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def _http_server(handler: type[_Handler], owner: Server) -> _HTTPServer:
+def http_server(handler: type[Handler], owner: Server) -> BaseServer:
+    """A server whose handlers know whom they work for."""
     return _HTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"owner": owner}))
 
 
@@ -97,7 +98,7 @@ class Origin(Server):
     """
 
     def __init__(self) -> None:
-        super().__init__(_http_server(_OriginHandler, self))
+        super().__init__(http_server(_OriginHandler, self))
         self.pages: dict[str, bytes] = {}
         self.requests: Counter[str] = Counter()
 
@@ -117,7 +118,7 @@ class Origin(Server):
         self.pages[urlsplit(url).path] += b"<!-- and one more -->"
 
 
-class _OriginHandler(_Handler):
+class _OriginHandler(Handler):
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
         self.owner.requests[path] += 1
@@ -166,11 +167,11 @@ class HttpPostReceiver(Receiver):
     protocol = "http-post"
 
     def __init__(self) -> None:
-        super().__init__(_http_server(_HttpPostHandler, self))
+        super().__init__(http_server(_HttpPostHandler, self))
         self.challenged: list[str] = []
 
 
-class _HttpPostHandler(_Handler):
+class _HttpPostHandler(Handler):
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
         self.owner.challenged.append(query["url"][0])
@@ -188,10 +189,10 @@ class DeafReceiver(Receiver):
     protocol = "http-post"
 
     def __init__(self) -> None:
-        super().__init__(_http_server(_DeafHandler, self))
+        super().__init__(http_server(_DeafHandler, self))
 
 
-class _DeafHandler(_Handler):
+class _DeafHandler(Handler):
     def do_POST(self) -> None:
         self.owner.hear(self.body().decode())
         self.answer(500)
@@ -230,10 +231,10 @@ class SoapReceiver(Receiver):
     procedure = "river.notify"
 
     def __init__(self) -> None:
-        super().__init__(_http_server(_SoapHandler, self))
+        super().__init__(http_server(_SoapHandler, self))
 
 
-class _SoapHandler(_Handler):
+class _SoapHandler(Handler):
     def do_POST(self) -> None:
         body = etree.fromstring(self.body()).find("{*}Body")
         if self.headers["SOAPAction"] != '"/river"' or body is None or body[0].tag != "notify":

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from attrs import frozen
 
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, run, until
-from tests.e2e.servers import Server, _Handler, _http_server
+from tests.e2e.servers import Handler, Server, http_server
 
 TOKEN = "correct-horse-battery"
 SECRET = "sesame"
@@ -39,7 +39,7 @@ class Destination(Server):
     """Confirms what it is asked, and keeps what it is sent."""
 
     def __init__(self) -> None:
-        super().__init__(_http_server(_DestinationHandler, self))
+        super().__init__(http_server(_DestinationHandler, self))
         self.confirmed: list[str] = []
         self.deliveries: list[Delivery] = []
 
@@ -62,7 +62,7 @@ class Destination(Server):
         assert self.confirmed == [topic]
 
 
-class _DestinationHandler(_Handler):
+class _DestinationHandler(Handler):
     owner: ClassVar[Destination]
 
     def do_GET(self) -> None:

@@ -7,16 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from json import loads
 from pathlib import Path
-from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from attrs import frozen
 
-from tests.e2e.servers import Server
+from tests.e2e.servers import Handler, Server, http_server
 
 #: Where Flask-WebSub is installed: apart, since it brings a package "tests" that would
 #: be taken for ours.
@@ -44,8 +41,7 @@ class HubReceiver(Server):
     protocol = "websub"
 
     def __init__(self) -> None:
-        handler = type("Handler", (_Handler,), {"owner": self})
-        super().__init__(_HTTPServer(("127.0.0.1", 0), handler))
+        super().__init__(http_server(_Handler, self))
         self.asked: list[dict[str, str]] = []
         self.delivered: list[Delivery] = []
         self.heard: list[str] = []
@@ -62,16 +58,7 @@ class HubReceiver(Server):
         return [delivery.body for delivery in self.delivered]
 
 
-class _HTTPServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-
-class _Handler(BaseHTTPRequestHandler):
-    owner: ClassVar[Any]
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # it is called so
-        pass
-
+class _Handler(Handler):
     def do_GET(self) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         challenge = query.get("hub.challenge", "thanks")
@@ -79,32 +66,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.owner.asked.append(query)
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        body = self.body()
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.answer(self.owner.status)
         self.owner.delivered.append(Delivery(headers, body))
         self.owner.heard += re.findall(r'<([^>]*)>; rel="self"', headers["link"])
-
-    def answer(self, status: int, body: bytes = b"") -> None:
-        with suppress(ConnectionError):  # who asked may have been killed
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
 
 
 class GoneOrigin(Server):
     """A site that has closed: whatever is asked for was there once."""
 
     def __init__(self) -> None:
-        super().__init__(_HTTPServer(("127.0.0.1", 0), _GoneHandler))
+        super().__init__(http_server(_GoneHandler, self))
 
     @property
     def topic(self) -> str:
         return f"http://127.0.0.1:{self.port}/rss.xml"
 
 
-class _GoneHandler(_Handler):
+class _GoneHandler(Handler):
     def do_GET(self) -> None:
         self.answer(410)
 
