@@ -216,14 +216,16 @@ class Dialled(tcp.Connection):
         return why
 
     def connectionLost(self, reason: Failure) -> None:
-        if self._timer is not None:
-            if self._timer.active():
-                self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if not self.connected and not self.disconnected:
             # The reactor may know no more than that it is lost.
             self.protocol.fail(_refusal(self._error() or reason.value))
         super().connectionLost(reason)
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
 
     def _error(self) -> Exception | None:
         """Why it cannot connect, if that is known; and then no more than once."""
@@ -245,9 +247,7 @@ class Dialled(tcp.Connection):
         except OutboundError as refusal:
             self.protocol.fail(refusal)
             return CONNECTION_LOST
-        if self._timer is not None:
-            self._timer.cancel()  # how long the answer may take is for others to say
-            self._timer = None
+        self._stop_timer()  # how long the answer may take is for others to say
         self.connected = True
         self.startReading()
         self.stopWriting()

@@ -52,15 +52,24 @@ def breaks_off(connection: Scripted) -> None:
     _then(connection, lambda tcp: tcp.abortConnection())
 
 
-class BrokenOffTests(LeanTestCase):
+class EitherSchemeTestCase(LeanTestCase):
+    def serve_by(self, scheme: str, answer: Callable[[Scripted], None]) -> str:
+        """Answer a request at a URL with this scheme; the URL."""
+        self.serve(answer, tls=authority().server("a.example") if scheme == "https" else None)
+        return f"{scheme}://a.example:{self.port}/"
+
+    def client(self, make: Callable[..., Client] = make_lean_client, **options: Any) -> Client:
+        """A client for such a URL."""
+        names = Names({"a.example": ["127.0.0.1"]})
+        return make(names, trusted=[authority().trusted], **options)
+
+
+class BrokenOffTests(EitherSchemeTestCase):
     async def told_of(
         self, make: Callable[..., Client], scheme: str, answer: Callable[[Scripted], None]
     ) -> str:
         """The body that was told to who asked, or the reason why there is none."""
-        server = authority().server("a.example") if scheme == "https" else None
-        self.serve(answer, tls=server)
-        client = make(Names({"a.example": ["127.0.0.1"]}), trusted=[authority().trusted])
-        asking = self.begin(client, f"{scheme}://a.example:{self.port}/")
+        asking = self.begin(self.client(make), self.serve_by(scheme, answer))
         asking.addCallbacks(lambda reply: reply.body.decode(), lambda failure: str(failure.value))
         told: Any = await asking
         return str(told)
@@ -98,7 +107,7 @@ class BrokenOffTests(LeanTestCase):
         self.assertEqual(told, "the first half")
 
 
-class PiecesTests(LeanTestCase):
+class PiecesTests(EitherSchemeTestCase):
     async def test_what_the_system_does_not_take_at_once_follows(self) -> None:
         class Narrow(socket):
             def send(self, data: Any, flags: int = 0) -> int:
@@ -117,14 +126,8 @@ class PiecesTests(LeanTestCase):
                         else:
                             self.server.answers.insert(0, answer)
 
-                    server = authority().server("a.example") if scheme == "https" else None
-                    self.serve(answer, tls=server)
-                    client = make_lean_client(
-                        Names({"a.example": ["127.0.0.1"]}),
-                        trusted=[authority().trusted],
-                        idle_limit=0 if closes else 2,
-                    )
-                    url = f"{scheme}://a.example:{self.port}/"
+                    url = self.serve_by(scheme, answer)
+                    client = self.client(idle_limit=0 if closes else 2)
                     reply = await self.begin(client, url, method="POST", body=b"x" * 5000)
                     self.assertEqual(reply.status, 200)
                     if closes:
@@ -139,17 +142,9 @@ class Parting(Scripted):
         super().connectionLost(reason)
 
 
-class PartingTests(LeanTestCase):
+class PartingTests(EitherSchemeTestCase):
     async def end(self, scheme: str, size: int, idle_limit: int = 0) -> Any:
         """How a connection ends for the server, at once or after it has been kept a while."""
-        server = authority().server("a.example") if scheme == "https" else None
-        self.serve(lambda connection: None, tls=server)
-        self.server.protocol = Parting
-        client = make_lean_client(
-            Names({"a.example": ["127.0.0.1"]}),
-            trusted=[authority().trusted],
-            idle_limit=idle_limit,
-        )
         received = 0
 
         def answer(connection: Scripted) -> None:
@@ -158,8 +153,10 @@ class PartingTests(LeanTestCase):
             if received > size:
                 connection.transport.write(OK)
 
+        url = self.serve_by(scheme, lambda connection: None)
+        self.server.protocol = Parting
         self.server.answer = answer  # type: ignore[method-assign] # in this test
-        url = f"{scheme}://a.example:{self.port}/"
+        client = self.client(idle_limit=idle_limit)
         await self.begin(client, url, method="POST", body=b"x" * size)
         await deferLater(IReactorTime(reactor), 0)  # so far the answer was being read
         client.clock.advance(5)
