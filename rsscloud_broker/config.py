@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sized
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
@@ -69,6 +69,24 @@ def _is_network(_: object, key: _Attribute, text: str) -> None:
             f"'{key.name}' has {text!r}, which is no network: {error}; "
             'write addresses as "192.0.2.0/24", "2001:db8::/32" or "192.0.2.7"'
         ) from error
+
+
+#: An address and a port; an IPv6 address has brackets then.
+_NAME_SERVER = re.compile(r"(?:\[(?P<address>.+)\]|(?P<other>[^:]+)):(?P<port>[0-9]{1,5})")
+
+
+def _is_name_server(_: object, key: _Attribute, text: str) -> None:
+    match = _NAME_SERVER.fullmatch(text)
+    try:
+        ip_address(match["address"] or match["other"] if match else text)
+        usable = match is None or 0 < int(match["port"]) < 65536
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(
+            f"'{key.name}' has {text!r}, which is no name server; write an address, and a port "
+            'if it is not 53: "192.0.2.53", "127.0.0.1:5353" or "[2001:db8::53]:5353"'
+        )
 
 
 def _is_endpoint(_: object, key: _Attribute, text: str) -> None:
@@ -138,15 +156,20 @@ _networks = deep_iterable(_is_network)
 
 @frozen
 class Egress:
-    """``[egress]``: networks that the guard of outgoing requests lets through,
-    though they are not on the open internet.
+    """``[egress]``: where outgoing requests go.
 
+    The guard lets networks through that are named here, though they are not on the open
+    internet.
+
+    :ivar name_servers: who is asked for the addresses of names, ADDRESS or ADDRESS:PORT;
+        those of the system if there are none.
     :ivar allow_topics: networks (CIDRs) where topics may be read.
     :ivar allow_callbacks: networks (CIDRs) where callbacks may be called.
     """
 
     allow_topics: tuple[str, ...] = field(default=(), validator=_networks)
     allow_callbacks: tuple[str, ...] = field(default=(), validator=_networks)
+    name_servers: tuple[str, ...] = field(default=(), validator=deep_iterable(_is_name_server))
 
     @property
     def topic_networks(self) -> tuple[Network, ...]:

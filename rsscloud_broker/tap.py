@@ -240,12 +240,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     store = Store(reactor, config.database_url)
     bus = EventBus(clock=reactor)
     counters = Counters()
-    resolving = Workers(reactor, "resolver", 16)
     filing = Workers(reactor, "files", 2)
-
-    # Names that anybody may ask about keep no thread from those that are called.
-    judging = Workers(reactor, "judge", 4)
-    resolver, asked = Resolver(resolving), Resolver(judging)
+    resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
     own = tuple(own_listeners(config.listen))
     callback_guard = AddressGuard(config.egress.callback_networks, own)
@@ -273,7 +269,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     fetcher = TopicFetcher(topics, reactor, product, public_url)
     reading = OwnTopics(
-        fetcher, Judge(asked, topic_guard, reactor), public_url, public_directory, filing
+        fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
     detector = ChangeDetector(
         store,
@@ -296,7 +292,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         Admission(config.limits, store, reactor, counters),
         access,
         reading,
-        Judge(asked, callback_guard, reactor),
+        Judge(resolver, callback_guard, reactor),
         counters,
     )
     sink_parts = SinkParts(
@@ -328,8 +324,18 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     timed: list[IService] = [Sweeper(store, bus, reactor, access)]
     if config.polling.enabled:
         timed.append(Poller(store, detector, reactor, config.polling))
-    workers = (resolving, judging, filing, callbacks, topics)
-    for part in (store, *workers, bus, detector, intents, *sink_services, *timed, *listeners):
+    outwards = (resolver, callbacks, topics)
+    for part in (
+        store,
+        filing,
+        *outwards,
+        bus,
+        detector,
+        intents,
+        *sink_services,
+        *timed,
+        *listeners,
+    ):
         part.setServiceParent(service)
     return service
 

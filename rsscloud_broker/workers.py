@@ -1,6 +1,6 @@
 """Threads for work that would block the reactor, one set for each kind of work.
 
-Work of one kind that hangs (a name server, a slow disk) fills its own threads
+Work of one kind that hangs (on a slow disk, say) fills its own threads
 and nothing else.  Nor does it keep the process alive: its threads are daemons,
 and a stop waits for them only for a moment.
 """

@@ -67,6 +67,7 @@ class ValuesTests(ConfigTestCase):
             [egress]
             allow_topics = ["10.0.0.0/8", "2001:db8::/32"]
             allow_callbacks = ["127.0.0.1"]
+            name_servers = ["192.0.2.53", "127.0.0.1:5353", "::1", "[::1]:5353"]
             [http]
             body_limit = 5
             request_timeout = 7
@@ -95,6 +96,7 @@ class ValuesTests(ConfigTestCase):
             loaded.egress.topic_networks, (ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"))
         )
         self.assertEqual(loaded.egress.callback_networks, (ip_network("127.0.0.1/32"),))
+        self.assertEqual(loaded.egress.name_servers[2:], ("::1", "[::1]:5353"))
         self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
         self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
         self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
@@ -146,6 +148,9 @@ class RefusalTests(ConfigTestCase):
         ("[egress]\nallow_topics = '::1'", "[egress] allow_topics: must be a list", '["::1"]'),
         ("[egress]\nallow_topics = ['10.0.0.300/8']", "[egress] allow_topics:", "10.0.0.300/8"),
         ("[egress]\nallow_callbacks = ['10.0.0.1/8']", "[egress] allow_callbacks:", "host bits"),
+        ("[egress]\nname_servers = ['ns.example']", "[egress] name_servers:", "127.0.0.1:5353"),
+        ("[egress]\nname_servers = ['127.0.0.1:0']", "[egress] name_servers:", "127.0.0.1:0"),
+        ("[egress]\nname_servers = ['::1:70000']", "[egress] name_servers:", "[2001:db8::53]:5353"),
         ("[http]\ntrusted_proxies = ['proxy']", "[http] trusted_proxies: has 'proxy'", ""),
         ("[http]\nbody_limit = '5'", "[http] body_limit: must be a whole number", "without quotes"),
         ("[http]\nbody_limit = 5.0", "[http] body_limit: must be a whole number", "a number"),

@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IJudge
+from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import is_address, target_of
@@ -40,7 +41,7 @@ class Judge:
             looking = Deferred.fromCoroutine(self._look_up(target.host))
             try:
                 addresses = await looking.addTimeout(PATIENCE, self._clock)
-            except (OSError, UnicodeError, DeadlineError):
+            except (OSError, UnicodeError, DeadlineError, Unavailable):
                 return  # it may have an address by the time it is called
         for address in addresses:
             self._guard.judge(address, target.port)

@@ -1,8 +1,7 @@
 """What goes wrong around a broker: subscribers, its database, its disk, its files.
 
 It goes on, says what it cannot do, recovers by itself, and loses nothing that
-it acknowledged.  Name servers that hang are not seen here: a process cannot be
-given its own from outside, see ``tests.outbound``.
+it acknowledged.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from resource import RLIMIT_FSIZE, RLIMIT_NOFILE, prlimit
+from urllib.parse import urlsplit
 from xmlrpc.client import dumps
 
 from tests.e2e.fixture import PATIENCE, Answer, Broker, EndToEndTestCase, request, until
@@ -34,6 +34,7 @@ from tests.e2e.many import (
 )
 from tests.e2e.publishing import subscribe_all
 from tests.e2e.servers import HttpPostReceiver
+from tests.name_server import NameServer
 
 MEGABYTE = 1024 * 1024
 
@@ -114,6 +115,49 @@ class BadSubscribersTests(EndToEndTestCase):
         self.broker.ended()
         self.assertLess(time.monotonic() - began, STOPS_WITHIN)
         self.assertIn("Server Shut Down", self.broker.log)
+
+
+class NameServerTests(EndToEndTestCase):
+    HEALTHY, SILENT = 30, 500
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.heard: set[str] = set()
+        self.servers = ManyServers()
+        self.servers.start()
+        self.addCleanup(self.servers.stop)
+        port = urlsplit(self.servers.listen("127.0.1.1", lambda: Subscriber(self.hear))).port
+        self.names = self.name_server()
+        self.broker = self.own_broker(f'[egress]\nname_servers = ["{self.names.place}"]')
+        self.feed = self.origin().feed("/a.xml")
+        callbacks = [f"http://{n}.silent.example:{port}/" for n in range(self.SILENT)]
+        callbacks += [f"http://{n}.well.example:{port}/{n}" for n in range(self.HEALTHY)]
+        subscribe_all(self.broker, self.feed, callbacks)
+        self.broker.start()
+
+    def name_server(self, port: int = 0) -> NameServer:
+        server = NameServer({"well.example": ["127.0.1.1"], "silent.example": None}, port)
+        server.start()
+        self.addCleanup(server.stop)
+        return server
+
+    def hear(self, callback: str, topic: str) -> int:
+        self.heard.add(callback)
+        return 200
+
+    def test_some_names_have_no_answer(self) -> None:
+        self.assertTrue(thanked(self.broker.ping(self.feed)))
+        until(lambda: len(self.heard) == self.HEALTHY, "the healthy subscribers to be told")
+        self.assertNotIn("given up", self.broker.log)
+        until(lambda: "no name server has answered" in self.broker.log, "the silent ones to fail")
+
+    def test_no_name_server(self) -> None:
+        self.names.stop()
+        self.assertTrue(thanked(self.broker.ping(self.feed)))
+        until(lambda: "no name server can be reached" in self.broker.log, "it to say so")
+        self.assertNotIn("was not told", self.broker.log)  # it is nobody's fault but ours
+        self.name_server(self.names.port)
+        until(lambda: len(self.heard) == self.HEALTHY, "the healthy subscribers to be told")
 
 
 class DatabaseTests(EndToEndTestCase):

@@ -1,31 +1,157 @@
-"""Names are looked up in threads, and what is wrong with them is an OSError."""
+"""Looking names up, with a name server of our own."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from typing import Any
+
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.outbound import Resolver
-from rsscloud_broker.workers import Workers
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.outbound import Resolver, resolver
+from tests.name_server import NameServer
 
 
 class ResolverTests(TestCase):
+    timeout = 30
+
     def setUp(self) -> None:
-        workers = Workers(IReactorFromThreads(reactor), "test resolver", 1)
-        workers.startService()
-        self.addCleanup(workers.stopService)
-        self.resolve = Resolver(workers)
+        self.server = NameServer(
+            {
+                "a.example": ["192.0.2.1", "2001:db8::1", "192.0.2.1"],
+                "b.example": ["192.0.2.2"],
+                "empty.example": [],
+                "silent.example": None,
+            }
+        )
+        self.server.start()
+        self.addCleanup(self.server.stop)
+        self.patch(resolver, "TRIES", 2)
+        self.resolve = self.resolver(self.server.place)
+
+    def resolver(self, *servers: str) -> Resolver:
+        made = Resolver(reactor, servers)
+        made.startService()
+        self.addCleanup(made.stopService)
+        return made
+
+    async def problem(self, host: str, kind: type[Exception] = OSError) -> str:
+        return await self.why(self.resolve(host), kind)
+
+    async def why(self, looking: Deferred[Any], kind: type[Exception]) -> str:
+        return str(await self.assertFailure(looking, kind))
 
     async def test_addresses(self) -> None:
-        self.assertEqual(await self.resolve("127.0.0.1"), ["127.0.0.1"])
-        self.assertEqual(await self.resolve("::1"), ["::1"])
+        self.assertEqual(set(await self.resolve("a.example")), {"192.0.2.1", "2001:db8::1"})
+        self.assertEqual(len(await self.resolve("a.example")), 2)
+        self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
+        self.assertEqual(await self.resolve("B.Example."), ["192.0.2.2"])
+
+    async def test_what_needs_no_name_server(self) -> None:
+        self.assertEqual(await self.resolve("192.0.2.7"), ["192.0.2.7"])
+        self.assertEqual(await self.resolve("2001:db8::7"), ["2001:db8::7"])
         self.assertIn("127.0.0.1", await self.resolve("localhost"))
+        self.assertEqual(self.server.asked, [])
 
-    async def test_no_such_name(self) -> None:
-        looking = Deferred.fromCoroutine(self._look("no-such-name.invalid."))
-        await self.assertFailure(looking, OSError)
+    async def test_addresses_in_disguise(self) -> None:
+        for host in ("127.1", "0x7f.1", "0177.0.0.1", "2130706433", "0x7F000001", "127.0.0.1."):
+            self.assertEqual(await self.resolve(host), ["127.0.0.1"], host)
+        for host in ("256.0.0.1", "1.2.3.4.5", "example.1", "0x", "a.0x7f"):
+            self.assertEqual(await self.problem(host), "it is no address", host)
+        self.assertEqual(self.server.asked, [])
 
-    async def _look(self, host: str) -> list[str]:
-        return await self.resolve(host)
+    async def test_what_is_wrong(self) -> None:
+        for host, why in {
+            "nobody.test": "there is no such name",
+            "empty.example": "it has no address",
+            "a..example": "it is no name",
+            f"{'x' * 64}.example": "it is no name",
+        }.items():
+            self.assertEqual(await self.problem(host), why, host)
+
+    async def test_is_kept(self) -> None:
+        for _ in range(3):
+            await self.resolve("b.example")
+        self.assertEqual(self.server.asked.count("b.example"), 2)  # each kind of address
+
+    async def test_is_not_kept_without_end(self) -> None:
+        self.patch(resolver, "KEPT", 10)
+        for number in range(12):
+            await self.resolve(f"{number}.a.example")
+        before = len(self.server.asked)
+        while len(self.server.asked) == before:
+            await self.resolve("0.a.example")
+            await self.turn()
+
+    async def test_nobody_waits_for_those_who_are_silent(self) -> None:
+        silent = [self.resolve(f"{number}.silent.example") for number in range(2000)]
+        self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
+        self.assertFalse(any(one.called for one in silent))
+        for one in silent[1:]:
+            one.cancel()
+        last, *cancelled = silent
+        self.assertEqual(await self.why(last, OSError), "no name server has answered")
+        await DeferredList(cancelled, consumeErrors=True)
+
+    async def test_server_that_loses_questions(self) -> None:
+        """Asking again is up to us."""
+        self.server.names["late.example"] = None
+        looking = self.resolve("late.example")
+        while "late.example" not in self.server.asked:
+            await self.turn()
+        self.server.names["late.example"] = ["192.0.2.3"]
+        self.assertEqual(await looking, ["192.0.2.3"])
+
+    async def turn(self) -> None:
+        turned: Deferred[None] = Deferred()
+        any_reactor: Any = reactor
+        any_reactor.callLater(0.001, turned.callback, None)
+        await turned
+
+    async def test_no_server(self) -> None:
+        gone = NameServer({})
+        gone.start()
+        gone.stop()
+        self.resolve = self.resolver(gone.place)
+        why = await self.problem("b.example", Unavailable)
+        self.assertEqual(why, "names cannot be looked up just now: no name server can be reached")
+
+    async def test_no_file_descriptors(self) -> None:
+        await self.resolve("a.example")
+        with self.exhausted():
+            why = await self.problem("b.example", Unavailable)
+        self.assertIn("names cannot be looked up just now", why)
+        self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
+
+    @contextlib.contextmanager
+    def exhausted(self) -> Any:
+        """Take all the file descriptors that there are."""
+        import resource  # noqa: PLC0415
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 10, hard))
+        taken = []
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            yield
+        finally:
+            for one in taken:
+                os.close(one)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    async def test_stop(self) -> None:
+        looking = self.resolve("silent.example")
+        while not self.server.asked:
+            await self.turn()
+        self.resolve.stopService()
+        why = "names cannot be looked up just now: the broker stops"
+        self.assertEqual(await self.why(looking, Unavailable), why)
+        await self.problem("b.example", Unavailable)
+        self.resolve.startService()
+        self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
