@@ -30,6 +30,9 @@ from rsscloud_broker.outbound.http1 import Http1, NotConnected
 #: descriptors, buffers or ports left here.
 OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 
+#: Of an IPv6 address one of them says something else: that there is no IPv6 here.
+_WANT_OVER_IPV6 = OUR_OWN_WANT - {EADDRNOTAVAIL}
+
 _DONE = Failure(CONNECTION_DONE)
 _ABORTED = error.ConnectionAborted()
 
@@ -79,7 +82,7 @@ class Dialler:
         try:
             made = socket(AF_INET6 if ":" in address else AF_INET, SOCK_STREAM)
         except OSError as problem:
-            connection.fail(_refusal(problem))
+            connection.fail(_refusal(problem, address))
             return
         dialled = Dialled(
             self._reactor, self._guard, self._together, connection, made, address, timeout
@@ -88,11 +91,11 @@ class Dialler:
         self._together(dialled.connect)
 
 
-def _refusal(problem: BaseException | None) -> NotConnected | Unavailable:
-    """What an error in connecting means to who wanted the connection."""
+def _refusal(problem: BaseException | None, address: str) -> NotConnected | Unavailable:
+    """What an error in connecting to an address means to who wanted the connection."""
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "osError", None)
     text = " ".join(str(problem).split())
-    if number in OUR_OWN_WANT:
+    if number in (_WANT_OVER_IPV6 if ":" in address else OUR_OWN_WANT):
         return Unavailable(f"no connection can be made just now: {text}")
     return NotConnected(text)
 
@@ -219,7 +222,7 @@ class Dialled(tcp.Connection):
         self._stop_timer()
         if not self.connected and not self.disconnected:
             # The reactor may know no more than that it is lost.
-            self.protocol.fail(_refusal(self._error() or reason.value))
+            self.protocol.fail(_refusal(self._error() or reason.value, self._address))
         super().connectionLost(reason)
 
     def _stop_timer(self) -> None:

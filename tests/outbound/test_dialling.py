@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from errno import ECONNREFUSED, EMFILE, ENETUNREACH, ENOBUFS
+from errno import EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENETUNREACH, ENOBUFS
 from functools import partial
 from socket import socket
 from typing import Any
@@ -27,16 +27,19 @@ class DiallingTests(SynchronousTestCase):
         dials(connection)
         return type(self.failureResultOf(asking).value)
 
-    def dial(self, connection: Http1) -> None:
+    def dial(self, connection: Http1, address: str = "192.0.2.1") -> None:
         reactor = MemoryReactorClock()
-        Dialler(reactor, AddressGuard()).dial(connection, "192.0.2.1", None)
+        Dialler(reactor, AddressGuard()).dial(connection, address, None)
         reactor.advance(0)
 
     def test_errors_of_the_system(self) -> None:
-        for number, expected in (
-            (ECONNREFUSED, NotConnected),
-            (ENETUNREACH, NotConnected),
-            (ENOBUFS, Unavailable),
+        for number, address, expected in (
+            (ECONNREFUSED, "192.0.2.1", NotConnected),
+            (ENETUNREACH, "192.0.2.1", NotConnected),
+            (ENOBUFS, "192.0.2.1", Unavailable),
+            (ENOBUFS, "2001:db8::1", Unavailable),
+            (EADDRNOTAVAIL, "192.0.2.1", Unavailable),  # there is no port left
+            (EADDRNOTAVAIL, "2001:db8::1", NotConnected),  # there may be no IPv6 here
         ):
 
             class Failing(socket):
@@ -44,7 +47,7 @@ class DiallingTests(SynchronousTestCase):
                     return number
 
             self.patch(dialling, "socket", Failing)
-            self.assertIs(self.failure_of(self.dial), expected)
+            self.assertIs(self.failure_of(partial(self.dial, address=address)), expected)
 
     def test_what_is_no_address_to_the_system(self) -> None:
         class Failing(socket):
