@@ -23,6 +23,7 @@ ROWS: dict[str, Row] = {
     "notify-websub": notify.websub,
     "notify-tls": notify.tls,
     "notify-one-host": notify.one_host,
+    "notify-names": notify.names,
     "xmlrpc-pings": pings.xmlrpc,
     "cloud-pings": pings.cloud,
     "not-modified": pings.not_modified,
@@ -30,6 +31,7 @@ ROWS: dict[str, Row] = {
     "change-list": change_list.serving,
     "making-change-list": change_list.making,
     "black-holes": black_holes.latencies,
+    "black-hole-names": black_holes.names,
     "start": start.start,
     "planning": planning.planning,
 }

@@ -1,8 +1,9 @@
 """Dead hosts among the living: whether those wait who need not.
 
 Half of the black holes accept and never answer, half drop the packets of those
-who connect.  Subscribers that are well, each on its own address, are mixed with
-them, and what counts is when the 99th of a hundred of those is told.
+who connect; or else they have names for which there is no answer.  Subscribers that are
+well, each on its own address, are mixed with them, and what counts is when the 99th of a
+hundred of those is told.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import time
 
 from benchmarks.addresses import address
 from benchmarks.broker import Broker, Data
-from benchmarks.notify import Audience, check_counts, expect
+from benchmarks.name_server import name
+from benchmarks.notify import DISTANCE, Audience, check_counts, expect
 from benchmarks.processes import Deadline, Helper, Sample, Stopwatch
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
@@ -24,15 +26,35 @@ def latencies(settings: Settings) -> list[Line]:
     """The 99th percentile from the ping's answer to the notification."""
     deadline = settings.deadline()
     with Helper("receiver", deadline) as receiver:
-        well, _ = _measure(settings, deadline, receiver, 0)
-        lines = []
-        for share in _SHARES:
-            samples, peak = _measure(settings, deadline, receiver, share)
-            work = f"99 % of the healthy are told, {share} % of the hosts are black holes"
-            lines.append(_line(f"{work}: first fan-out", samples[:1], well, peak))
-            if len(samples) > 1:
-                again = f"fan-out {len(samples)}"
-                lines.append(_line(f"{work}: {again}", samples[-1:], well, peak))
+        return _lines(settings, deadline, receiver, "{} % of the hosts are black holes")
+
+
+def names(settings: Settings) -> list[Line]:
+    """The same, where all are called by names, and those of the dead have no answer."""
+    deadline = settings.deadline()
+    with (
+        Helper("receiver", deadline) as receiver,
+        Helper("name_server", deadline, delay=DISTANCE) as server,
+    ):
+        return _lines(settings, deadline, receiver, "{} % of the names have no answer", server)
+
+
+def _lines(
+    settings: Settings,
+    deadline: Deadline,
+    receiver: Helper,
+    what: str,
+    server: Helper | None = None,
+) -> list[Line]:
+    well, _ = _measure(settings, deadline, receiver, 0, server)
+    lines = []
+    for share in _SHARES:
+        samples, peak = _measure(settings, deadline, receiver, share, server)
+        work = f"99 % of the healthy are told, {what.format(share)}"
+        lines.append(_line(f"{work}: first fan-out", samples[:1], well, peak))
+        if len(samples) > 1:
+            again = f"fan-out {len(samples)}"
+            lines.append(_line(f"{work}: {again}", samples[-1:], well, peak))
     return lines
 
 
@@ -41,7 +63,7 @@ def _line(work: str, samples: list[Sample], well: list[Sample], peak: float) -> 
 
 
 def _measure(
-    settings: Settings, deadline: Deadline, receiver: Helper, share: int
+    settings: Settings, deadline: Deadline, receiver: Helper, share: int, server: Helper | None
 ) -> tuple[list[Sample], float]:
     """Milliseconds for each of several fan-outs, with a share of black holes; and memory."""
     count = settings.count or _COUNT
@@ -49,9 +71,10 @@ def _measure(
     alive = [number for number in range(count) if number % 10 >= share // 10]
     audience = Audience.of(receiver, 0, len(alive))
     data = Data.make(settings.directory / f"data-{share}")
-    data.subscribe({audience.topic: _callbacks(receiver, count, set(alive))})
+    callbacks = _callbacks(receiver, count, set(alive), named=server is not None)
+    data.subscribe({audience.topic: callbacks})
     samples = []
-    with Broker(data, deadline) as broker:
+    with Broker(data, deadline, name_server=server.port if server else None) as broker:
         for number in range(settings.rounds):
             if number:
                 data.wait_for_walks(deadline)
@@ -60,14 +83,17 @@ def _measure(
     return samples, peak
 
 
-def _callbacks(receiver: Helper, count: int, alive: set[int]) -> list[str]:
+def _callbacks(receiver: Helper, count: int, alive: set[int], named: bool) -> list[str]:
     """A callback for each; the numbers of the living are without gaps."""
     callbacks = []
     told = 0
     for number in range(count):
         if number in alive:
-            callbacks.append(f"http://{address(number)}:{receiver.port}/n/{told}")
+            host = name(number) if named else address(number)
+            callbacks.append(f"http://{host}:{receiver.port}/n/{told}")
             told += 1
+        elif named:
+            callbacks.append(f"http://{name(number, silent=True)}:{receiver.port}/")
         else:
             port = receiver.ready["silent" if number // 10 % 2 else "dropping"]
             callbacks.append(f"http://{address(number)}:{port}/")

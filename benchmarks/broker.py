@@ -144,9 +144,16 @@ class Broker(Running):
     taken: all clients are on this machine.
 
     :param trusted: the file of an authority to be trusted beside nobody else.
+    :param name_server: the port of the only one.
     """
 
-    def __init__(self, data: Data, deadline: Deadline, trusted: Path | None = None) -> None:
+    def __init__(
+        self,
+        data: Data,
+        deadline: Deadline,
+        trusted: Path | None = None,
+        name_server: int | None = None,
+    ) -> None:
         self.data = data
         self.port = free_port()
         self._deadline = deadline
@@ -155,7 +162,8 @@ class Broker(Running):
             f"data = {json.dumps(str(data.directory))}\n"
             f'listen = ["tcp:{self.port}:interface=127.0.0.1:backlog=4096"]\n'
             "[http]\nmax_connections = 50000\n"
-            '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n',
+            '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n'
+            + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else ""),
             encoding="utf-8",
         )
         self._log = data.directory / "twistd.log"

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from benchmarks.addresses import MOST, address, secret
 from benchmarks.broker import Broker, Data
 from benchmarks.certificates import Authority
+from benchmarks.name_server import name
 from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
@@ -32,6 +33,9 @@ _MEMORY = 120.0
 #: subscribers are sent it.
 _FEED_SIZE, _CONTENT_SIZE = 4000, 20_000
 
+#: Seconds that a name server takes, as one in the same town does.
+DISTANCE = 0.02
+
 _HUB = "http://127.0.0.1/websub"
 _FORM = "Content-Type: application/x-www-form-urlencoded\r\n"
 
@@ -44,12 +48,14 @@ class Audience:
     :ivar first: the number of the first subscriber.
     :ivar count: how many there are.
     :ivar protocol: by which they are notified.
+    :ivar named: whether each is called by a name, or else by its address.
     """
 
     topic: str
     first: int
     count: int
     protocol: str = "http-post"
+    named: bool = False
 
     @property
     def numbers(self) -> range:
@@ -77,7 +83,8 @@ class Audience:
     def callbacks(self, port: int) -> Iterator[str]:
         """A callback for each, on an address of its own."""
         scheme = "https" if self.protocol == "https-post" else "http"
-        return (f"{scheme}://{address(number)}:{port}/n/{number}" for number in self.numbers)
+        host = name if self.named else address
+        return (f"{scheme}://{host(number)}:{port}/n/{number}" for number in self.numbers)
 
     def subscribe(self, data: Data, port: int) -> None:
         """Add their subscriptions."""
@@ -292,3 +299,27 @@ def one_host(settings: Settings) -> list[Line]:
     targets = [Target.at_least(ratio(kept, new), 1.5)]
     work = f"notify {count:,} callbacks on one host (floor: ours, new connections)"
     return [Line(work, "notifications/s", kept, peak, new, targets)]
+
+
+def names(settings: Settings) -> list[Line]:
+    """Callbacks by names, none of which is known, beside as many by addresses."""
+    deadline = settings.deadline()
+    count = settings.count or _COUNT
+    with (
+        Helper("receiver", deadline) as receiver,
+        Helper("name_server", deadline, delay=DISTANCE) as server,
+    ):
+        addressed = Audience.of(receiver, 0, count)
+        named = evolve(Audience.of(receiver, count, count), named=True)
+        data = Data.make(settings.directory / "data")
+        for audience in (addressed, named):
+            audience.subscribe(data, receiver.port)
+        bare, ours = [], []
+        with Broker(data, deadline, name_server=server.port) as broker:
+            for _ in range(settings.rounds):
+                bare.append(fan_out(broker, receiver, addressed, deadline))
+                ours.append(fan_out(broker, receiver, named, deadline))
+            peak = broker.peak_megabytes()
+    far = f"{1000 * DISTANCE:g} ms"
+    work = f"notify {count:,} callbacks by names, {far} from a name server (floor: by addresses)"
+    return [Line(work, "notifications/s", ours, peak, bare)]

@@ -51,6 +51,9 @@ class RowTests(SynchronousTestCase):
     def test_notify_one_host(self) -> None:
         self.run_row("notify-one-host")
 
+    def test_notify_names(self) -> None:
+        self.run_row("notify-names")
+
     def test_xmlrpc_pings(self) -> None:
         self.run_row("xmlrpc-pings")
 
@@ -71,6 +74,9 @@ class RowTests(SynchronousTestCase):
 
     def test_black_holes(self) -> None:
         self.run_row("black-holes", 2)
+
+    def test_black_hole_names(self) -> None:
+        self.run_row("black-hole-names", 2)
 
     def test_planning(self) -> None:
         self.run_row("planning", 2, floor=False)
