@@ -10,13 +10,14 @@ as long as it is good.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from socket import SOCK_STREAM, inet_aton, inet_ntoa
 from typing import Any, TypeAlias
 
-from pycares import ARES_SOCKET_BAD, AddrInfoResult, Channel, errno
+from pycares import ARES_SOCKET_BAD, AddrInfoResult, AresError, Channel, errno
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone
@@ -109,7 +110,8 @@ class Resolver(Service):
         if self._channel is None:
             return fail(Unavailable("names cannot be looked up: the broker stops"))
         if self._kept >= KEPT or self._reactor.seconds() >= self._stale_at:
-            self._channel.reinit()  # what has been found is forgotten then, too
+            with contextlib.suppress(AresError):  # it has no thread for that: later, then
+                self._channel.reinit()  # what has been found is forgotten then, too
             self._fresh()
         self._kept += 1
         self._asked += 1

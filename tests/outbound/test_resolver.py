@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import Any
 
+from pycares import AresError, Channel, errno
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.trial.unittest import TestCase
@@ -85,6 +86,15 @@ class ResolverTests(TestCase):
         while len(self.server.asked) == before:
             await self.resolve("0.a.example")
             await self.turn()
+
+    async def test_cannot_be_made_to_forget(self) -> None:
+        def fail(channel: object) -> None:
+            raise AresError(errno.ARES_ENOMEM, "Out of memory")
+
+        self.patch(resolver, "REFRESH", 0.0)
+        self.patch(Channel, "reinit", fail)
+        for _ in range(3):
+            self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
 
     async def test_nobody_waits_for_those_who_are_silent(self) -> None:
         silent = [self.resolve(f"{number}.silent.example") for number in range(2000)]
