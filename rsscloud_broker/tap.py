@@ -20,7 +20,9 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.filepath import FilePath
@@ -72,6 +74,9 @@ TOPIC_DEADLINE = 30.0
 #: Objects that are made, beyond those that are given up, before garbage is collected.
 #: Python's own number is about a few requests' worth, all of them still in use.
 GARBAGE = 10_000
+
+#: Seconds that all parts together have to stop, and those that each has when they are over.
+STOP_WITHIN, MOMENT = 9.0, 0.1
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
@@ -165,14 +170,20 @@ def makeService(options: Options) -> IService:
 
 
 class BrokerService(MultiService):
-    """Starts its parts in order, and stops them one after the other in reverse."""
+    """Starts its parts in order, and stops them one after the other in reverse.
+
+    A part that does not come to its end when it should is not waited for: whatever was
+    acknowledged is stored, and what is under way is taken up after the next start.
+    """
 
     log = Logger()
 
-    def __init__(self, config: Config, public_url: str) -> None:
+    def __init__(self, config: Config, public_url: str, clock: IReactorTime) -> None:
         super().__init__()
         self._config = config
         self._public_url = public_url
+        self._clock = clock
+        self._lock: IO[bytes] | None = None
 
     def privilegedStartService(self) -> None:
         try:
@@ -217,9 +228,27 @@ class BrokerService(MultiService):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        for service in reversed(list(self)):
-            await maybeDeferred(service.stopService)
-        self._lock.close()
+        until = self._clock.seconds() + STOP_WITHIN
+        hanging = []
+        for part in reversed(list(self)):
+            name = part.name or type(part).__name__
+            ended: Deferred[object] = Deferred()
+            maybeDeferred(part.stopService).addBoth(ended.callback)
+            ended.addTimeout(max(MOMENT, until - self._clock.seconds()), self._clock)
+            try:
+                await ended
+            except TimedOut:
+                hanging.append(name)
+            except Exception:  # a bug of one part must not keep the others from stopping
+                self.log.failure("Stopping {part} failed.", part=name)
+        if hanging:
+            self.log.warn(
+                "Not waiting any longer for: {parts}. What they were at is taken up after the "
+                "next start.",
+                parts=", ".join(hanging),
+            )
+        elif self._lock is not None:  # or else it is held until nothing can be written any more
+            self._lock.close()
 
 
 def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> BrokerService:
@@ -233,7 +262,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.public_url or _public_url(config.listen)
-    service = BrokerService(config, public_url)
+    service = BrokerService(config, public_url, reactor)
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 

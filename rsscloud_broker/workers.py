@@ -33,7 +33,9 @@ class _Daemon(Thread):
         super().__init__(*args, **kwargs, daemon=True)
 
 
-class _Daemons(ThreadPool):
+class Daemons(ThreadPool):
+    """Threads that do not keep the process alive."""
+
     threadFactory = _Daemon
 
 
@@ -49,7 +51,7 @@ class Workers(Service):
     def __init__(self, reactor: IReactorFromThreads, name: str, threads: int) -> None:
         self.name = name
         self._reactor = reactor
-        self._pool = _Daemons(0, threads, name=name)
+        self._pool = Daemons(0, threads, name=name)
 
     def startService(self) -> None:
         super().startService()

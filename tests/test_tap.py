@@ -1,13 +1,21 @@
-"""The command line of ``twistd rsscloud-broker``; what it starts is tested in tests/e2e."""
+"""The command line of ``twistd rsscloud-broker``, and how the parts are stopped.
+
+What it starts is tested in tests/e2e.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Config
-from rsscloud_broker.tap import LOOPBACK, Options
+from rsscloud_broker.tap import LOOPBACK, MOMENT, STOP_WITHIN, BrokerService, Options
 
 
 class OptionsTests(SynchronousTestCase):
@@ -31,3 +39,76 @@ class OptionsTests(SynchronousTestCase):
         config = self.configuration("--local", "--config", str(path))
         self.assertEqual(config.limits.exempt, ("192.0.2.0/24", *LOOPBACK))
         self.assertEqual(config.limits.pings_burst, 5)
+
+
+class Part(Service):
+    """A part whose stop is over when the test says so."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stopped: Deferred[None] = Deferred()
+        self.stopping = False
+
+    def stopService(self) -> Deferred[None]:
+        self.stopping = True
+        return self.stopped
+
+
+class StopTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.service = BrokerService(Config(), "http://broker.example", IReactorTime(self.clock))
+        self.parts = [Part(name) for name in ("store", "sink", "listener")]
+        for part in self.parts:
+            part.setServiceParent(self.service)
+        self._events = self.enterContext(capturedLogs())
+
+    def given_up(self) -> list[str]:
+        """The parts that were not waited for, as the log has them."""
+        return [event["parts"] for event in self._events if "parts" in event]
+
+    def stop(self) -> Deferred[None]:
+        return self.service.stopService()
+
+    def test_one_after_the_other_in_reverse(self) -> None:
+        store, sink, listener = self.parts
+        stopped = self.stop()
+        for part, following in ((listener, sink), (sink, store)):
+            self.assertTrue(part.stopping)
+            self.assertFalse(following.stopping)
+            part.stopped.callback(None)
+        self.assertNoResult(stopped)
+        store.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual((self.given_up(), self.clock.getDelayedCalls()), ([], []))
+
+    def test_a_part_that_hangs_is_not_waited_for_and_the_others_stop_too(self) -> None:
+        store, sink, listener = self.parts
+        stopped = self.stop()
+        listener.stopped.callback(None)
+        self.clock.advance(STOP_WITHIN - 0.001)
+        self.assertFalse(store.stopping)
+        self.clock.advance(0.001)
+        self.assertTrue(store.stopping)
+        store.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(self.given_up(), ["sink"])
+        sink.stopped.callback(None)  # it comes to its end after all
+
+    def test_the_time_is_that_of_all_parts_together(self) -> None:
+        stopped = self.stop()
+        for pause in (STOP_WITHIN, MOMENT):
+            self.clock.advance(pause)
+            self.assertNoResult(stopped)
+        self.clock.advance(MOMENT)
+        self.successResultOf(stopped)
+        self.assertEqual(self.given_up(), ["listener, sink, store"])
+
+    def test_a_bug_of_one_does_not_keep_the_others_from_stopping(self) -> None:
+        store, sink, listener = self.parts
+        stopped = self.stop()
+        listener.stopped.errback(ZeroDivisionError())
+        for part in (sink, store):
+            part.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)

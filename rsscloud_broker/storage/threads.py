@@ -13,11 +13,11 @@ from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
-from twisted.python.threadpool import ThreadPool
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.writer import Operation, Writer
+from rsscloud_broker.workers import Daemons
 
 T = TypeVar("T")
 
@@ -51,7 +51,10 @@ def read_once(engine: Engine, operation: Operation[T]) -> T:
 
 
 class StoreThreads:
-    """A writer's thread and a pool for reading."""
+    """A writer's thread and a pool for reading.
+
+    None of them keeps the process alive, however long the database hangs.
+    """
 
     def __init__(self, reactor: IReactorFromThreads) -> None:
         self._reactor = reactor
@@ -59,7 +62,7 @@ class StoreThreads:
 
     def start(self, engine: Engine) -> None:
         self._engine = engine
-        self._readers = ThreadPool(minthreads=0, maxthreads=READERS, name="store readers")
+        self._readers = Daemons(0, READERS, name="store readers")
         self._writer = Writer(self._reactor, engine, at_end=self._close)
         self._readers.start()
         self._writer.start()

@@ -35,6 +35,9 @@ AnyServer = TypeVar("AnyServer", bound=Server)
 #: Seconds in which even a slow machine must get everything done.
 PATIENCE = 30.0
 
+#: Seconds in which a broker that is asked to end has ended.
+STOPS_WITHIN = 10.0
+
 _BIN = Path(sys.executable).parent
 
 # Runs a command whose clock is ahead of the real one, so that hours go by

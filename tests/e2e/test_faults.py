@@ -20,7 +20,15 @@ from resource import RLIMIT_FSIZE, RLIMIT_NOFILE, prlimit
 from urllib.parse import urlsplit
 from xmlrpc.client import dumps
 
-from tests.e2e.fixture import PATIENCE, Answer, Broker, EndToEndTestCase, request, until
+from tests.e2e.fixture import (
+    PATIENCE,
+    STOPS_WITHIN,
+    Answer,
+    Broker,
+    EndToEndTestCase,
+    request,
+    until,
+)
 from tests.e2e.many import (
     Babbling,
     Closing,
@@ -37,9 +45,6 @@ from tests.e2e.servers import HttpPostReceiver
 from tests.name_server import NameServer
 
 MEGABYTE = 1024 * 1024
-
-#: Seconds in which a broker that is asked to end has ended.
-STOPS_WITHIN = 10.0
 
 #: Bytes of memory that subscribers may cost, whatever they answer.
 MEMORY = 48 * MEGABYTE

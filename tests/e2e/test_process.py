@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib  # not from it: trial looks for a list called suppress in modules
+import contextlib  # not suppress from it: trial looks for a list of that name in modules
 import os
 import re
 import signal
 import socket
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from subprocess import CompletedProcess
 from urllib.parse import quote
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, request, run, until
+from tests.e2e.fixture import STOPS_WITHIN, Broker, EndToEndTestCase, request, run, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.processes import free_port
 
@@ -78,6 +81,32 @@ class StopTests(EndToEndTestCase):
         receiver.open.set()
         broker.start()
         self.assert_told(receiver, feed)
+
+    def test_by_a_database_that_hangs(self) -> None:
+        """Another process holds its lock, and the broker waits half a minute for it."""
+        broker, origin = self.own_broker(), self.origin()
+        broker.start()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        self.subscribed(broker, receiver, feed)
+        receiver.called = 0
+        receiver.open.clear()
+        origin.change(feed)
+        broker.ping(feed)
+        until(lambda: receiver.called, "a notification under way")
+        with closing(sqlite3.connect(broker.data / "broker.sqlite")) as connection:
+            connection.isolation_level = None
+            connection.execute("BEGIN EXCLUSIVE")
+            began = time.monotonic()
+            broker.terminate()
+            receiver.open.set()
+            self.assertEqual(broker.ended(), -signal.SIGTERM)
+            self.assertLess(time.monotonic() - began, STOPS_WITHIN)
+            connection.execute("ROLLBACK")
+        self.assertIn("Not waiting any longer for: distribution", broker.log)
+        self.assertNotIn("Traceback", broker.log)
+        receiver.heard.clear()
+        broker.start()
+        self.assert_told(receiver, feed)  # that it was told was not stored
 
 
 class StartErrorTests(EndToEndTestCase):
