@@ -6,8 +6,8 @@ ways lead here:
 
 - ``check``: the caller waits for the answer (an rssCloud ping, a subscription).
 - ``ask``: the caller has stored that the topic waits to be read and goes on
-  (a weblogUpdates ping).  What still waits when the process ends is read after
-  the next start.
+  (a weblogUpdates ping).  The store is looked through at the start, and again
+  now and then, for what the last process left waiting, or a bug.
 
 Both share fetches: see ``sharing``.
 """
@@ -15,6 +15,7 @@ Both share fetches: see ``sharing``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from attrs import evolve
@@ -36,6 +37,10 @@ from rsscloud_broker.remembered import Remembered
 
 #: Topics of which is known when they were pinged last.
 MAX_REMEMBERED = 10_000
+
+#: Topics that are looked up at once in the store, which wait there to be read, and the
+#: seconds after which it is looked through again.
+AT_ONCE, LOOK_AGAIN = 100_000, 600.0
 
 
 class ChangeDetector(Service):
@@ -81,7 +86,7 @@ class ChangeDetector(Service):
         """Begin with the topics that still waited when the last process ended."""
         super().startService()
         self._patience.stopped = False
-        self._keep(Deferred.fromCoroutine(self._resume()))
+        self._keep(Deferred.fromCoroutine(self._look_through()))
 
     def stopService(self) -> None:
         """Stop waiting for topics; what was not read waits in the store."""
@@ -146,13 +151,21 @@ class ChangeDetector(Service):
         self._waiting.add(waiting)
         waiting.addBoth(lambda result: self._waiting.discard(waiting))
 
+    async def _look_through(self) -> None:
+        """Ask for the topics that wait in the store and that nobody sees to."""
+        with suppress(CancelledError):  # the service stops; the store remembers
+            while True:
+                await self._resume()
+                await deferLater(self._clock, LOOK_AGAIN)
+
     async def _resume(self) -> None:
         try:
-            due = partial(self._store.checks_due, 100_000)
+            due = partial(self._store.checks_due, AT_ONCE)
             for check in await self._patience(due, "topics that wait"):
-                self.ask(check.url, pinged=check.pinged)
+                if check.url not in self._asked:
+                    self.ask(check.url, pinged=check.pinged)
         except CancelledError:
-            pass  # the service stops; the store remembers
+            raise
         except Exception:  # a bug must not go unseen; new pings are answered all the same
             self.log.failure("Topics that wait to be read could not be looked up.")
 
@@ -163,7 +176,7 @@ class ChangeDetector(Service):
         except CancelledError:
             pass  # the service stops; the store remembers
         except Exception:  # a bug must not leave the topic unasked for ever
-            self.log.failure("Checking {url} failed.", url=url)
+            self.log.failure("Checking {url} failed; it is tried again later.", url=url)
         finally:
             del self._asked[url]
 

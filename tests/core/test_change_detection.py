@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
+from rsscloud_broker.core.change_detection import LOOK_AGAIN
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import Reading, TopicUnreadable, Unavailable
 from rsscloud_broker.patience import UNAVAILABLE_PAUSE
@@ -200,9 +201,9 @@ class AskTests(CoreTestCase):
             self.assertEqual(len(self.fetcher.fetched), before)
             self.assertEqual(self.due(), [FEED])
             self.clock.advance(1)
+        self.clock.advance(LOOK_AGAIN)
         self.assertEqual(len(self.fetcher.fetched), 4)
         self.assertEqual(self.due(), [])
-        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_topic_that_can_be_read_again_is_answered(self) -> None:
         self.start()
@@ -276,11 +277,48 @@ class AskTests(CoreTestCase):
         self.ask()
         self.assertEqual(len(self.bus.events), 1)
 
+    def test_what_a_bug_has_left_is_read_without_being_asked_for_again(self) -> None:
+        self.start()
+        fetch, bugs = self.fetcher.fetch, [ZeroDivisionError(), KeyError()]
+
+        async def broken(*args: object) -> object:
+            raise bugs.pop(0)
+
+        self.patch(self.fetcher, "fetch", broken)
+        self.change()
+        self.ask()
+        self.clock.advance(LOOK_AGAIN)
+        self.assertEqual((bugs, self.due()), ([], [FEED]))
+        self.patch(self.fetcher, "fetch", fetch)
+        self.clock.advance(LOOK_AGAIN)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+        self.assertEqual(len(self.bus.events), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, KeyError)), 2)
+
+    def test_what_is_being_read_is_not_asked_for_again(self) -> None:
+        self.start()
+        self.fetcher.held = []
+        self.change()
+        self.ask()
+        self.clock.advance(LOOK_AGAIN)
+        self.fetcher.held[0].callback(None)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+
+    def test_looking_goes_on_after_a_bug(self) -> None:
+        checks_due = self.store.checks_due
+        self.patch(self.store, "checks_due", lambda limit: fail(ZeroDivisionError()))
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.patch(self.store, "checks_due", checks_due)
+        self.store_ping()
+        self.clock.advance(LOOK_AGAIN)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
+
     def test_stopping_calls_off_what_waits_and_keeps_it_in_the_store(self) -> None:
         self.detector.startService()
         del self.fetcher.contents[FEED]
         self.ask()
-        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.assertEqual(len(self.clock.getDelayedCalls()), 2)  # one to look through the store
         self.detector.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.due(), [FEED])

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from attrs import define, field, frozen
 from sqlalchemy import Connection, select
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IReactorFromThreads
+from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorFromThreads
 from twisted.internet.task import Clock
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.filepath import FilePath
@@ -267,6 +267,11 @@ class House:
         made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
         root = root or Root(made, PUBLIC_URL)
         self.factory = bounded_site(root, Limits(http or Http(), self.clock))
+        self._standing = self.clock.getDelayedCalls()
+
+    def timers(self) -> list[IDelayedCall]:
+        """The timers that run for the sake of requests."""
+        return [each for each in self.clock.getDelayedCalls() if each not in self._standing]
 
     # asking
 

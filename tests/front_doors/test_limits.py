@@ -189,7 +189,7 @@ class DeadlineTests(_LimitsTests):
             exchange.send(data)
             if exchange.open:
                 exchange.transport.loseConnection()
-        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.house.timers(), [])
 
 
 class KeepAliveTests(_LimitsTests):

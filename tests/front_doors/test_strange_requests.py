@@ -149,7 +149,7 @@ class HeadTests(_RequestsTests):
         self.house.clock.advance(5)
         self.assertFalse(exchange.open)
         self.assertEqual(self.flushLoggedErrors(), [])
-        self.assertEqual(self.house.clock.getDelayedCalls(), [])
+        self.assertEqual(self.house.timers(), [])
 
     def test_length(self) -> None:
         head = b"POST /RPC2 HTTP/1.1\r\nHost: b\r\ncontent-length:"
@@ -215,7 +215,7 @@ class UnreadAnswerTests(SynchronousTestCase):
         self.assertTrue(exchange.open)
         self.house.clock.advance(1)
         self.assertFalse(exchange.open)
-        self.assertEqual(self.house.clock.getDelayedCalls(), [])
+        self.assertEqual(self.house.timers(), [])
 
     def test_in_the_middle_of_an_answer(self) -> None:
         exchange = self.connect()
