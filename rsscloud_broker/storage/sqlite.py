@@ -8,6 +8,9 @@ another process waits at the start, where nothing has to be undone.
 
 It waits for half a minute, or for as long as the URL says:
 ``sqlite:////var/lib/broker.db?timeout=5``.
+
+No connection makes the file: ``make_parent_directory`` does, and one that is removed
+or replaced later is noticed.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Select, StaticPool, Table, event, func, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DisconnectionError, OperationalError
 
 DIALECT = "sqlite"
 
@@ -51,7 +54,7 @@ def make_parent_directory(url: URL) -> None:
 
     :raises OSError: it cannot be made.
     """
-    file = _file(url)
+    file = _path(url)
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).touch(mode=0o600)
@@ -63,25 +66,62 @@ def configure(engine: Engine, writes: str) -> None:
     :param writes: the name of the execution option that tells a writer's
         connection from a reader's.
     """
-    file = _file(engine.url)
 
     def connect(connection: Any, record: Any) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
-        record.info[_IDENTITY] = _identity(file)  # by now it is there
 
     def begin(connection: Connection) -> None:
         writer = connection.get_execution_options().get(writes, False)
-        if writer and connection.info[_IDENTITY] != _identity(file):
-            # SQLite would go on writing to the file that it has open, and what it
-            # thanks for would be gone with the process.
-            raise OperationalError("BEGIN", None, OSError(f"{file} was removed or replaced"))
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
 
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
+    path = _path(engine.url)
+    if path is not None:
+        file = _File(path)
+        event.listen(engine, "do_connect", file.open)
+        event.listen(engine, "checkout", file.check)
+
+
+class _File:
+    """The file of a database, which may be removed or replaced while it is open.
+
+    SQLite would go on with what it has open: what is written there, and thanked for,
+    would be gone with the process.  So connections are only used while it is the same
+    file; others are closed, and the file that is there now is taken up.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._address = f"{Path(path).absolute().as_uri()}?mode=rw"  # makes no empty file
+        self._taken_up: tuple[int, int] | None = None
+
+    def open(self, dialect: Any, record: Any, arguments: Any, options: dict[str, Any]) -> Any:
+        """Make a connection."""
+        identity = _identity(self._path)  # before it is opened: ``check`` sees what comes after
+        record.info[_IDENTITY] = identity
+        if identity is not None:
+            replaced = self._taken_up not in {None, identity}
+            log = f"{self._path}-wal"
+            if replaced and os.path.lexists(log):  # SQLite would write it into the wrong file
+                raise OperationalError(
+                    "open",
+                    None,
+                    OSError(
+                        f"{self._path} was replaced, and beside it is {log} of the file before: "
+                        f"remove it and {self._path}-shm, or put the file before back"
+                    ),
+                )
+            self._taken_up = identity
+        return dialect.connect(self._address, **options | {"uri": True})
+
+    def check(self, connection: Any, record: Any, proxy: Any) -> None:
+        """See to it that a connection is one to the file that is there now."""
+        if record.info[_IDENTITY] != _identity(self._path):
+            raise DisconnectionError(f"{self._path} was removed or replaced")
 
 
 def serves(conn: Connection) -> bool:
@@ -137,19 +177,17 @@ def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
     return f"INSERT INTO {table} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608 # ours
 
 
-def _file(url: URL) -> str | None:
+def _path(url: URL) -> str | None:
     """The path of a database, if it has one."""
     if in_memory(url) or url.database is None or url.database.startswith("file:"):
         return None
     return url.database
 
 
-def _identity(file: str | None) -> tuple[int, int] | None:
-    """What tells a file from another at the same path; None if there is none."""
-    if file is None:
-        return None
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from another at the same path; None if it cannot be seen."""
     try:
-        status = os.stat(file)
-    except FileNotFoundError:
+        status = os.stat(path)
+    except OSError:  # it is not there, or its directory is not, or the disk does not answer
         return None
     return status.st_dev, status.st_ino

@@ -230,6 +230,49 @@ class DatabaseTests(EndToEndTestCase):
         self.assertTrue(thanked(broker.ping(feed)))
         self.assert_told(receiver, feed)
 
+    def test_out_of_sight_for_a_while(self) -> None:
+        broker, origin = self.broker, self.origin()
+        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
+        broker.start()
+        self.subscribed(broker, receiver, feed)
+        origin.change(feed)
+        origin.open.clear()
+        reads = sum(origin.requests.values())
+        self.assertTrue(thanked(ping_site(broker, "Before", feed)))
+        until(lambda: sum(origin.requests.values()) > reads, "the feed to be read")
+        # What was a directory is a file: neither that one is there nor that none is.
+        directory, away = self.file.parent, self.file.parent.with_name("away")
+        directory.rename(away)
+        directory.touch()
+        origin.open.set()
+        answer = ping_site(broker, "Meanwhile", feed)
+        self.assertEqual(answer.status, 503)
+        self.assertTrue(answer.headers["retry-after"].isdigit())
+        until(lambda: f"Reading {feed} is put off" in broker.log, "a line in the log")
+        directory.unlink()
+        away.rename(directory)
+        self.assert_told(receiver, feed)
+        self.assertTrue(thanked(ping_site(broker, "After", "")))
+        self.assertNotIn("Traceback", broker.log)
+
+    def test_replaced(self) -> None:
+        """A backup is put in its place, with the broker still running."""
+        broker, backup = self.broker, self.file.with_name("backup")
+        broker.start()
+        self.assertTrue(thanked(ping_site(broker, "Before", "")))
+        with closing(sqlite3.connect(self.file)) as one, closing(sqlite3.connect(backup)) as other:
+            one.backup(other)
+        self.assertTrue(thanked(ping_site(broker, "Lost", "")))
+        backup.rename(self.file)
+        self.assertEqual(ping_site(broker, "Meanwhile", "").status, 503)
+        self.assertIn("was replaced", broker.log)
+        for ending in ("-wal", "-shm"):
+            self.file.with_name(self.file.name + ending).unlink()
+        self.assertTrue(thanked(ping_site(broker, "After", "")))
+        broker.restart()
+        self.assert_listed(broker, {"name": "Before"}, {"name": "After"})
+        self.assertNotIn("Lost", [record["name"] for record in broker.change_list()])
+
 
 class LimitedTests(EndToEndTestCase):
     """The system gives the broker no more of something, and later does again."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, event, insert, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
-from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.storage import Store, sqlite
-from rsscloud_broker.storage.engine import for_writing, open_engine
-from rsscloud_broker.storage.schema import fanout, metadata, ping
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.storage import Store, open_database, sqlite
+from rsscloud_broker.storage.engine import as_unavailable, for_writing, open_engine
+from rsscloud_broker.storage.schema import fanout, metadata, ping, topic
 from rsscloud_broker.testing import make_store_tests, memory_store
 from tests.storage.databases import file_database, memory_database
 
@@ -57,24 +60,6 @@ class ConnectionTests(SynchronousTestCase):
         with for_writing(self.engine).begin() as conn:
             self.assertRaises(IntegrityError, conn.execute, lost)
 
-    def test_a_file_that_was_moved_away_takes_nothing_until_it_is_back(self) -> None:
-        path = FilePath(str(self.engine.url.database))
-        away = path.sibling("away")
-        with for_writing(self.engine).begin():
-            pass
-        path.moveTo(away)
-        for replaced in (False, True):
-            if replaced:
-                path.setContent(b"")
-            with (
-                self.assertRaisesRegex(OperationalError, "removed or replaced"),
-                for_writing(self.engine).begin(),
-            ):
-                pass
-        away.moveTo(path)
-        with for_writing(self.engine).begin():
-            pass
-
     def test_tables_are_made_and_dropped_with_the_transaction(self) -> None:
         engine = open_engine("sqlite://")
         self.addCleanup(engine.dispose)
@@ -84,6 +69,92 @@ class ConnectionTests(SynchronousTestCase):
         found = conn.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
         self.assertEqual(found, 0)
         conn.close()
+
+
+class FileTests(SynchronousTestCase):
+    """The file is removed or replaced while connections are open."""
+
+    def setUp(self) -> None:
+        self.engine = open_engine(file_database(self))
+        self.addCleanup(self.engine.dispose)
+        self.file = Path(str(self.engine.url.database))
+        self.away = self.file.with_name(f"{self.file.name}.away")
+        # More than one, for one is closed after the other.
+        with for_writing(self.engine).begin() as conn, self.engine.begin(), self.engine.begin():
+            self.insert(conn, "http://old.example/")
+
+    def insert(self, conn: Connection, url: str) -> None:
+        conn.execute(insert(topic).values(url=url))
+
+    def topics(self) -> list[str]:
+        with self.engine.begin() as conn:
+            return list(conn.execute(select(topic.c.url).order_by(topic.c.id)).scalars())
+
+    def beside(self, ending: str) -> Path:
+        return self.file.with_name(f"{self.file.name}-{ending}")
+
+    def restore(self) -> None:
+        """Put another file in its place."""
+        url = file_database(self)
+        with open_database(url) as conn:
+            self.insert(conn, "http://restored.example/")
+        Path(url.removeprefix("sqlite:///")).rename(self.file)
+
+    def assert_refused(self, reason: str) -> None:
+        """Neither readers nor writers are given anything."""
+        for engine in (self.engine, for_writing(self.engine)):
+            error = self.assertRaises(OperationalError, engine.begin().__enter__)
+            self.assertIn(reason, str(error))
+            self.assertIsInstance(as_unavailable(error), Unavailable)
+
+    def assert_works(self, *before: str) -> None:
+        """Readers find what is expected, and writers add to it."""
+        self.assertEqual(self.topics(), list(before))
+        with for_writing(self.engine).begin() as conn:
+            self.insert(conn, "http://new.example/")
+        self.assertEqual(self.topics(), [*before, "http://new.example/"])
+        with closing(sqlite3.connect(self.file)) as other:
+            self.assertEqual(other.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+            self.assertEqual(len(other.execute("SELECT * FROM topic").fetchall()), len(before) + 1)
+
+    def test_removed_and_put_back(self) -> None:
+        self.file.rename(self.away)
+        self.assert_refused("unable to open database file")
+        self.assertFalse(self.file.exists())
+        self.away.rename(self.file)
+        self.assert_works("http://old.example/")
+
+    def test_in_a_directory_that_is_none_any_more(self) -> None:
+        directory, away = self.file.parent, self.file.parent.with_name("away")
+        directory.rename(away)
+        directory.write_text("")
+        self.assert_refused("unable to open database file")
+        directory.unlink()
+        away.rename(directory)
+        self.assert_works("http://old.example/")
+
+    def test_replaced(self) -> None:
+        self.restore()
+        for ending in ("wal", "shm"):
+            self.beside(ending).unlink()
+        with self.engine.begin(), self.engine.begin(), self.engine.begin():
+            pass  # those to the file before are closed, which does nothing to this one
+        self.assertTrue(self.beside("wal").exists())
+        self.assert_works("http://restored.example/")
+
+    def test_replaced_and_the_log_forgotten(self) -> None:
+        self.restore()
+        self.assert_refused("-wal of the file before: remove it")
+        for ending in ("wal", "shm"):
+            self.beside(ending).unlink()
+        self.assert_works("http://restored.example/")
+
+    def test_replaced_and_put_back(self) -> None:
+        self.file.rename(self.away)
+        self.restore()
+        self.assert_refused("was replaced")
+        self.away.rename(self.file)
+        self.assert_works("http://old.example/")
 
 
 class InsertionTests(SynchronousTestCase):

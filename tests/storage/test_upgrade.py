@@ -119,6 +119,7 @@ class MigrateTests(SynchronousTestCase):
         url = self.new_url()
         path = Path(url.removeprefix("sqlite:///"))
         path.parent.mkdir(parents=True)
+        path.touch()
         with open_database(url) as conn:
             config = steps_on(conn)
             command.upgrade(config, "0001")
