@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker import __version__
+from rsscloud_broker import __version__, descriptors
 from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
@@ -62,6 +62,7 @@ from rsscloud_broker.outbound import (
     TreqClient,
 )
 from rsscloud_broker.outbound.guard import own_listeners
+from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.workers import Workers
@@ -77,6 +78,11 @@ GARBAGE = 10_000
 
 #: Seconds that all parts together have to stop, and those that each has when they are over.
 STOP_WITHIN, MOMENT = 9.0, 0.1
+
+#: File descriptors that the broker makes use of, if it may; and those for what is limited
+#: by itself: topics that are read, callbacks that are verified, connections that are kept,
+#: the database and files.
+DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
@@ -174,15 +180,20 @@ class BrokerService(MultiService):
 
     A part that does not come to its end when it should is not waited for: whatever was
     acknowledged is stored, and what is under way is taken up after the next start.
+
+    :param descriptors: file descriptors that may be needed at a time.
     """
 
     log = Logger()
 
-    def __init__(self, config: Config, public_url: str, clock: IReactorTime) -> None:
+    def __init__(
+        self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
+    ) -> None:
         super().__init__()
         self._config = config
         self._public_url = public_url
         self._clock = clock
+        self._descriptors = descriptors
         self._lock: IO[bytes] | None = None
 
     def privilegedStartService(self) -> None:
@@ -214,6 +225,14 @@ class BrokerService(MultiService):
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
             raise CannotStart(f"{shown}: {error}") from error
+        allowed = descriptors.allow(max(DESCRIPTORS, self._descriptors))
+        if allowed < self._descriptors:
+            self.log.warn(
+                "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
+                "for as many connections as are configured; what is beyond waits or is refused.",
+                allowed=allowed,
+                needed=self._descriptors,
+            )
         super().startService()
         # What is there now stays: collecting garbage need not look at it again.
         gc.collect()
@@ -262,7 +281,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.public_url or _public_url(config.listen)
-    service = BrokerService(config, public_url, reactor)
+    needed = OTHER_DESCRIPTORS + config.http.max_connections + _notifications(chosen["sinks"])
+    service = BrokerService(config, public_url, reactor, needed)
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 
@@ -376,6 +396,15 @@ def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
             raise PluginError(f"two notifiers carry the protocol {notifier.protocol!r}")
         found[notifier.protocol] = notifier
     return found
+
+
+def _notifications(sinks: Iterable[tuple[object, object]]) -> int:
+    """How many may be under way at a time."""
+    return sum(
+        options.in_flight + options.lingering
+        for _, options in sinks
+        if isinstance(options, DistributionOptions)
+    )
 
 
 def _locked(path: Path) -> IO[bytes]:

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit, prlimit, setrlimit
 from subprocess import CompletedProcess
 from urllib.parse import quote
 
@@ -107,6 +108,28 @@ class StopTests(EndToEndTestCase):
         receiver.heard.clear()
         broker.start()
         self.assert_told(receiver, feed)  # that it was told was not stored
+
+
+class DescriptorTests(EndToEndTestCase):
+    """Each connection takes a file descriptor, and shells give their processes few."""
+
+    def start(self, configuration: str) -> Broker:
+        soft, hard = getrlimit(RLIMIT_NOFILE)
+        self.addCleanup(setrlimit, RLIMIT_NOFILE, (soft, hard))
+        setrlimit(RLIMIT_NOFILE, (512, hard))
+        broker = self.own_broker(configuration)
+        broker.start()
+        return broker
+
+    def test_it_takes_as_many_as_it_needs(self) -> None:
+        limits = "max_connections = 100\n[sinks.distribution]\nlingering = 100"
+        broker = self.start(f"[http]\n{limits}")
+        self.assertGreater(prlimit(broker.pid, RLIMIT_NOFILE)[0], 800)
+        self.assertNotIn("file descriptors", broker.log)
+
+    def test_there_are_not_as_many(self) -> None:
+        said = self.start("[http]\nmax_connections = 2000000000").log
+        self.assertIn("file descriptors (ulimit -n), and 2000002700 are needed", said)
 
 
 class StartErrorTests(EndToEndTestCase):
