@@ -19,16 +19,24 @@ class Counters:
     :ivar repeats: pings that came again within a moment, and were thanked for.
     :ivar readings: topics that were read, by result: changed, unchanged, failed.
     :ivar deliveries: attempts to notify, by protocol and outcome: delivered,
-        failed, gone, put_off (not tried, for its host does not answer).
+        failed, gone, put_off (not tried, for its host does not answer), unavailable
+        (not tried, for want of our own means, such as the database).
     :ivar retries: attempts among them that were not the first.
     :ivar given_up: notifications whose last attempt failed, by protocol.
     :ivar limited: requests that were refused for being too many, by kind.
+    :ivar answers: answers to requests, by status; 503 is for want of our own means.
+    :ivar missed: events that a sink did not handle, by sink and reason: dropped (its
+        queue was full), failed (it has a bug).
     :ivar in_flight: notifications under way.
     :ivar lingering: those among them that take long and gave up their place.
     :ivar queued: notifications that wait for a place.
     :ivar open_hosts: hosts that are not called for a while.
     :ivar fan_outs: topics that are being walked.
-    :ivar first_latency: seconds from the change of a topic to its first notification.
+    :ivar checks: topics that are being read because of a ping, or wait for it.
+    :ivar writes: changes that wait to be written to the store.
+    :ivar first_latency: seconds to the first notification of a change, from when the
+        reading that found it was asked for: from the ping, unless it was a poll or the
+        topic could not be read at first.
     :ivar last_latency: seconds to the last first attempt of its walk.
     """
 
@@ -55,14 +63,14 @@ class Counters:
         self.retries = counter("retries", "Attempts that were not the first")
         self.given_up = counter("given_up", "Notifications that were given up", "protocol")
         self.limited = counter("limited", "Requests refused for being too many", "kind")
+        self.answers = counter("answers", "Answers to requests", "status")
+        self.missed = counter("missed_events", "Events that were not handled", "sink", "reason")
         self.in_flight = gauge("in_flight", "Notifications under way")
         self.lingering = gauge("lingering", "Notifications under way that take long")
         self.queued = gauge("queued", "Notifications that wait for a place")
         self.open_hosts = gauge("open_hosts", "Hosts that are not called for a while")
         self.fan_outs = gauge("fan_outs", "Topics that are being walked")
-        self.first_latency = latency(
-            "first_latency", "From the change of a topic to its first notification"
-        )
-        self.last_latency = latency(
-            "last_latency", "From the change of a topic to the end of its walk"
-        )
+        self.checks = gauge("checks", "Topics that are to be read because of a ping")
+        self.writes = gauge("writes", "Changes that wait to be written to the store")
+        self.first_latency = latency("first_latency", "From a ping to its first notification")
+        self.last_latency = latency("last_latency", "From a ping to the end of the walk")

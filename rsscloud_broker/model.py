@@ -184,6 +184,7 @@ class Reading:
 
     :ivar started_at: when the fetch began.  What was asked for later is not
         answered by this reading.
+    :ivar asked_at: when it was first asked for; None if that is not known.
     :ivar content: what was read, for the subscribers who want it; None if it was not
         sent, since it is what was there before.
     :ivar pinged: whether it was read because somebody said that it changed.
@@ -199,6 +200,7 @@ class Reading:
     fresh_seconds: float | None = None
     pinged: bool = False
     result: str = ""
+    asked_at: float | None = None
 
 
 @frozen
@@ -382,7 +384,8 @@ class Fanout:
     """A walk over the subscriptions of a changed topic, not yet at its end.
 
     :ivar cursor: the id of the last subscription that was dealt with.
-    :ivar begun_at: when the topic was found changed.
+    :ivar begun_at: when the reading was asked for that found the topic changed, or it
+        was said to have.
     :ivar content_id: the store's key of the content that is carried; None if nobody
         wanted it when the walk began.
     """

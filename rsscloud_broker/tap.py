@@ -286,9 +286,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 
-    store = Store(reactor, config.database_url)
-    bus = EventBus(clock=reactor)
     counters = Counters()
+    store = Store(reactor, config.database_url)
+    counters.writes.set_function(store.writes_waiting)
+    bus = EventBus(clock=reactor, counters=counters)
     filing = Workers(reactor, "files", 2)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
@@ -366,7 +367,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         running=frozenset(maker.name for maker, options in chosen["front_doors"]),
     )
     doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
-    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor))
+    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters)
     listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]

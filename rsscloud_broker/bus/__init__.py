@@ -1,5 +1,5 @@
 """The event bus: a bounded queue for each sink."""
 
-from rsscloud_broker.bus.event_bus import EventBus, SinkCounters
+from rsscloud_broker.bus.event_bus import EventBus
 
-__all__ = ["EventBus", "SinkCounters"]
+__all__ = ["EventBus"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 
 from attrs import define, field
+from prometheus_client import Counter
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TimedOut
@@ -20,20 +21,12 @@ from twisted.logger import Logger
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
 
 #: Seconds that sinks have, when the broker stops, for what was published.
 PATIENCE = 2.0
-
-
-@define
-class SinkCounters:
-    """What became of the events that were meant for one sink."""
-
-    handled: int = 0
-    failed: int = 0
-    dropped: int = 0
 
 
 @define(eq=False)
@@ -43,7 +36,7 @@ class _Queue:
     sink: IEventSink
     size: int
     log: Logger
-    counters: SinkCounters = field(factory=SinkCounters)
+    missed: Counter
     waiting: deque[Event] = field(factory=deque)
     dropping: bool = False
     feeding: bool = False
@@ -51,7 +44,7 @@ class _Queue:
 
     def put(self, event: Event) -> None:
         if len(self.waiting) >= self.size:
-            self.counters.dropped += 1
+            self.missed.labels(self.sink.name, "dropped").inc()
             if not self.dropping:  # one line for each time it fills up, not for each event
                 self.dropping = True
                 self.log.warn(
@@ -82,14 +75,12 @@ class _Queue:
         try:
             await self.sink.handle(event)
         except Exception:
-            self.counters.failed += 1
+            self.missed.labels(self.sink.name, "failed").inc()
             self.log.failure(
                 "Sink {sink} failed at {event}; it goes on with the next event.",
                 sink=self.sink.name,
                 event=event,
             )
-        else:
-            self.counters.handled += 1
 
 
 @implementer(IEventBus)
@@ -99,26 +90,28 @@ class EventBus(Service):
     :param queue_size: how many events may wait for one sink.
     :param clock: limits how long a stop waits for sinks; without it a sink that
         hangs is waited for without end.
+    :param counters: where it counts what sinks miss.
     """
 
     name = "event bus"
     log = Logger()
 
-    def __init__(self, queue_size: int = 10_000, clock: IReactorTime | None = None) -> None:
+    def __init__(
+        self,
+        queue_size: int = 10_000,
+        clock: IReactorTime | None = None,
+        counters: Counters | None = None,
+    ) -> None:
         self._queue_size = queue_size
         self._clock = clock
+        self._missed = (counters or Counters()).missed
         self._queues: dict[str, _Queue] = {}
-
-    @property
-    def counters(self) -> dict[str, SinkCounters]:
-        """For each sink by name, what became of its events."""
-        return {name: queue.counters for name, queue in self._queues.items()}
 
     def attach(self, sink: IEventSink) -> None:
         verifyObject(IEventSink, sink)
         if sink.name in self._queues:
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
-        self._queues[sink.name] = _Queue(sink, self._queue_size, self.log)
+        self._queues[sink.name] = _Queue(sink, self._queue_size, self.log, self._missed)
 
     def publish(self, event: Event) -> None:
         for queue in tuple(self._queues.values()):

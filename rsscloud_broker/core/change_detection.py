@@ -75,12 +75,14 @@ class ChangeDetector(Service):
         self._check = SharedCalls(self._read_and_record)
         self._read = SharedCalls(reader.read)
         self._pinged: set[str] = set()
+        self._asked_at: dict[str, float] = {}  # for checks that have not begun
         self._heard = 0
         self._last_pings: Remembered[str, int] = Remembered(MAX_REMEMBERED)
         self._asked: dict[str, int] = {}
         self._asked_by_ping: set[str] = set()
         self._waiting: set[Deferred[None]] = set()
         self._patience = Patience(clock, "Reading")
+        counters.checks.set_function(lambda: len(self._asked))
 
     def startService(self) -> None:
         """Begin with the topics that still waited when the last process ended."""
@@ -105,6 +107,7 @@ class ChangeDetector(Service):
         if pinged:
             self._pinged.add(url)
             self._hear_of(url)
+        self._asked_at.setdefault(url, self._clock.seconds())
         return self._check(url)
 
     def forget(self, url: str) -> None:
@@ -218,7 +221,8 @@ class ChangeDetector(Service):
     async def _read_and_record(self, url: str) -> ReadingRecord:
         pinged = url in self._pinged
         self._pinged.discard(url)
-        reading = evolve(await self._read(url), pinged=pinged)
+        asked_at = self._asked_at.pop(url)
+        reading = evolve(await self._read(url), pinged=pinged, asked_at=asked_at)
         if url not in self._asked:  # or else the store waits for an answer
             known = self._reader.nothing_new(reading)
             if known is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
+from prometheus_client import Counter
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
@@ -26,6 +27,7 @@ from twisted.web.http import parse_qs
 from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.channel import Channel
 from rsscloud_broker.front_doors.connections import (
     LINGER,
@@ -169,7 +171,8 @@ def _has_many_fields(text: bytes) -> bool:
 
 
 class _QuietSite(Site):
-    """A site that logs no line for each request: what matters is logged where it happens.
+    """A site that counts answers, and logs no line for each: what matters is logged where
+    it happens.
 
     It speaks HTTP/1.1 and no HTTP/2, whose requests are not counted here.
     """
@@ -178,18 +181,30 @@ class _QuietSite(Site):
     displayTracebacks = False
     noisy = False
 
+    def __init__(self, resource: IResource, answers: Counter, **options: Any) -> None:
+        super().__init__(resource, **options)
+        self._answers = answers
+        self._counted: dict[int, Counter] = {}
+
     def log(self, request: HTTPRequest) -> None:
-        pass
+        counter = self._counted.get(request.code)
+        if counter is None:  # looking a counter up by its labels takes its time
+            counter = self._counted[request.code] = self._answers.labels(request.code)
+        counter.inc()
 
 
-def bounded_site(resource: IResource, limits: Limits) -> WrappingFactory:
+def bounded_site(
+    resource: IResource, limits: Limits, counters: Counters | None = None
+) -> WrappingFactory:
     """A factory that serves a resource over bounded HTTP.
 
     :param resource: the root.
+    :param counters: where answers are counted.
     """
     request_class = type("BoundedRequest", (BoundedRequest,), {"limits": limits})
     site: Factory[Any] = _QuietSite(
         resource,
+        (counters or Counters()).answers,
         requestFactory=request_class,
         timeout=limits.http.idle_timeout,
         reactor=limits.clock,

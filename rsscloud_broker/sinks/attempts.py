@@ -190,6 +190,7 @@ class Attempts:
             delivery = self._put_off(subscription, SOON)
         except Unavailable as error:  # says nothing of the subscriber: later, then
             self._tell_of_want(error)
+            self._count(subscription, "unavailable")
             delivery = self._put_off(subscription, SOON)
         if attempt.news and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)

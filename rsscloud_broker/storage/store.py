@@ -81,6 +81,10 @@ class Store(Service):
         super().stopService()
         return self._threads.stop()
 
+    def writes_waiting(self) -> int:
+        """How many changes wait to be written."""
+        return self._threads.writes_waiting()
+
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:

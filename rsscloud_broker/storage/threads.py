@@ -37,6 +37,9 @@ class Threads(Protocol):
     def write(self, operation: Operation[T]) -> Deferred[T]:
         """Run an operation that writes.  Fires once it is on disk."""
 
+    def writes_waiting(self) -> int:
+        """How many operations wait to be written."""
+
     def stop(self) -> Deferred[None]:
         """Take no more.  Fires when all is done, and the engine is closed."""
 
@@ -77,6 +80,9 @@ class StoreThreads:
         if not self._running:
             return fail(Unavailable("the store is not running"))
         return self._writer.write(operation)
+
+    def writes_waiting(self) -> int:
+        return self._writer.waiting if self._running else 0
 
     def stop(self) -> Deferred[None]:
         self._running = False

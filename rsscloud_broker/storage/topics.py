@@ -94,7 +94,8 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
     content_key = _keep_content(conn, key, reading, changed)
     recorded = None
     if changed:
-        _begin_fanout(conn, key, read_at, content_key)
+        asked_at = reading.started_at if reading.asked_at is None else reading.asked_at
+        _begin_fanout(conn, key, to_micros(asked_at), content_key)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     if content_key is not None:
         remove_unneeded(conn, [reading.url])

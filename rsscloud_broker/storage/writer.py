@@ -116,6 +116,11 @@ class Writer:
             self._hand_over()  # a whole group need not wait for a turn that takes long
         return done
 
+    @property
+    def waiting(self) -> int:
+        """How many operations the thread has not taken yet."""
+        return len(self._gathered) + self._jobs.qsize()
+
     def stop(self) -> Deferred[None]:
         """Take no more.  Fires when everything queued is on disk."""
         if self._stopped is None:

@@ -35,6 +35,9 @@ class CallersThread:
         with database_errors(), for_writing(self._engine).begin() as connection:
             return operation(connection)
 
+    def writes_waiting(self) -> int:
+        return 0
+
     def stop(self) -> Deferred[None]:
         self._engine.dispose()
         return succeed(None)

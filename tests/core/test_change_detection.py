@@ -106,6 +106,21 @@ class CheckTests(CoreTestCase):
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.successResultOf(check).topic.read_at, NOW)
 
+    def test_a_walk_begins_when_its_reading_was_asked_for(self) -> None:
+        self.successResultOf(self.detector.check(FEED))
+        self.subscribe()
+        self.fetcher.held = []
+        for seconds in (1, 2):  # what is asked for while the first is read has the next
+            self.clock.advance(seconds)
+            self.detector.check(FEED, pinged=True)
+        self.clock.advance(10)
+        self.fetcher.held[0].callback(None)
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        self.clock.advance(20)
+        self.fetcher.held[1].callback(None)
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        self.assertEqual(walk.begun_at, NOW + 3)
+
     def test_so_many_fetches_at_the_same_time(self) -> None:
         self.fetcher.held = []
         urls = [f"http://feeds{n}.example/rss.xml" for n in range(150)]
@@ -161,6 +176,14 @@ class AskTests(CoreTestCase):
         self.ask()
         self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
         self.assertEqual(self.due(), [])
+
+    def test_those_that_wait_are_counted(self) -> None:
+        self.start()
+        self.fetcher.held = []
+        self.ask()
+        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_checks"), 1)
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_checks"), 0)
 
     def test_topics_that_waited_are_read_at_start(self) -> None:
         self.store_ping()

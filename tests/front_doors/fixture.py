@@ -266,12 +266,17 @@ class House:
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
         made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
         root = root or Root(made, PUBLIC_URL)
-        self.factory = bounded_site(root, Limits(http or Http(), self.clock))
+        self.factory = bounded_site(root, Limits(http or Http(), self.clock), self.counters)
         self._standing = self.clock.getDelayedCalls()
 
     def timers(self) -> list[IDelayedCall]:
         """The timers that run for the sake of requests."""
         return [each for each in self.clock.getDelayedCalls() if each not in self._standing]
+
+    def answers(self, status: int) -> float:
+        """How many answers with a status were counted."""
+        name, labels = "rsscloud_answers_total", {"status": str(status)}
+        return self.counters.registry.get_sample_value(name, labels) or 0.0
 
     # asking
 

@@ -322,6 +322,7 @@ class FailuresTests(SynchronousTestCase):
         ]
         for answer in answers:
             self.assert_unavailable(answer)
+        self.assertEqual(house.answers(503), len(answers))
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def assert_unavailable(self, answer: Answer) -> None:

@@ -150,6 +150,8 @@ class OutcomeTests(AttemptsTestCase):
         put_off = Delivery(subscription(), None, NOW, None, 0, NOW + SOON)
         self.assertEqual(self.delivered, [put_off] * 2 * THRESHOLD)
         self.assertEqual(self.hosts.take_changes(), [])
+        labels = {"protocol": subscription().callback.protocol, "outcome": "unavailable"}
+        self.assertEqual(self.count("deliveries_total", **labels), 2 * THRESHOLD)
 
     def test_broker_that_cannot_call_says_so_once_for_a_while(self) -> None:
         async def cannot(notification: object) -> Outcome:

@@ -73,6 +73,7 @@ class LifeTests(TestCase):
         for idle in (store, never_started):
             await self.assertFailure(idle.add_ping(PING, 60), Unavailable)
             await self.assertFailure(idle.count_pings(), Unavailable)
+            self.assertEqual(idle.writes_waiting(), 0)
 
     async def test_cancelled_caller_disturbs_nobody(self) -> None:
         store = threaded_store(self)

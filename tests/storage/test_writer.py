@@ -60,6 +60,16 @@ class WriterTests(TestCase):
         results = await DeferredList(queued, consumeErrors=True)
         return [value if success else value.value for success, value in results]
 
+    async def test_what_waits_is_counted(self) -> None:
+        half = GROUP_LIMIT // 2
+        for count in (half, GROUP_LIMIT, GROUP_LIMIT + half):  # a whole group is handed over
+            for _ in range(half):
+                self.writer.write(lambda _conn: None)
+            self.assertEqual(self.writer.waiting, count)
+        self.writer.start()
+        await self.writer.stop()
+        self.assertEqual(self.writer.waiting, 0)
+
     async def test_what_is_queued_is_one_transaction_and_one_turn(self) -> None:
         urls = [f"http://feeds.example/{number}" for number in range(20)]
         self.assertEqual(await self.run_all(*map(add_topic, urls)), urls)
