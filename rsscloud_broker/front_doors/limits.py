@@ -6,9 +6,10 @@ length is not told, as soon as it passes the limit), and a request has a deadlin
 from its first line to its last byte.  Connections have limits of their own: see
 ``connections``.
 
-Forms are read here too.  Twisted's reading of ``multipart/form-data`` and of the
-Content-Type rests on a library for e-mail, which takes minutes for some bodies
-within the limit and fails at some headers; no protocol here needs either.
+Forms and queries are read here too.  Twisted's reading of ``multipart/form-data`` and
+of the Content-Type rests on a library for e-mail, which takes minutes for some bodies
+within the limit and fails at some headers; no protocol here needs either.  And Twisted
+ends a field at a ``;``, which may stand in a URL.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from twisted.internet.protocol import Factory
 from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
 from twisted.web.http import Request as HTTPRequest
-from twisted.web.http import parse_qs
 from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
@@ -39,6 +39,7 @@ from rsscloud_broker.front_doors.connections import (
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
     body_of,
+    fields_of,
     header,
     media_type,
     plain,
@@ -147,12 +148,14 @@ class BoundedRequest(Request):
         self._deadline = None
 
     def _read_form(self) -> tuple[int, str] | None:
-        """Put the fields of a form into ``args``; or say, with a status, why not.
+        """Put the fields of a query and a form into ``args``; or say, with a status, why not.
 
-        XML is none, whatever its Content-Type says.
+        XML is no form, whatever its Content-Type says.
         """
-        if _has_many_fields(self.uri.partition(b"?")[2]):
+        query = self.uri.partition(b"?")[2]
+        if _has_many_fields(query):
             return 400, f"A query has at most {MAX_FIELDS} parameters."
+        self.args = fields_of(query)
         body = body_of(self)
         if self.method != b"POST" or begins_as_xml(body):
             return None
@@ -162,12 +165,12 @@ class BoundedRequest(Request):
         if kind == "application/x-www-form-urlencoded":
             if _has_many_fields(body):
                 return 413, f"A form has at most {MAX_FIELDS} fields."
-            self.args.update(parse_qs(body, 1))
+            self.args.update(fields_of(body))
         return None
 
 
 def _has_many_fields(text: bytes) -> bool:
-    return text.count(b"&") + text.count(b";") >= MAX_FIELDS  # what stands between fields
+    return text.count(b"&") >= MAX_FIELDS
 
 
 class _QuietSite(Site):

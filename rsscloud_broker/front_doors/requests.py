@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
 from io import BytesIO
 from urllib.parse import unquote_to_bytes
 
@@ -16,17 +17,29 @@ _XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z][A-Za-z0-9_.:-]{0,40})""", re.IGNORECASE)
 
 
-def all_parameters(request: Request) -> list[tuple[str, str]]:
+def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
+    """The fields of a form or a query: names, and the values of each.
+
+    Only ``&`` stands between fields, while ``;`` belongs to them (URL Standard,
+    application/x-www-form-urlencoded).  A word without ``=``, such as ``?wsdl``, has
+    an empty value.
+    """
+    found: dict[bytes, list[bytes]] = {}
+    for pair in filter(None, text.replace(b"+", b" ").split(b"&")):
+        name, _, value = pair.partition(b"=")
+        found.setdefault(unquote_to_bytes(name), []).append(unquote_to_bytes(value))
+    return found
+
+
+def all_parameters(
+    request: Request, read: Callable[[bytes], str] = decode
+) -> list[tuple[str, str]]:
     """The parameters of a query and a form: names, in lower case, and values.
 
-    A word of the query without ``=``, such as ``?wsdl``, has an empty value.
+    :param read: makes the text of a value.
     """
-    words = [word for word in request.uri.partition(b"?")[2].split(b"&") if b"=" not in word]
-    pairs = [
-        *((name, value) for name, values in (request.args or {}).items() for value in values),
-        *((unquote_to_bytes(word), b"") for word in words if word),
-    ]
-    return [(decode(name).lower(), decode(value)) for name, value in pairs]
+    fields = (request.args or {}).items()
+    return [(decode(name).lower(), read(value)) for name, values in fields for value in values]
 
 
 def parameters(request: Request) -> dict[str, str]:

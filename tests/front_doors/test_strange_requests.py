@@ -59,7 +59,7 @@ class FormTests(_RequestsTests):
 
     def test_too_many_fields(self) -> None:
         for path in ("/rsscloud/ping", "/ping", "/pingSiteForm"):
-            for field in (b"url=&", b"url=;", b"&"):
+            for field in (b"url=&", b"&"):
                 answer = self.post(path, field * (SIZE // len(field)), FORM)
                 self.assertEqual(
                     (answer.status, answer.text),
@@ -84,6 +84,20 @@ class FormTests(_RequestsTests):
     def test_a_document_is_no_form(self) -> None:
         document = call("rssCloud.ping", FEED + "?" + "&amp;" * 2000).encode()
         self.assertIn("<boolean>1</boolean>", self.post("/RPC2", document, FORM).text)
+
+    def test_only_an_ampersand_ends_a_field(self) -> None:
+        """URL Standard, application/x-www-form-urlencoded: a ``;`` is like any letter."""
+        url = f"{FEED};v=1;w"
+        self.house.topics.pages[url] = b"<rss/>"
+        answer = self.post("/rsscloud/ping", f"url={url}&a".encode(), FORM)
+        self.assertEqual(answer.xml.get("success"), "true", answer.text)
+        answer = self.post(f"/rsscloud/ping?url={url}", b"", FORM)
+        self.assertEqual(answer.xml.get("success"), "true", answer.text)
+        self.assertEqual(self.house.topics.fetched, [url, url])
+
+    def test_many_semicolons(self) -> None:
+        answer = self.post("/rsscloud/ping", b"a=" + b";a=" * (SIZE // 3) + b"&url=x", FORM)
+        self.assertEqual(answer.xml.get("success"), "false", answer.text)
 
     def test_fields_and_parameters_together(self) -> None:
         answer = self.house.ask(

@@ -158,6 +158,16 @@ class SubscribingTests(HubTestCase):
         self.assertEqual(self.ask("POST", f"/websub?{urlencode(SUBSCRIBE)}").status, 202)
         self.assertEqual(self.accepted.callback.url, CALLBACK)
 
+    def test_urls_with_semicolons(self) -> None:
+        """5.1: the exact callback is called; not all clients encode each character."""
+        callback = f"{CALLBACK};b=2;c"
+        fields = f"hub.mode=subscribe&hub.topic={FEED};v=1&hub.callback={callback}"
+        self.ask("POST", "/websub", fields.encode(), {"Content-Type": FORM})
+        self.ask("POST", f"/websub?{fields}")
+        for intent in self.broker.accepted:
+            self.assertEqual((intent.topic, intent.callback.url), (f"{FEED};v=1", callback))
+        self.assertEqual(len(self.broker.accepted), 2)
+
     def test_bad_requests(self) -> None:
         """5.1.2: 4xx, and the reason as plain text."""
         self.assert_refused(self.post({}), 400, "hub.mode is missing")
