@@ -54,6 +54,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.wire import links, websub
 from rsscloud_broker.wire.links import HUB_PATHS
+from rsscloud_broker.wire.text import decode_exactly
 from rsscloud_broker.wire.websub import BadRequest, HubRequest
 
 PROTOCOL = "websub"
@@ -144,7 +145,7 @@ class WebSubDoor:
 
     async def _answer(self, request: Request) -> bytes:
         try:
-            asked = websub.parse_request(all_parameters(request))
+            asked = websub.parse_request(all_parameters(request, decode_exactly))
             if asked.mode == "publish":
                 return await self._publish(request, asked)
             return await self._verify(request, asked)

@@ -50,6 +50,15 @@ def decode(data: bytes) -> str:
         return data.decode("windows-1252", "replace")
 
 
+def decode_exactly(data: bytes) -> str:
+    """The text of a field that is not to be guessed.  Never raises.
+
+    Bytes that are not UTF-8 become lone surrogates, as in PEP 383, by which whoever
+    reads the field can tell.
+    """
+    return data.decode("utf-8", "surrogateescape")
+
+
 def to_integer(text: str) -> int:
     """Decimal digits with an optional sign, of at most 64 bits."""
     text = text.strip()

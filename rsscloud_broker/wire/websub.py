@@ -115,7 +115,8 @@ class HubCall:
 def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
     """Read a form that was sent to a hub; what it does not know it passes over.
 
-    :param fields: the names, in lower case, and the values, in their order.
+    :param fields: the names, in lower case, and the values, in their order; where
+        one was not UTF-8 it has lone surrogates.
     :raises BadRequest: one is missing, or not what it must be.
     """
     values = _by_name(fields)
@@ -125,10 +126,11 @@ def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
     if mode not in _MODES:
         raise BadRequest(f"hub.mode is {clean(mode)[:50]!r}: it must be one of {_among(_MODES)}.")
     if mode == "publish":
-        urls = [*values.get("hub.url", ()), *values.get("hub.topic", ())]
-        if not urls:
+        named = [(name, url) for name in ("hub.url", "hub.topic") for url in values.get(name, ())]
+        if not named:
             raise BadRequest("Nothing is published: send hub.url, the URL of what changed.")
-        return HubRequest(mode, urls=tuple(dict.fromkeys(_bounded("hub.url", url) for url in urls)))
+        urls = dict.fromkeys(_bounded(name, _storable(name, url)) for name, url in named)
+        return HubRequest(mode, urls=tuple(urls))
     return HubRequest(
         mode,
         callback=_callback(_one(values, "hub.callback")),
@@ -145,8 +147,6 @@ def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """The values of each name; an empty one is as good as none."""
     values: dict[str, list[str]] = {}
     for name, value in fields:
-        if "\0" in value and name.startswith("hub."):
-            raise BadRequest(f"{clean(name)[:50]} has a NUL in it: leave that out.")
         if value:
             values.setdefault(name, []).append(value)
     return values
@@ -156,7 +156,19 @@ def _one(values: Mapping[str, Sequence[str]], name: str) -> str:
     found = values.get(name, [""])
     if len(found) > 1:
         raise BadRequest(f"{name} came {len(found)} times: send it once.")
-    return found[0]
+    return _storable(name, found[0])
+
+
+def _storable(name: str, value: str) -> str:
+    """A value that can be kept as it came, and given back so."""
+    if "\0" in value:
+        raise BadRequest(f"{name} has a NUL in it: leave that out.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        complaint = f"{name} is not UTF-8: write it in UTF-8, then percent-encode that."
+        raise BadRequest(complaint) from None
+    return value
 
 
 def _callback(url: str) -> str:

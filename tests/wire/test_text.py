@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.wire.text import (
     clean,
     decode,
+    decode_exactly,
     legal,
     to_boolean,
     to_bytes,
@@ -67,6 +68,18 @@ class DecodeTests(SynchronousTestCase):
     @given(st.binary())
     def test_anything(self, data: bytes) -> None:
         self.assertIsInstance(decode(data), str)
+
+    @settings(max_examples=100)
+    @given(st.binary())
+    def test_exactly(self, data: bytes) -> None:
+        text = decode_exactly(data)
+        self.assertEqual(text.encode("utf-8", "surrogateescape"), data)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.assertRaises(UnicodeDecodeError, data.decode)
+        else:
+            self.assertEqual(text, data.decode())
 
 
 class ScalarTests(SynchronousTestCase):

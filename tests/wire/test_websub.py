@@ -17,6 +17,8 @@ SUBSCRIBE = {"hub.mode": "subscribe", "hub.topic": TOPIC, "hub.callback": CALLBA
 
 #: Any text that a form can carry.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=100)
+#: Those, and bytes that are no text.
+ANYTHING = st.text(st.characters(codec=None, exclude_categories=()), max_size=100)
 
 
 def parsed(fields: dict[str, str], *more: tuple[str, str]) -> HubRequest:
@@ -58,7 +60,15 @@ class RequestTests(SynchronousTestCase):
 
     def test_unknown_parameters_are_ignored(self) -> None:
         """5.1.1: hubs ignore what they do not understand, however often it comes."""
-        more = [("hub.x", "1"), ("hub.x", "2"), ("url", "3"), ("", ""), ("nul", "\0")]
+        more = [
+            ("hub.x", "1"),
+            ("hub.x", "2"),
+            ("url", "3"),
+            ("", ""),
+            ("nul", "\0"),
+            ("hub.nul", "\0"),
+            ("hub.bytes", "\udcff"),
+        ]
         self.assertEqual(parsed(SUBSCRIBE, *more), parsed(SUBSCRIBE))
 
     def test_empty_is_as_good_as_none(self) -> None:
@@ -109,6 +119,20 @@ class RequestTests(SynchronousTestCase):
         for secret in ("x" * 200, "é" * 100):
             reply = self.complaint(SUBSCRIBE | {"hub.secret": secret})
             self.assertEqual(reply, "hub.secret has 200 bytes: it must have fewer than 200.")
+        self.assertIn("NUL", self.complaint(SUBSCRIBE | {"hub.secret": "a\0b"}))
+
+    def test_bytes_that_are_not_utf8(self) -> None:
+        """5.1: what cannot be kept as it came is refused, and not changed into something."""
+        for name in ("hub.mode", *SUBSCRIBE, "hub.secret", "hub.verify_token"):
+            self.assertEqual(
+                self.complaint(SUBSCRIBE | {name: "\udc80\udc81"}),
+                f"{name} is not UTF-8: write it in UTF-8, then percent-encode that.",
+            )
+        for name in ("hub.url", "hub.topic"):
+            reply = self.complaint({"hub.mode": "publish", name: f"{TOPIC}?\udce9"})
+            self.assertEqual(
+                reply, f"{name} is not UTF-8: write it in UTF-8, then percent-encode that."
+            )
 
     def test_leases(self) -> None:
         """5.1: a lease is a positive decimal number."""
@@ -121,7 +145,8 @@ class RequestTests(SynchronousTestCase):
     def test_the_lease_of_an_unsubscription_is_ignored(self) -> None:
         """5.1: it means nothing there."""
         ended = SUBSCRIBE | {"hub.mode": "unsubscribe"}
-        self.assertEqual(parsed(ended | {"hub.lease_seconds": "ten"}), parsed(ended))
+        for lease in ("ten", "\0"):
+            self.assertEqual(parsed(ended | {"hub.lease_seconds": lease}), parsed(ended))
 
     def test_single_values(self) -> None:
         for name in ("hub.mode", "hub.topic", "hub.callback", "hub.secret", "hub.lease_seconds"):
@@ -152,7 +177,7 @@ class RequestTests(SynchronousTestCase):
         reply = self.complaint({"hub.mode": "publish", "hub.url": ""})
         self.assertIn("send hub.url", reply)
 
-    @given(st.lists(st.tuples(st.sampled_from([*SUBSCRIBE, "hub.secret", "hub.url"]), TEXTS)))
+    @given(st.lists(st.tuples(st.sampled_from([*SUBSCRIBE, "hub.secret", "hub.url"]), ANYTHING)))
     def test_whatever_comes(self, fields: list[tuple[str, str]]) -> None:
         try:
             asked = parse_request(fields)
