@@ -41,7 +41,9 @@ async def notify(
         headers["Authorization"] = f"Bearer {token}"
     reply = await web.post(hub, headers, payload)
     said = clean(reply.body.decode("utf-8", "replace"))
-    if not reply.success:
-        reason = shorten(said, 300, placeholder="...")
+    if not reply.taken:
+        reason = "a hub answers 202; give its whole URL, which often ends in /websub"
+        if not reply.success:
+            reason = shorten(said, 300, placeholder="...")
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {reason}")
-    return said
+    return said or f"The answer was HTTP status {reply.status}."

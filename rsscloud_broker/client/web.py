@@ -47,6 +47,13 @@ class Reply:
         """Whether the status is in 200-299."""
         return 200 <= self.status <= 299
 
+    @property
+    def taken(self) -> bool:
+        """Whether it is what a hub answers that took what it was sent: 202, or 204 from
+        those of PubSubHubbub.  With 200 some other page has answered.
+        """
+        return self.status in {202, 204}
+
 
 @frozen
 class Web:

@@ -108,7 +108,7 @@ async def _ask(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
     """Send a form to a hub; the sentence that it answered with."""
     reply = await web.post(hub, _FORM, urlencode(fields).encode("ascii"))
     said = clean(decode(reply.body))[:200]
-    if not reply.success:
+    if not reply.taken:
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {said}".rstrip(": "))
     return said or f"The answer was HTTP status {reply.status}."
 

@@ -92,6 +92,15 @@ class NotifyTests(SynchronousTestCase):
             self.assertIn("is no absolute http or https URL", complaint)
         self.assertEqual(self.hub.asked, [])
 
+    def test_only_a_hub_takes_it(self) -> None:
+        """A broker's front page takes XML too: it answers with a fault, and status 200."""
+        self.hub.answers = [Answer(b"<methodResponse><fault/></methodResponse>", 200)]
+        complaint = self.complaint(self.payload)
+        self.assertIn(f"{HUB}: answered with HTTP status 200: a hub answers 202; ", complaint)
+        self.hub.answers = [Answer(b"", 204)]
+        said = self.successResultOf(self.notify(self.payload))
+        self.assertEqual(said, "The answer was HTTP status 204.")
+
     def test_refusals(self) -> None:
         self.hub.answers = [Answer(b"Nobody may publish that here\n" * 50, 403)]
         complaint = self.complaint(self.payload)

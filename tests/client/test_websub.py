@@ -110,6 +110,14 @@ class PublishTests(WebSubTestCase):
             f"{HUB}: answered with HTTP status 403: Not today.",
         )
 
+    def test_a_page_that_is_no_hub(self) -> None:
+        """5.1.2: a hub answers 202, and one of PubSubHubbub 204."""
+        server = Server(Answer(b"Welcome!\n", 200))
+        self.assertEqual(
+            self.complaint(publish(web_to(server), HUB, [TOPIC])),
+            f"{HUB}: answered with HTTP status 200: Welcome!",
+        )
+
 
 class SubscriberTests(WebSubTestCase):
     """Sections 5 and 7, from the other side."""
