@@ -569,6 +569,7 @@ class FrontDoorParts:
     :ivar public_directory: the files that are served to crawlers, read only.
     :ivar public_url: the broker's own address, without a slash at the end.
     :ivar running: the names of the front doors that run.
+    :ivar has_hub: whether the broker is a WebSub hub: what it serves can be subscribed to.
     """
 
     broker: IBroker
@@ -577,6 +578,7 @@ class FrontDoorParts:
     public_directory: FilePath[str]
     public_url: str
     running: frozenset[str]
+    has_hub: bool = False
 
 
 @frozen
@@ -592,6 +594,7 @@ class SinkParts:
     :ivar in_thread: calls a function in a thread kept for the work of sinks;
         what takes longer than a few milliseconds belongs there.
     :ivar public_url: the broker's own address, without a slash at the end.
+    :ivar has_hub: whether the broker is a WebSub hub: what it serves can be subscribed to.
     """
 
     store: IStore
@@ -602,6 +605,7 @@ class SinkParts:
     in_thread: Callable[..., Awaitable[Any]]
     counters: Counters
     public_url: str
+    has_hub: bool = False
 
 
 class IPluginMaker(IPlugin):

@@ -345,6 +345,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         Judge(resolver, callback_guard, reactor),
         counters,
     )
+    running = frozenset(maker.name for maker, options in chosen["front_doors"])
+    # A hub takes subscriptions in, and calls whom it subscribed.
+    has_hub = "websub" in running and "websub" in notifiers
     sink_parts = SinkParts(
         store=store,
         bus=bus,
@@ -354,6 +357,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         in_thread=filing,
         counters=counters,
         public_url=public_url,
+        has_hub=has_hub,
     )
     sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
     for sink in (*sinks, OwnTopicsSink(store, detector, reactor, public_url)):
@@ -364,7 +368,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         pages=Pages(),
         public_directory=public_directory,
         public_url=public_url,
-        running=frozenset(maker.name for maker, options in chosen["front_doors"]),
+        running=running,
+        has_hub=has_hub,
     )
     doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
     site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters)

@@ -6,16 +6,25 @@ What it starts is tested in tests/e2e.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from twisted.application.service import Service
+from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
+from twisted.plugin import IPlugin
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from rsscloud_broker.config import Config
-from rsscloud_broker.tap import LOOPBACK, MOMENT, STOP_WITHIN, BrokerService, Options
+from rsscloud_broker.discovery import Makers
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
+from rsscloud_broker.plugins import bundled
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.tap import LOOPBACK, MOMENT, STOP_WITHIN, BrokerService, Options, make_broker
 
 
 class OptionsTests(SynchronousTestCase):
@@ -112,3 +121,48 @@ class StopTests(SynchronousTestCase):
             part.stopped.callback(None)
         self.successResultOf(stopped)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+
+@implementer(IPlugin, IFrontDoorMaker, ISinkMaker)
+class PartsMaker:
+    """Keeps the parts that a plugin is given, as a front door and as a sink."""
+
+    name = "parts"
+    help = "Keeps its parts."
+    options = ChangeListsOptions
+
+    def __init__(self) -> None:
+        self.given: list[FrontDoorParts | SinkParts] = []
+
+    def make(self, options: ChangeListsOptions, parts: Any) -> Any:
+        self.given.append(parts)
+        if isinstance(parts, FrontDoorParts):
+            return ChangeListsDoor(options, parts)
+        return ResourceSyncSink(ResourceSyncSinkOptions(), parts)
+
+
+class HubTests(SynchronousTestCase):
+    def has_hub(self, front_door: bool, notifier: bool) -> set[bool]:
+        """What the parts of front doors and sinks say."""
+        maker = PartsMaker()
+        makers = Makers(
+            front_doors={"websub": bundled.websub, "parts": maker},
+            notifiers={"websub": bundled.websub_delivery},
+            sinks={"parts": maker},
+        )
+        config = Config(
+            data=self.mktemp(),
+            front_doors={"websub": {"enabled": front_door}, "parts": {}},
+            notifiers={"websub": {"enabled": notifier}},
+            sinks={"parts": {}},
+        )
+        make_broker(config, reactor, makers)
+        self.assertEqual(len(maker.given), 2)
+        return {parts.has_hub for parts in maker.given}
+
+    def test_a_hub_takes_requests_and_delivers(self) -> None:
+        """With a half of it nobody can subscribe, so it must not be advertised."""
+        for front_door in (False, True):
+            for notifier in (False, True):
+                has_hub = self.has_hub(front_door, notifier)
+                self.assertEqual(has_hub, {front_door and notifier})

@@ -92,7 +92,7 @@ class ChangeListsDoor:
 
 def topic_link(parts: FrontDoorParts, path: str) -> bytes | None:
     """The Link header of what is served at a path; None where nobody can subscribe to it."""
-    return hub_and_self(parts.public_url, path).encode() if "websub" in parts.running else None
+    return hub_and_self(parts.public_url, path).encode() if parts.has_hub else None
 
 
 class PublishedFile(Resource):

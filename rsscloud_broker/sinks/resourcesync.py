@@ -76,10 +76,8 @@ class ResourceSyncSink(EachPeriod):
     def __init__(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> None:
         super().__init__(parts.clock, 60, self._catch_up, name="resourcesync", at_start=True)
         self._parts = parts
-        # Without WebSub nobody could subscribe to a channel, so there is none.
-        self._source = Source(
-            parts.public_directory, parts.public_url, has_channel="websub" in parts.notifiers
-        )
+        # Without a hub nobody could subscribe to a channel, so there is none.
+        self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
         self._one_at_a_time = DeferredLock()
         self._all = True  # whatever is on the disk is to be looked at
         self._paths: set[str] = set()  # of archives that are to be looked at

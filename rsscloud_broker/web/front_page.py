@@ -36,6 +36,7 @@ class FrontPageDoor:
             # How rssCloud notifies; WebSub has a section of its own.
             "protocols": ", ".join(sorted(parts.broker.protocols - parts.broker.content_protocols)),
             **dict.fromkeys(parts.running, "runs"),
+            "websub": "runs" if parts.has_hub else "",  # a door alone is no hub
         }
         style = FilePath(__file__).sibling("style.css").getContent()
         self._pages: dict[str, IResource] = {

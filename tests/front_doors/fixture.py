@@ -260,7 +260,13 @@ class House:
             self.counters,
         )
         self.parts = FrontDoorParts(
-            self.broker, self.clock, Pages(), self.public_directory, PUBLIC_URL, doors
+            self.broker,
+            self.clock,
+            Pages(),
+            self.public_directory,
+            PUBLIC_URL,
+            doors,
+            has_hub="websub" in doors,
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})

@@ -54,7 +54,7 @@ class Answer:
 
 
 class ChangeListsTestCase(TestCase):
-    running: frozenset[str] = frozenset()
+    has_hub = False
 
     def setUp(self) -> None:
         self.directory = FilePath(self.mktemp())
@@ -66,7 +66,8 @@ class ChangeListsTestCase(TestCase):
             pages=unused,
             public_directory=self.directory,
             public_url="http://broker.example",
-            running=self.running,
+            running=frozenset({"change_lists", "websub"}),
+            has_hub=self.has_hub,
         )
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)
         # The agent under StubTreq: treq itself would ask for gzip and unpack it.
@@ -319,7 +320,7 @@ class ChangeListsDoorTests(ChangeListsTestCase):
         self.put("changes.xml")
         self.assertEqual((await self.ask("/changes.xml", method="POST")).status, 405)
 
-    async def test_without_websub_nothing_can_be_subscribed_to(self) -> None:
+    async def test_without_a_hub_nothing_can_be_subscribed_to(self) -> None:
         self.put("changes.xml")
         self.put("2026", "09", "29", "12.xml")
         for path in ("/changes.xml", "/2026/09/29/12.xml"):
@@ -329,7 +330,7 @@ class ChangeListsDoorTests(ChangeListsTestCase):
 class TopicTests(ChangeListsTestCase):
     """Where the broker is a hub too."""
 
-    running = frozenset({"websub"})
+    has_hub = True
 
     async def test_hub_and_self(self) -> None:
         self.put("changes.xml")

@@ -64,14 +64,14 @@ class DoorTestCase(SynchronousTestCase):
         self.directory.makedirs()
         self.build(ResourceSyncOptions(PUBLISHERS))
 
-    def build(self, options: ResourceSyncOptions, running: frozenset[str] | None = None) -> None:
+    def build(self, options: ResourceSyncOptions, has_hub: bool = True) -> None:
         clock = Clock()
         parts = front_door_parts(
             broker=self.broker,
             clock=clock,
             public_directory=self.directory,
             public_url=BROKER,
-            running=frozenset({"websub", "resourcesync"}) if running is None else running,
+            has_hub=has_hub,
         )
         doors = [ResourceSyncDoor(options, parts), WebSubDoor(WebSubOptions(), parts)]
         self.factory = bounded_site(Root(doors, BROKER), Limits(Http(body_limit=10_000), clock))
@@ -322,8 +322,8 @@ class DocumentTests(DoorTestCase):
         for path in ("/.well-known/resourcesync.gz", "/.well-known/", "/resourcesync/"):
             self.assertEqual(self.ask("GET", path).status, 404)
 
-    def test_without_websub_nothing_can_be_subscribed_to(self) -> None:
-        self.build(ResourceSyncOptions(), running=frozenset({"resourcesync"}))
+    def test_without_a_hub_nothing_can_be_subscribed_to(self) -> None:
+        self.build(ResourceSyncOptions(), has_hub=False)
         for path in self.paths:
             self.assertNotIn("Link", self.ask("GET", path).headers)
 

@@ -21,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.events import FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, INotifier
+from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Callback, Content, Lease, Subscription, Unavailable
 from rsscloud_broker.sinks import resourcesync
 from rsscloud_broker.sinks.resourcesync import (
@@ -34,7 +34,6 @@ from rsscloud_broker.sinks.resourcesync import (
     ResourceSyncSinkOptions,
 )
 from rsscloud_broker.testing import (
-    FakeNotifier,
     RecordingBus,
     make_sink_tests,
     memory_store,
@@ -60,7 +59,6 @@ class ResourceSyncTestCase(SynchronousTestCase):
         self.failure: Exception | None = None
         self._push = self.store.push_content
         self.patch(self.store, "push_content", self._watched)
-        self.notifiers: dict[str, INotifier] = {"websub": FakeNotifier("websub")}
 
     def _watched(self, url: str, content: Content, at: float) -> Deferred[bool]:
         if self.failure is not None:
@@ -72,9 +70,9 @@ class ResourceSyncTestCase(SynchronousTestCase):
         mine: dict[str, Any] = {
             "store": self.store,
             "bus": self.bus,
-            "notifiers": self.notifiers,
             "clock": self.clock,
             "public_directory": self.directory,
+            "has_hub": True,
         }
         return ResourceSyncSink(ResourceSyncSinkOptions(), sink_parts(**(mine | parts)))
 
@@ -140,9 +138,8 @@ class DocumentsTests(ResourceSyncTestCase):
             self.assertEqual(listed.link("up"), BROKER + CAPABILITY_LIST)
             self.assertEqual(listed.entries, ())
 
-    def test_without_websub_there_is_no_channel(self) -> None:
-        del self.notifiers["websub"]
-        self.start()
+    def test_without_a_hub_there_is_no_channel(self) -> None:
+        self.start(has_hub=False)
         self.assertEqual(
             [entry.capability for entry in self.read(CAPABILITY_LIST).entries],
             ["resourcelist", "changelist"],
@@ -293,11 +290,9 @@ class RestartTests(ResourceSyncTestCase):
                 self.assertEqual((self.resources(), self.changes()), ([FIRST], []))
                 self.assertEqual(self.read(CHANGE_LIST).since, w3c(self.clock.seconds()))
 
-    def test_websub_runs_from_now_on(self) -> None:
-        websub = self.notifiers.pop("websub")
-        self.restart()
+    def test_there_is_a_hub_from_now_on(self) -> None:
+        self.restart(has_hub=False)
         self.assertFalse(self.path(CHANNEL).exists())
-        self.notifiers["websub"] = websub
         self.restart()
         self.assertEqual(len(self.pushed), 1)
         self.assertTrue(self.path(CHANNEL).exists())

@@ -13,6 +13,7 @@ from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
 from rsscloud_broker.interfaces import IFrontDoor, IPages
+from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.pages import Pages
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
@@ -110,6 +111,12 @@ class FrontPageTests(SynchronousTestCase):
                 shown = page.xpath("string(//main)") + " ".join(page.xpath("//main//@href"))
                 found = {name for name, mark in marks.items() if mark in shown}
                 self.assertEqual(found, running, path)
+
+    def test_half_a_hub_is_not_shown(self) -> None:
+        parts = front_door_parts(running=frozenset({"websub"}))
+        for route in FrontPageDoor(FrontPageOptions(), parts).routes()[:2]:
+            page: Any = route.resource
+            self.assertNotIn(b"/websub", page.data, route.path)
 
     def test_the_style_sheet(self) -> None:
         answer = House(self).get("/style.css")
