@@ -205,7 +205,7 @@ def _status(error: Refused) -> int:
         case UnsupportedProtocol():
             return 501
         case TopicUnreadable(refused=True) | CallbackFailed(refused=True):
-            return 400  # no URL for the broker to call
+            return 400  # no URL for the broker to call, or more there than it takes in
         case TopicUnreadable() | CallbackFailed():
             return 409  # verified before the answer, and it did not confirm
         case _:

@@ -233,13 +233,17 @@ class Http1(Protocol):
             self.reusable = False
             if not self._whole:
                 # What a method that the parser calls raises is the context of its error.
-                refusal = isinstance(error.__context__, OutboundError) and error.__context__
-                self._fail(str(refusal or f"the answer is not HTTP: {error}"))
+                refusal = error.__context__
+                if not isinstance(refusal, OutboundError):
+                    refusal = OutboundError(f"the answer is not HTTP: {error}")
+                self._fail(refusal)
                 return
         if self._whole:
             self._succeed()
         elif self._received - self._size > MAX_BESIDES_BODY + self._size * MAX_BESIDES_BYTE:
-            self._fail(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
+            self._fail(
+                OutboundError(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
+            )
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.reusable = False
@@ -252,7 +256,7 @@ class Http1(Protocol):
             # Over TLS the other side has said goodbye then, or the end may be anybody's.
             self._succeed(whole=bool(reason.check(ConnectionDone)))
         else:
-            self._fail(self._why_lost(reason))
+            self._fail(OutboundError(self._why_lost(reason)))
 
     # --- the parser calls
 
@@ -324,13 +328,13 @@ class Http1(Protocol):
         try:
             answer = Answer(self._status, self._fields, self._body.end(whole))
         except OutboundError as error:
-            self._fail(str(error))
+            self._fail(error)
         else:
             self._end().callback(answer)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: OutboundError) -> None:
         self.abort()
-        self._end().errback(OutboundError(reason))
+        self._end().errback(reason)
 
     def _end(self) -> Deferred[Answer]:
         answered, self._answered = self._answered, None

@@ -18,6 +18,9 @@ STRANGE = b"\xef\xbb\xbf<rss>\r\n\xff\xfe\x00</rss>\n\n"
 
 HOUR = 3600
 
+#: Bytes of a topic that are taken in, by default.
+LIMIT = 5 * 1024 * 1024
+
 
 class HubTestCase(EndToEndTestCase):
     def receiver(self) -> HubReceiver:
@@ -170,6 +173,31 @@ class SubscriptionTests(HubTestCase):
         (denial,) = receiver.asked
         self.assertEqual((denial["hub.mode"], denial["hub.topic"]), ("denied", topic))
         self.assertTrue(denial["hub.reason"])
+
+    def test_content_over_the_limit(self) -> None:
+        """Section 5.2: it is denied at once, and its publisher learns why."""
+        broker, origin = self.shared_broker(), self.origin()
+        early, late = self.receiver(), self.receiver()
+        topic = origin.feed("/large.xml")
+        origin.pages["/large.xml"] = b"x" * LIMIT
+        self.subscribe(broker, early, topic)
+        origin.pages["/large.xml"] += b"x"
+        self.publish(broker, topic)
+        publishing = {"hub.mode": "publish", "hub.url": topic}
+        reason = f"the answer is larger than {LIMIT} bytes"
+        until(
+            lambda: reason in post_form(f"{broker.url}/websub", publishing).text,
+            "the publisher to be told",
+        )
+        self.assertEqual(early.delivered, [])
+        unknown = origin.feed("/large-too.xml")
+        origin.pages["/large-too.xml"] = b"x" * (LIMIT + 1)
+        self.assertEqual(self.ask(broker, late, unknown).status, 202)
+        until(lambda: late.asked, "a denial")
+        (denial,) = late.asked
+        self.assertEqual(denial["hub.mode"], "denied")
+        self.assertIn(reason, denial["hub.reason"])
+        self.assertEqual(origin.requests["/large-too.xml"], 1)
 
     def test_refusals(self) -> None:
         """Section 5.1.2: what is wrong with a request is said at once."""

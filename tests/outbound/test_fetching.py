@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -113,6 +114,29 @@ class BadServerTests(FetchingTestCase):
             self.assertIn(reason, await self.unreadable())
             self.pages.answers["/"] = page(200, document.format(location).encode())
             self.assertIn(reason, await self.unreadable())
+
+    async def test_more_than_is_taken_in(self) -> None:
+        """It is refused, and so not asked for again and again; whoever wants it is told."""
+        for pack, headers in (
+            (bytes, {}),
+            (gzip.compress, {"content_encoding": "gzip"}),
+            (zlib.compress, {"content_encoding": "deflate"}),
+        ):
+            self.pages.answers["/"] = page(200, pack(b"x" * 1000), **headers)
+            self.assertEqual((await self.fetch()).result, "200, 1,000 bytes")
+            self.pages.answers["/"] = page(200, pack(b"x" * 1001), **headers)
+            with self.assertRaises(TopicUnreadable) as caught:
+                await self.fetch()
+            error = caught.exception
+            self.assertEqual(error.reason, "the answer is larger than 1000 bytes")
+            self.assertTrue(error.refused and error.lasting)
+
+    async def test_a_failure_that_passes(self) -> None:
+        for page_of in (page(500), page(200, b"no gzip", content_encoding="gzip")):
+            self.pages.answers["/"] = page_of
+            with self.assertRaises(TopicUnreadable) as caught:
+                await self.fetch()
+            self.assertFalse(caught.exception.refused or caught.exception.lasting)
 
     async def test_compressed_bomb(self) -> None:
         bomb = gzip.compress(b"0" * 50_000_000)
