@@ -104,7 +104,7 @@ class WebSubNotifier:
         if content is None:
             return failed("there is no content to deliver: it is not kept any more")
         headers = {
-            "content-type": _ascii(content.content_type) or _UNLABELLED,
+            "content-type": _relayed(content.content_type) or _UNLABELLED,
             "link": websub.link_header(terms.get(websub.HUB, ""), notification.topic, content.link),
         }
         if secret := terms.get(websub.SECRET):
@@ -118,6 +118,17 @@ class WebSubNotifier:
         return await call(self._outbound, "GET", url, {}, redirects=0)
 
 
-def _ascii(text: str) -> str:
-    """A header's value, of which nothing is left that a header cannot hold."""
-    return clean(text).encode("ascii", "ignore").decode()
+def _relayed(content_type: str) -> str:
+    """A Content-Type as it is to be given, so that its bytes are those that came.
+
+    They were read as Latin-1, and are written as UTF-8.  What is not UTF-8 is left out
+    of the parameters; a type that has such bytes is none, rather than another one.
+    """
+    if content_type.isascii():
+        return clean(content_type)
+    try:
+        relayed = clean(content_type.encode("latin-1").decode())
+    except UnicodeError:
+        kind, _, _ = content_type.partition(";")
+        return clean(content_type).encode("ascii", "ignore").decode() if kind.isascii() else ""
+    return relayed if relayed.isprintable() else ""

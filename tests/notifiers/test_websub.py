@@ -177,8 +177,22 @@ class DeliveryTests(WebSubTestCase):
         self.assertEqual(self.request.headers["content-type"], "application/octet-stream")
 
     def test_types_that_headers_cannot_hold(self) -> None:
-        self.notify(Content(BODY, "text/xml;\r\nx: yé"))
-        self.assertEqual(self.request.headers["content-type"], "text/xml; x: y")
+        for came, given in (
+            (b"text/xml;\r\nx: y", "text/xml; x: y"),
+            (b'text/xml; name="caf\xe9"; charset=x', 'text/xml; name="caf"; charset=x'),
+            (b"text/h\xe9", "application/octet-stream"),
+            (b"\xa0\xff", "application/octet-stream"),
+            ("text/xml; name=\u200b".encode(), "application/octet-stream"),
+        ):
+            self.outbound.requests.clear()
+            self.notify(Content(BODY, came.decode("latin-1")))
+            self.assertEqual(self.request.headers["content-type"], given)
+
+    def test_types_go_byte_for_byte(self) -> None:
+        """7: the Content-Type of the topic, if it is UTF-8, as headers are written."""
+        came = 'text/xml; name="café 日本"'.encode()
+        self.notify(Content(BODY, came.decode("latin-1")))
+        self.assertEqual(self.request.headers["content-type"].encode(), came)
 
     def test_a_hub_that_is_not_known(self) -> None:
         self.notify()
