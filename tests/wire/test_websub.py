@@ -267,6 +267,11 @@ class LinkTests(SynchronousTestCase):
             f'<http://h.example/hub>; rel="hub", <{TOPIC}>; rel="self"',
         )
 
+    def test_a_given_link_is_one_line(self) -> None:
+        """A tab between parameters is allowed in what came, and cannot be sent."""
+        given = '<http://p.example/>;\trel="self hub"\t'
+        self.assertEqual(websub.link_header("", TOPIC, given), given.strip().replace("\t", " "))
+
     @given(TEXTS.filter(bool))
     def test_nothing_breaks_out(self, topic: str) -> None:
         value = websub.link_header("http://h.example/hub", f"http://t.example/{topic}")
