@@ -2,7 +2,8 @@
 
 They wait in the store, so that a restart does not lose them.  A callback that cannot
 be reached for a moment is asked again; one that does not confirm, or is not heard of
-in time, gets no subscription.  Who asked for a topic that there is none of is told so.
+in time, gets no subscription.  Who asked for a topic that there is none of is told so,
+in the same attempts.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class IntentQueue(Service):
             if intent.ends:
                 await self._verifier.unsubscribe(intent)
             else:
-                await self._verifier.subscribe(intent, read=False)
+                await self._subscribe_or_deny(intent)
         except CallbackFailed as error:
             delay = None if error.retry_after is None else next(retries, None)
             if delay is None:
@@ -170,6 +171,12 @@ class IntentQueue(Service):
         except UnsupportedProtocol as error:  # so nobody can be told; it ran once
             callback = intent.callback.url
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)
+        return None
+
+    async def _subscribe_or_deny(self, intent: Intent) -> None:
+        try:
+            await self._verifier.subscribe(intent, read=False)
+        except (CallbackFailed, UnsupportedProtocol):
+            raise
         except Refused as error:
             await self._verifier.deny(intent, str(error))
-        return None

@@ -21,6 +21,7 @@ from rsscloud_broker.model import (
     Denial,
     Intent,
     Lease,
+    Outcome,
     Reading,
     Subscription,
     Topic,
@@ -124,7 +125,10 @@ class Verifier:
         return removed
 
     async def deny(self, intent: Intent, reason: str) -> None:
-        """Tell a subscriber why there is no subscription."""
+        """Tell a subscriber why there is no subscription.
+
+        :raises CallbackFailed: it was not told.
+        """
         callback = intent.callback
         denial = Denial(intent.topic, callback, reason, intent.terms)
         outcome = await self.notifier(callback.protocol).deny(denial)
@@ -134,6 +138,8 @@ class Verifier:
             reason=reason,
             unheard="" if outcome.success else f"; it was not told: {outcome.reason}",
         )
+        if not outcome.success:
+            raise _callback_failed(outcome)
 
     async def _bring_content(self, topic: str) -> None:
         """Have a content kept that nobody wanted before; the store has asked for it."""
@@ -166,12 +172,7 @@ class Verifier:
             topic=intent.topic,
             reason=outcome.reason,
         )
-        passing = outcome.retry_after is not None or not (outcome.answered or outcome.refused)
-        raise CallbackFailed(
-            outcome.reason,
-            refused=outcome.refused,
-            retry_after=(outcome.retry_after or 0.0) if passing else None,
-        )
+        raise _callback_failed(outcome)
 
     async def _record(self, reading: Reading, before: Topic | None) -> None:
         """Record what was read before the callback was verified.
@@ -181,6 +182,16 @@ class Verifier:
         """
         if _last_read(await self._store.topic(reading.url)) == _last_read(before):
             await self._detector.record(reading, news=before is not None)
+
+
+def _callback_failed(outcome: Outcome) -> CallbackFailed:
+    """The error for a call that failed, which says whether it is to be made again."""
+    passing = outcome.retry_after is not None or not (outcome.answered or outcome.refused)
+    return CallbackFailed(
+        outcome.reason,
+        refused=outcome.refused,
+        retry_after=(outcome.retry_after or 0.0) if passing else None,
+    )
 
 
 def _last_read(topic: Topic | None) -> tuple[bytes | None, float | None] | None:

@@ -115,7 +115,7 @@ class WebSubNotifier:
 
     async def deny(self, denial: Denial) -> Outcome:
         url = websub.denial_url(denial.callback.url, denial.topic, denial.reason)
-        return await call(self._outbound, "GET", url, {}, redirects=0)
+        return await call(self._outbound, "GET", url, {}, redirects=0, passing=_NOT_NOW)
 
 
 def _relayed(content_type: str) -> str:

@@ -212,6 +212,27 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(self.carrier.denied, [Denial(FEED, CALLBACK, reason, WANTED.terms)])
         self.assertEqual(self.waiting(), [])
 
+    def test_denial_that_cannot_be_given_for_a_moment(self) -> None:
+        """Section 5.2 of WebSub: who is denied is told so, when it can be reached again."""
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 404", lasting=True)
+        for outcome in (NO_ANSWER, Outcome(False, "status 503", retry_after=7.0)):
+            self.carrier.denied.clear()
+            self.answer(outcome)
+            self.accept()
+            self.assertEqual(len(self.waiting()), 1)
+            self.answer(Outcome(True))
+            self.clock.advance(7)
+            self.assertEqual(len(self.carrier.denied), 2)
+            self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
+
+    def test_denial_that_is_refused(self) -> None:
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 404", lasting=True)
+        self.answer(Outcome(False, "status 404"))
+        self.accept()
+        self.clock.advance(1000)
+        self.assertEqual(len(self.carrier.denied), 1)
+        self.assertEqual(self.waiting(), [])
+
     def test_ended_topic(self) -> None:
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
         self.refusal(self.broker.accept(WANTED), TopicEnded)
@@ -223,6 +244,7 @@ class TopicTests(IntentsTestCase):
         self.answer(NO_ANSWER)
         self.accept()
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.answer(Outcome(True))
         self.clock.advance(5)
         (denial,) = self.carrier.denied
         self.assertIn("it is gone", denial.reason)

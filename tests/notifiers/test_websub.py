@@ -283,8 +283,14 @@ class DenialTests(WebSubTestCase):
         )
 
     def test_failure(self) -> None:
-        self.outbound.otherwise = reply(500)
-        self.assertEqual(self.deny(), Outcome(False, "the callback answered with status 500"))
+        self.outbound.otherwise = reply(404)
+        self.assertEqual(self.deny(), Outcome(False, "the callback answered with status 404"))
+
+    def test_some_failures_pass(self) -> None:
+        """A server that is busy or broken is told again."""
+        for status in (408, 429, 500, 503):
+            self.outbound.otherwise = reply(status)
+            self.assertEqual(self.deny().retry_after, 0.0, status)
 
 
 class ScheduleTests(SynchronousTestCase):
