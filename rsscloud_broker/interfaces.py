@@ -439,9 +439,9 @@ class IStore(Interface):
         For each subscription at most one notification waits.  One that was
         delivered writes nothing unless it clears earlier errors or one that
         waits; one that was given up counts as an error, and marks the
-        subscription when there are as many in a row as ``marks``; one that is
-        gone removes the subscription.  Those of subscriptions that are not
-        there any more are ignored.
+        subscription when there are as many in a row as ``marks``; after either,
+        another may wait.  One that is gone removes the subscription.  Those of
+        subscriptions that are not there any more are ignored.
         """
 
     def claim_due(

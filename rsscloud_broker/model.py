@@ -350,9 +350,11 @@ class Delivery:
     - tried, and delivered or gone: nothing waits any more
     - tried, failed, with ``retry_at``: it waits until then
     - tried, failed, without: it is given up, which counts as one error
+    - tried, with ``retry_at`` and no ``attempts``: as without ``retry_at``, but then
+      another one waits, for the topic has changed meanwhile
     - not tried to the end (``outcome`` is None): it waits until ``retry_at``
 
-    :ivar attempts: how often it was tried, this time included.
+    :ivar attempts: how often that which waits was tried, this time included.
     :ivar marks: consecutive errors after which the subscription is marked;
         None where its protocol never gives up.
     """

@@ -201,7 +201,7 @@ class Attempts:
         if delivery.retry_at is not None:
             return delivery
         pause = 0.0 if outcome.success else SOON * self._stretch()
-        return evolve(delivery, outcome=None, attempts=0, retry_at=delivery.at + pause)
+        return evolve(delivery, attempts=0, retry_at=delivery.at + pause)
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
         if attempt.over:

@@ -136,7 +136,11 @@ def record_deliveries(conn: Connection, deliveries: Sequence[Delivery]) -> None:
     Deliveries of subscriptions that were removed meanwhile find no row.
     """
     wait = [one for one in deliveries if one.retry_at is not None]
-    over = [(one, one.outcome) for one in deliveries if one.retry_at is None and one.outcome]
+    over = [
+        (one, one.outcome)
+        for one in deliveries
+        if one.outcome and (one.retry_at is None or not one.attempts)
+    ]
     gone = [one for one, outcome in over if outcome.gone]
     succeeded = [one for one, outcome in over if outcome.success and not outcome.gone]
     failed = [

@@ -140,6 +140,17 @@ class DeliveriesContract(TopicsContract):
         found = await self.all_subscriptions()
         self.assertEqual([one.consecutive_errors for one in found], [0, 1])
 
+    async def test_another_may_wait_after_one_that_is_over(self) -> None:
+        told, given_up = await self.stored(1, 2)
+        await self.store.record_deliveries([failed(told), waits(given_up, 3000, attempts=5)])
+        anew = [
+            evolve(one, attempts=0, retry_at=4000.0) for one in (succeeded(told), failed(given_up))
+        ]
+        await self.store.record_deliveries(anew)
+        found = await self.all_subscriptions()
+        self.assertEqual([one.consecutive_errors for one in found], [0, 1])
+        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0, 0], 4000))
+
     async def test_delivery_that_says_nothing_changes_nothing(self) -> None:
         (one,) = await self.stored(1)
         await self.store.record_deliveries([waits(one, 3000, attempts=2)])

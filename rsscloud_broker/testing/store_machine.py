@@ -303,6 +303,7 @@ class StoreMachine(PingsAndTopics):
             st.sampled_from(
                 (
                     (Outcome(True), False),
+                    (Outcome(True), True),
                     (Outcome(False, "refused"), False),
                     (Outcome(False, "refused"), True),
                     (Outcome(False, "gone", gone=True), False),
@@ -310,12 +311,13 @@ class StoreMachine(PingsAndTopics):
                 )
             )
         )
+        delivered = outcome is not None and outcome.success
         return Delivery(
             subscription,
             outcome,
             at=self.now,
             marks=data.draw(st.sampled_from((None, 1, 3))),
-            attempts=data.draw(st.integers(0, 5)),
+            attempts=0 if delivered else data.draw(st.integers(0, 5)),
             retry_at=self.now + data.draw(_delays) if waits else None,
         )
 

@@ -266,11 +266,13 @@ class Model:
         key, outcome = delivery.subscription.id, delivery.outcome
         if key not in self.subscriptions:
             return
+        waits = delivery.retry_at is not None
         if delivery.retry_at is not None:
             self.waiting[key] = (delivery.attempts, delivery.retry_at)
+        if outcome is None or (waits and delivery.attempts):
             return
-        assert outcome is not None  # only what waits was not tried
-        self.waiting.pop(key, None)
+        if not waits:
+            self.waiting.pop(key, None)
         if outcome.gone:
             # Unless it was renewed since: whoever does that is not gone.
             granted_at = delivery.subscription.lease.granted_at

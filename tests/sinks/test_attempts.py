@@ -279,7 +279,9 @@ class SameSubscriptionTests(AttemptsTestCase):
         self.notifier.end()
         again, *nothing = self.delivered
         at = NOW + 1
-        self.assertEqual(again, Delivery(subscription(), None, at, 3, attempts=0, retry_at=at))
+        self.assertEqual(
+            again, Delivery(subscription(), Outcome(True), at, 3, attempts=0, retry_at=at)
+        )
         self.assertEqual(nothing, [evolve(self.nothing, at=at)] * 3)
         self.assertTrue(all(follower.over for follower in followers))
         self.assertEqual((len(self.notifier.calls), self.attempts.under_way), (1, []))
@@ -311,12 +313,13 @@ class SameSubscriptionTests(AttemptsTestCase):
         self.assertEqual((failed.outcome, failed.attempts, failed.retry_at), (REFUSED, 2, NOW + 30))
 
     def test_change_during_the_last_attempt_begins_anew(self) -> None:
+        """That the one before was given up is an error all the same."""
         self.notifier.outcomes[HOST] = REFUSED
         self.submit(evolve(subscription(), attempts=3))
         self.submit()
         self.notifier.end()
         again = self.delivered[0]
-        self.assertEqual((again.outcome, again.attempts, again.retry_at), (None, 0, NOW + SOON))
+        self.assertEqual((again.outcome, again.attempts, again.retry_at), (REFUSED, 0, NOW + SOON))
 
     def test_change_does_not_bring_back_who_is_gone(self) -> None:
         gone = self.notifier.outcomes[HOST] = Outcome(False, "status 410", gone=True)

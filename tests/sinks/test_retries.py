@@ -53,6 +53,24 @@ class ScheduleTests(EngineTestCase):
             self.assertEqual((found.consecutive_errors, found.marked), (errors, marked))
         self.assertEqual(len(self.notifier.calls), 6)
 
+    def test_changes_during_each_last_attempt_hide_no_error(self) -> None:
+        self.notifier.retries = ()
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.notifier.holds = {URL}
+        self.start()
+        self.change()
+        for errors in (1, 2, 3):
+            self.advance(1)
+            self.change()
+            self.advance(1)
+            self.notifier.end()
+            (found,) = self.subscriptions()
+            self.assertEqual((found.consecutive_errors, found.marked), (errors, errors == 3))
+            self.advance(6)
+            self.assertEqual(len(self.notifier.calls), errors + 1)
+        self.assertEqual(self.count("given_up_total", protocol="http-post"), 3)
+
     def test_success_is_one_whenever_it_comes(self) -> None:
         self.notifier.retries = (1.0,)
         self.subscribe_many(1)
