@@ -357,6 +357,7 @@ class Delivery:
     :ivar attempts: how often that which waits was tried, this time included.
     :ivar marks: consecutive errors after which the subscription is marked;
         None where its protocol never gives up.
+    :ivar unless_waiting: one that waits already stays as it is.
     """
 
     subscription: Subscription
@@ -365,6 +366,7 @@ class Delivery:
     marks: int | None = None
     attempts: int = 1
     retry_at: float | None = None
+    unless_waiting: bool = False
 
 
 @frozen
@@ -390,6 +392,7 @@ class Fanout:
         was said to have.
     :ivar content_id: the store's key of the content that is carried; None if nobody
         wanted it when the walk began.
+    :ivar pushed: whether that was handed in.
     """
 
     id: int
@@ -397,6 +400,7 @@ class Fanout:
     cursor: int = 0
     begun_at: float = 0.0
     content_id: int | None = None
+    pushed: bool = False
 
 
 @frozen

@@ -8,6 +8,11 @@ There is at most one attempt for a subscription at a time; one that is submitted
 meanwhile is over when that one is, and leaves it to that to say what to store.
 When the topic changes once more during an attempt, the subscriber may have read
 it just before that: so it is told again afterwards.
+
+A subscriber that failed is told of a further change when its notification that
+waits is due, and not before: that keeps to the schedule, and to the time that the
+subscriber asked for.  What a publisher handed in is carried to it all the same, as
+what waits may carry something newer by then.
 """
 
 from __future__ import annotations
@@ -78,6 +83,14 @@ class Attempt(Job):
         return Deferred.fromCoroutine(self.make(self))
 
 
+def leave_to_the_store(subscription: Subscription, now: float) -> Delivery:
+    """That a subscriber is to be told by the notification that waits for it; if that was
+    delivered after the subscription was read, perhaps with what was there before, by
+    another.
+    """
+    return Delivery(subscription, None, now, attempts=0, retry_at=now, unless_waiting=True)
+
+
 def _nobody_asks() -> None:
     """Stands for a ``Began`` where nobody asks."""
 
@@ -119,6 +132,7 @@ class Attempts:
         news: bool,
         began: Began = _nobody_asks,
         content: Content | None = None,
+        pushed: bool = False,
     ) -> Attempt:
         """Notify a subscriber when there is a place for it.
 
@@ -126,6 +140,7 @@ class Attempts:
         :param news: whether the topic has changed, or else an earlier
             notification of it is tried again.
         :param content: what it carries, if that is not the newest there is.
+        :param pushed: whether that was handed in.
         """
         host = subscription.callback.host
         attempt = Attempt(host, subscription, self._make, done, began, content)
@@ -141,6 +156,9 @@ class Attempts:
             earlier.news = earlier.news or (news and earlier.begun)
             earlier.followers.append(attempt)
             began()
+            return attempt
+        if news and subscription.attempts and not (pushed and subscription.wants_content):
+            self._finish(attempt, leave_to_the_store(subscription, now))
             return attempt
         closed_until = self._hosts.closed_until(host)
         if closed_until is not None:

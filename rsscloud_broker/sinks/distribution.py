@@ -198,6 +198,7 @@ class Distribution(Service):
             return  # the end of a walk makes us look again
         if fanout.id in self._walked:
             return  # under the URL from which its topic has moved since
+        self._contents.forget(fanout.topic)  # the hint that it changed may have been lost
         over: Deferred[None] = Deferred()
         self._walks[fanout.topic] = over
         self._walked.add(fanout.id)

@@ -66,6 +66,7 @@ class _Slice:
     """Some subscriptions, and what came of each.
 
     :ivar content: what notifications carry, to those who want it.
+    :ivar pushed: whether that was handed in.
     :ivar told: called for each subscriber that took its notification.
     :ivar begun: fires when every attempt has begun or been put off.
     :ivar settled: fires when it is known what to save of every one.
@@ -74,6 +75,7 @@ class _Slice:
     _tools: Tools
     _subscriptions: Sequence[Subscription]
     _content: Content | None
+    _pushed: bool
     _told: Callable[[], None]
     begun: Deferred[None] = field(factory=Deferred, init=False)
     settled: Deferred[None] = field(factory=Deferred, init=False)
@@ -93,6 +95,7 @@ class _Slice:
                 news=True,
                 began=self._began,
                 content=self._content,
+                pushed=self._pushed,
             )
             if not attempt.over:
                 self._open[subscription.id] = attempt
@@ -177,7 +180,8 @@ class Walk:
                 subscriptions = await reading
                 cursor = subscriptions[-1].id if subscriptions else cursor
                 done = len(subscriptions) < tools.slice_size
-                slice_ = _Slice(tools, _concerned(subscriptions, content), content, self._told)
+                concerned, pushed = _concerned(subscriptions, content), self._fanout.pushed
+                slice_ = _Slice(tools, concerned, content, pushed, self._told)
                 slice_.notify()
                 if not done:  # the next is read while these wait for their places
                     reading = self._read(cursor)

@@ -92,15 +92,22 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
         .group_by(fanout.c.topic_id)
     )
     query = (
-        select(fanout.c.id, topic.c.url, fanout.c.cursor, fanout.c.begun_at, fanout.c.content_id)
+        select(
+            fanout.c.id,
+            topic.c.url,
+            fanout.c.cursor,
+            fanout.c.begun_at,
+            fanout.c.content_id,
+            fanout.c.pushed,
+        )
         .join(topic, topic.c.id == fanout.c.topic_id)
         .where(fanout.c.id.in_(next_ones))
         .order_by(fanout.c.id)
         .limit(limit)
     )
     return [
-        Fanout(key, url, cursor, to_seconds(begun_at), content_key)
-        for key, url, cursor, begun_at, content_key in conn.execute(query)
+        Fanout(key, url, cursor, to_seconds(begun_at), content_key, pushed)
+        for key, url, cursor, begun_at, content_key, pushed in conn.execute(query)
     ]
 
 
@@ -195,7 +202,8 @@ def _wait(conn: Connection, deliveries: Sequence[Delivery]) -> None:
         assert one.retry_at is not None  # the caller looked
         due = to_micros(one.retry_at)
         if key in there:
-            updates.append({"key": key, "tries": one.attempts, "due": due})
+            if not one.unless_waiting:
+                updates.append({"key": key, "tries": one.attempts, "due": due})
         else:
             inserts.append(
                 {

@@ -132,6 +132,18 @@ class DeliveriesContract(TopicsContract):
         self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 2500))
         self.assertEqual(await self.due(9999), [one.id])
 
+    async def test_one_that_waits_already_may_stay_as_it_is(self) -> None:
+        waiting, other = await self.stored(1, 2)
+        await self.store.record_deliveries([waits(waiting, 3000, attempts=2)])
+        left = [
+            Delivery(one, None, at=2000, attempts=0, retry_at=2000, unless_waiting=True)
+            for one in (waiting, other)
+        ]
+        await self.store.record_deliveries(left)
+        self.assertEqual(await self.attempts(), [2, 0])
+        self.assertEqual(await self.due(2000), [other.id])
+        self.assertEqual(await self.due(3000), [other.id, waiting.id])
+
     async def test_delivered_or_given_up_waits_no_more(self) -> None:
         told, given_up = await self.stored(1, 2)
         await self.store.record_deliveries([waits(told, 3000), waits(given_up, 3000)])

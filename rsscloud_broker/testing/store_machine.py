@@ -319,6 +319,7 @@ class StoreMachine(PingsAndTopics):
             marks=data.draw(st.sampled_from((None, 1, 3))),
             attempts=0 if delivered else data.draw(st.integers(0, 5)),
             retry_at=self.now + data.draw(_delays) if waits else None,
+            unless_waiting=outcome is None and data.draw(st.booleans()),
         )
 
     def _record(self, deliveries: list[Delivery]) -> None:

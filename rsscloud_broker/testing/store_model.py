@@ -267,7 +267,7 @@ class Model:
         if key not in self.subscriptions:
             return
         waits = delivery.retry_at is not None
-        if delivery.retry_at is not None:
+        if delivery.retry_at is not None and not (delivery.unless_waiting and key in self.waiting):
             self.waiting[key] = (delivery.attempts, delivery.retry_at)
         if outcome is None or (waits and delivery.attempts):
             return

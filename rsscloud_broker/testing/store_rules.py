@@ -364,10 +364,11 @@ class PingsAndTopics(RuleBasedStateMachine):
                 del self.model.contents[newest]
 
     def _is_shown_as(self, walk: Walk, shown: Fanout) -> None:
-        assert (shown.topic, shown.begun_at, shown.cursor) == (
+        assert (shown.topic, shown.begun_at, shown.cursor, shown.pushed) == (
             walk.topic,
             walk.begun_at,
             walk.cursor,
+            walk.pushed,
         )
         if walk.shown is None:
             assert shown.id not in self.known_walks

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.model import (
     Callback,
+    Content,
     Delivery,
     HostState,
     Lease,
@@ -77,7 +78,7 @@ class AttemptsTestCase(SynchronousTestCase):
     def outcome(self, outcome: Outcome, attempts: int | None = None) -> Delivery:
         """What is to be stored after an attempt that had an outcome."""
         self.notifier.outcomes[HOST] = outcome
-        self.submit(evolve(subscription(), attempts=attempts))
+        self.submit(evolve(subscription(), attempts=attempts), news=attempts is None)
         return self.delivered[-1]
 
     def hold(self) -> None:
@@ -265,6 +266,34 @@ class PutOffTests(AttemptsTestCase):
         self.successResultOf(Deferred.fromCoroutine(self.attempts.idle()))
 
 
+class LeftTests(AttemptsTestCase):
+    """A change finds that a notification waits."""
+
+    def change(self, attempts: int, *, wants_content: bool, pushed: bool) -> Delivery:
+        waiting = evolve(subscription(), attempts=attempts, wants_content=wants_content)
+        content = Content(b"news")
+        deliver = self.delivered.append
+        self.attempts.submit(waiting, deliver, news=True, content=content, pushed=pushed)
+        return self.delivered[-1]
+
+    def test_one_that_failed_is_told_by_it(self) -> None:
+        for wants_content, pushed in ((False, False), (False, True), (True, False)):
+            left = self.change(1, wants_content=wants_content, pushed=pushed)
+            self.assertEqual((left.outcome, left.unless_waiting), (None, True))
+            self.assertEqual((left.attempts, left.retry_at), (0, NOW))
+        self.assertEqual((self.notifier.calls, self.attempts.under_way), ([], []))
+
+    def test_one_that_was_put_off_is_told_at_once(self) -> None:
+        self.change(0, wants_content=False, pushed=False)
+        self.assertEqual(len(self.notifier.calls), 1)
+
+    def test_what_was_handed_in_is_carried_at_once(self) -> None:
+        """By the time when it is due, what waits may carry something newer."""
+        told = self.change(2, wants_content=True, pushed=True)
+        self.assertEqual((told.outcome, told.attempts), (Outcome(True), 3))
+        self.assertEqual(self.notifier.contents, [b"news"])
+
+
 class SameSubscriptionTests(AttemptsTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -306,7 +335,7 @@ class SameSubscriptionTests(AttemptsTestCase):
 
     def test_change_during_an_attempt_that_fails_keeps_to_the_schedule(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
-        self.submit(evolve(subscription(), attempts=1))
+        self.submit(evolve(subscription(), attempts=1), news=False)
         self.submit()
         self.notifier.end()
         failed = self.delivered[0]
@@ -315,7 +344,7 @@ class SameSubscriptionTests(AttemptsTestCase):
     def test_change_during_the_last_attempt_begins_anew(self) -> None:
         """That the one before was given up is an error all the same."""
         self.notifier.outcomes[HOST] = REFUSED
-        self.submit(evolve(subscription(), attempts=3))
+        self.submit(evolve(subscription(), attempts=3), news=False)
         self.submit()
         self.notifier.end()
         again = self.delivered[0]

@@ -117,6 +117,16 @@ class HandedInTests(EngineTestCase):
         self.assertEqual(self.walks(), [])
         self.assertIsNone(self.newest_content())
 
+    def test_each_is_carried_though_an_earlier_one_waits(self) -> None:
+        self.subscribe(READER, content=True)
+        self.subscribe(THIN)
+        self.start()
+        self.notifier.outcomes = {READER: REFUSED, THIN: REFUSED}
+        self.hand_in(b"a")
+        self.hand_in(b"b")
+        self.assertEqual(self.waiting(), {READER: 2, THIN: 1})
+        self.assertEqual(self.notifier.contents, [b"a", None, b"b"])
+
 
 class EndedTests(EngineTestCase):
     def setUp(self) -> None:

@@ -158,13 +158,52 @@ class CoalescingTests(EngineTestCase):
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
         self.start()
-        for _ in range(2):
+        for _ in range(3):
             self.change()
-        self.assertEqual(self.waiting(), {URL: 2})
+        self.assertEqual((self.waiting(), self.walks()), ({URL: 1}, []))
         self.notifier.outcomes.clear()
         self.advance(60)
-        self.assert_times(URL, [0, 0, 30])
+        self.assert_times(URL, [0, 5])
         self.assertEqual(self.waiting(), {})
+
+    def test_changes_do_not_come_before_the_time_that_was_asked_for(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=3600.0)
+        self.start()
+        for _ in range(5):
+            self.change()
+            self.advance(10, 1)
+        self.assert_times(URL, [0])
+        self.notifier.outcomes.clear()
+        self.advance(3600, 1)
+        self.assert_times(URL, [0, 3600], delta=2)
+        self.assertEqual(self.waiting(), {})
+
+    def test_changes_do_not_run_through_the_schedule(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(30):
+            self.change()
+            self.advance(10, 1)
+        self.assert_times(URL, [0, 5, 35, 155], delta=5)
+        self.assertEqual(self.waiting(), {URL: 4})
+
+    def test_change_after_a_success_that_is_not_saved_yet(self) -> None:
+        """The walk still reads that a notification waits, but none does any more."""
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.slow = {"record_deliveries"}
+        self.notifier.outcomes.clear()
+        self.advance(6)
+        self.assertEqual((self.times(URL), self.waiting()), (self.times(URL)[:2], {URL: 1}))
+        self.change()
+        self.hurry()
+        self.advance(1)
+        self.assertEqual(len(self.times(URL)), 3)
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
     def test_changes_during_a_retry_make_exactly_one_more(self) -> None:
         self.subscribe_many(1)
