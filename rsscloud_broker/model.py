@@ -329,7 +329,8 @@ class Outcome:
 
     :ivar success: the subscriber took it, in the sense of its protocol.
     :ivar reason: for people: why not, where it did not.
-    :ivar answered: whether its host gave any answer at all.
+    :ivar answered: whether its host gave any answer at all.  A success without an answer
+        needed no call.
     :ivar retry_after: seconds that the answer asked to wait before the next try.
     :ivar gone: the subscriber wants no more of this, ever.
     :ivar refused: the broker would not call a URL like that, and did not.

@@ -51,7 +51,7 @@ class RssCloudNotifier(ABC):
         """See ``INotifier.notify``."""
 
     async def deny(self, denial: Denial) -> Outcome:
-        return DELIVERED  # the protocol has no word for it
+        return Outcome(True, answered=False)  # the protocol has no word for it
 
 
 async def call(

@@ -45,6 +45,9 @@ from rsscloud_broker.sinks.hosts import Hosts
 #: Seconds until an attempt that was not made, or not to its end, is made again.
 SOON = 5.0
 
+#: Seconds, at the most, until it is looked again whether a content is there by now.
+LONGEST_WAIT = 600.0
+
 #: By how much a delay is lengthened at random, so that those who failed together
 #: do not come back together.
 JITTER = 0.2
@@ -160,7 +163,7 @@ class Attempts:
         if news and subscription.attempts and not (pushed and subscription.wants_content):
             self._finish(attempt, leave_to_the_store(subscription, now))
             return attempt
-        closed_until = self._hosts.closed_until(host)
+        closed_until = self._hosts.closed_until(host, attempt)
         if closed_until is not None:
             self._finish(attempt, self._leave_alone(subscription, closed_until))
             return attempt
@@ -225,6 +228,7 @@ class Attempts:
         if attempt.over:
             return  # called off, and came to its end all the same
         attempt.over = True
+        self._hosts.give_back(attempt.host, attempt)  # unless it has called
         if not attempt.begun:
             attempt.began()
         for follower in attempt.followers:
@@ -244,18 +248,17 @@ class Attempts:
     ) -> Delivery:
         callback = subscription.callback
         tried = (subscription.attempts or 0) + 1
-        if tried > 1:
-            self._counters.retries.inc()
         notifier = self._notifiers.get(callback.protocol)
         if notifier is None:
-            outcome = Outcome(False, f"no notifier for {callback.protocol} runs here")
-            return Delivery(subscription, outcome, self._clock.seconds(), attempts=tried)
-        outcome = await self._outcome(notifier, subscription, content)
-        if outcome.answered:
-            self._hosts.answered(host)
-        elif not outcome.refused:
-            self._hosts.failed(host)
+            nobody = Outcome(False, f"no notifier for {callback.protocol} runs here")
+            return Delivery(subscription, nobody, self._clock.seconds(), attempts=tried)
+        outcome = await self._call(notifier, subscription, host, content)
         now = self._clock.seconds()
+        if outcome is None:  # who waits for longer is looked after less often
+            age = now - subscription.lease.granted_at
+            return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
+        if tried > 1:
+            self._counters.retries.inc()
         delivery = Delivery(subscription, outcome, now, notifier.marks_after, tried)
         if outcome.success and not subscription.ended:
             self._count(subscription, "delivered")
@@ -269,25 +272,32 @@ class Attempts:
         self._tell_of_failure(delivery, outcome)
         return delivery
 
-    async def _outcome(
-        self, notifier: INotifier, subscription: Subscription, content: Content | None
-    ) -> Outcome:
+    async def _call(
+        self, notifier: INotifier, subscription: Subscription, host: str, content: Content | None
+    ) -> Outcome | None:
+        """What came of a call; None if the content of the topic is not there yet."""
         topic, callback, terms = subscription.topic, subscription.callback, subscription.terms
         try:
             if subscription.ended:
-                return await notifier.deny(Denial(topic, callback, subscription.ended, terms))
-            if not subscription.wants_content:
-                content = None
-            elif content is None:
-                content = await self._contents.newest(subscription.moved_to or topic)
-                if content is None:  # it is being read anew
-                    return Outcome(False, "the content of the topic is not there yet")
-            return await notifier.notify(Notification(topic, callback, terms, content))
+                outcome = await notifier.deny(Denial(topic, callback, subscription.ended, terms))
+            else:
+                if not subscription.wants_content:
+                    content = None
+                elif content is None:
+                    content = await self._contents.newest(subscription.moved_to or topic)
+                    if content is None:  # it is being read anew
+                        return None
+                outcome = await notifier.notify(Notification(topic, callback, terms, content))
         except (CancelledError, Unavailable):
             raise
         except Exception as error:  # a notifier's bug is its own and not the walk's
             self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
-            return Outcome(False, f"the notifier failed: {error}")
+            return Outcome(False, f"the notifier failed: {error}")  # says nothing of the host
+        if outcome.answered:
+            self._hosts.answered(host)
+        elif not (outcome.success or outcome.refused):
+            self._hosts.failed(host)
+        return outcome
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """A subscription goes with its topic, whether its subscriber could be told or not."""

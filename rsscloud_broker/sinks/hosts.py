@@ -39,14 +39,13 @@ class _Failing:
     :ivar retry_at: when it may be called again.
     :ivar alone_since: when it was found that it is to be left alone, or when the
         last one was let through to try.
-    :ivar tried: whether somebody was let through, and it is not known yet what
-        came of that.
+    :ivar tried: who was let through, while it is not known what came of that.
     """
 
     failures: int = 0
     retry_at: float = 0.0
     alone_since: float = 0.0
-    tried: bool = False
+    tried: object | None = None
 
     @property
     def left_alone(self) -> bool:
@@ -83,11 +82,11 @@ class Hosts:
             self._states[one.host] = _Failing(one.failures, one.retry_at, now)
             self._forget_the_oldest()
 
-    def closed_until(self, host: str) -> float | None:
+    def closed_until(self, host: str, caller: object) -> float | None:
         """When a host may be called again; None if it may be called now.
 
         Where the pause of a host is over, one caller is let through, and others
-        not before it is known what came of that.
+        not before it is known what came of that, or that nothing did.
         """
         state = self._states.get(host)
         if state is None or not state.left_alone:
@@ -95,7 +94,7 @@ class Hosts:
         now = self._clock.seconds()
         if state.retry_at > now:
             return state.retry_at
-        state.tried = True
+        state.tried = caller
         state.alone_since = now
         state.retry_at = now + _pause(state.failures)
         return None
@@ -106,6 +105,16 @@ class Hosts:
         if state is None or not state.left_alone or state.alone_since <= when:
             return None
         return state.retry_at
+
+    def give_back(self, host: str, caller: object) -> None:
+        """Who was let through has not called: another may, at once.
+
+        For others, and after ``answered`` or ``failed``, this does nothing.
+        """
+        state = self._states.get(host)
+        if state is not None and state.tried is caller:
+            state.tried = None
+            state.retry_at = self._clock.seconds()
 
     def answered(self, host: str) -> None:
         """A host gave an answer, whatever it was."""
@@ -119,11 +128,11 @@ class Hosts:
         if state is None:
             state = self._states[host] = _Failing()
             self._forget_the_oldest()
-        elif state.left_alone and not state.tried:
+        elif state.left_alone and state.tried is None:
             return  # that call was under way when the host was found not to answer
         self._states.move_to_end(host)
         state.failures += 1
-        state.tried = False
+        state.tried = None
         if state.left_alone:
             state.alone_since = self._clock.seconds()
             state.retry_at = state.alone_since + _pause(state.failures)

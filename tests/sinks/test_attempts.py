@@ -19,7 +19,7 @@ from rsscloud_broker.model import (
     Subscription,
     Unavailable,
 )
-from rsscloud_broker.sinks.attempts import JITTER, SOON, Attempt, Attempts
+from rsscloud_broker.sinks.attempts import JITTER, LONGEST_WAIT, SOON, Attempt, Attempts
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import LINGER, Dispatcher
 from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD, Hosts
@@ -167,6 +167,41 @@ class OutcomeTests(AttemptsTestCase):
             self.submit()
         self.assertEqual(len(logs), 2)
 
+    def test_bug_of_a_notifier_says_nothing_of_the_host(self) -> None:
+        async def broken(notification: object) -> Outcome:
+            raise ZeroDivisionError("no good")
+
+        self.patch(self.notifier, "notify", broken)
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        for _ in range(2):
+            self.submit()
+        self.assertEqual([one.attempts for one in self.delivered], [1, 1])
+        self.assertEqual(self.hosts.take_changes(), [])
+        self.assertEqual(self.count("open_hosts"), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+
+    def test_content_that_is_not_there_yet_is_no_attempt(self) -> None:
+        """And says nothing of the host."""
+        waiting = evolve(subscription(), wants_content=True, attempts=2)
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        pauses = []
+        for pause in (1, 59, 3600):
+            self.clock.advance(pause)
+            self.submit(waiting, news=False)
+            put_off = self.delivered[-1]
+            self.assertEqual((put_off.outcome, put_off.attempts), (None, 2))
+            assert put_off.retry_at is not None
+            pauses.append(put_off.retry_at - self.clock.seconds())
+        self.assertEqual(pauses, [SOON, 60, LONGEST_WAIT])
+        self.assertEqual((self.notifier.calls, self.hosts.take_changes()), ([], []))
+        self.assertEqual((self.count("open_hosts"), self.count("retries_total")), (1, 0))
+
+    def test_denial_that_needs_no_call_says_nothing_of_the_host(self) -> None:
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.notifier.outcomes[HOST] = Outcome(True, answered=False)
+        self.submit(evolve(subscription(), ended="it is gone"))
+        self.assertEqual((len(self.notifier.denials), self.hosts.take_changes()), (1, []))
+
     def test_what_the_broker_would_not_call_says_nothing_of_the_host(self) -> None:
         for _ in range(2 * THRESHOLD):
             self.outcome(Outcome(False, "a private address", answered=False, refused=True))
@@ -195,6 +230,31 @@ class PutOffTests(AttemptsTestCase):
         self.notifier.end()
         self.submit(subscription(4))
         self.assertEqual(len(self.notifier.calls), 2)
+
+    def test_one_that_could_not_try_is_followed_by_another(self) -> None:
+        async def cannot(notification: object) -> Outcome:
+            raise Unavailable("too many open files")
+
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        works = self.notifier.notify
+        self.patch(self.notifier, "notify", cannot)
+        self.submit()
+        self.patch(self.notifier, "notify", works)
+        self.notifier.outcomes[HOST] = Outcome(False, "private", answered=False, refused=True)
+        self.submit()
+        self.notifier.outcomes.clear()
+        self.submit()
+        self.assertEqual(self.delivered[-1].outcome, Outcome(True))
+
+    def test_one_that_may_try_and_is_withdrawn_is_followed_by_another(self) -> None:
+        self.make(places=1)
+        self.notifier.holds = {"other.example"}
+        self.submit(subscription(2, "other.example"))
+        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.attempts.withdraw(self.submit())
+        self.submit()
+        self.notifier.end()
+        self.assertEqual(self.delivered[-1].outcome, Outcome(True))
 
     def test_host_that_is_found_dead_while_some_wait_for_it(self) -> None:
         """They are put off, and not tried one after the other."""

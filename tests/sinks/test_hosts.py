@@ -31,12 +31,12 @@ class HostsTestCase(SynchronousTestCase):
     def call(self, times: int = 1, host: str = HOST) -> None:
         """Call a host that gives no answer."""
         for _ in range(times):
-            self.assertIsNone(self.hosts.closed_until(host))
+            self.assertIsNone(self.hosts.closed_until(host, self))
             self.hosts.failed(host)
 
-    def pause(self, host: str = HOST) -> float:
+    def pause(self, host: str = HOST, caller: object = "somebody") -> float:
         """Seconds for which a host is left alone; asks as a caller does."""
-        until = self.hosts.closed_until(host)
+        until = self.hosts.closed_until(host, caller)
         return 0.0 if until is None else until - self.clock.seconds()
 
     def open_hosts(self) -> float | None:
@@ -70,6 +70,27 @@ class BreakerTests(HostsTestCase):
         for _ in range(3):
             self.clock.advance(FIRST_PAUSE)
             self.assertEqual([self.pause() for _ in range(3)], [0.0, FIRST_PAUSE, FIRST_PAUSE])
+
+    def test_who_might_try_and_could_not_gives_it_back(self) -> None:
+        self.call(THRESHOLD)
+        self.clock.advance(FIRST_PAUSE)
+        one, other = object(), object()
+        self.assertEqual((self.pause(caller=one), self.pause(caller=other)), (0.0, FIRST_PAUSE))
+        self.hosts.give_back(HOST, other)
+        self.assertEqual(self.pause(caller=other), FIRST_PAUSE)
+        self.hosts.give_back(HOST, one)
+        self.assertEqual((self.pause(caller=other), self.pause(caller=one)), (0.0, FIRST_PAUSE))
+
+    def test_nothing_is_given_back_after_a_call(self) -> None:
+        self.call(THRESHOLD)
+        self.clock.advance(FIRST_PAUSE)
+        self.assertEqual(self.pause(caller=self), 0.0)
+        self.hosts.failed(HOST)
+        self.hosts.give_back(HOST, self)
+        self.assertEqual(self.pause(), 2 * FIRST_PAUSE)
+        self.hosts.answered(HOST)
+        self.hosts.give_back(HOST, self)
+        self.assertEqual((self.pause(), self.open_hosts()), (0.0, 0))
 
     def test_pause_doubles_up_to_an_hour(self) -> None:
         self.call(THRESHOLD)

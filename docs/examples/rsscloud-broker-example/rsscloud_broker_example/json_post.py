@@ -64,7 +64,8 @@ class JsonPost:
         return await self._post(notification.callback.url, document)
 
     async def deny(self, denial: Denial) -> Outcome:
-        return Outcome(True)  # its subscribers are told of changes and of nothing else
+        # Its subscribers are told of changes and of nothing else, so nobody is called.
+        return Outcome(True, answered=False)
 
     async def _post(self, url: str, document: Mapping[str, str], token: str = "") -> Outcome:
         headers = {"content-type": "application/json"}
