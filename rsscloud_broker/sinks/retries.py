@@ -3,7 +3,8 @@
 The store has at most one of them for each subscription, with the time at which
 it is due.  What is due is claimed in portions, so that however many wait, only
 a bounded number is in memory; a claim that a crash leaves behind comes up again
-by itself.
+by itself.  What has begun is bounded by the places that there are, and not counted;
+what waits in memory behind a slow host is put off when others need the room.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from twisted.logger import Logger
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Delivery
 from rsscloud_broker.patience import Patience
-from rsscloud_broker.sinks.attempts import Attempt, Attempts
+from rsscloud_broker.sinks.attempts import SOON, Attempt, Attempts
 
-#: Retries in memory at a time, and how many are claimed at once.
+#: Retries in memory at a time that have not begun, and how many are claimed at once.
 AT_A_TIME, PORTION = 500, 100
 
 #: Retries of one host in memory, after which no more of them are claimed, so that
 #: the many of a slow host do not keep out all others.
 OF_A_HOST = 100
+
+#: Seconds for which a retry may wait behind others of its host, at the least.
+MOMENT = 0.5
 
 #: Deliveries that are saved at once.
 AT_ONCE = 1000
@@ -52,6 +56,7 @@ class Retries:
         self._attempts = attempts
         self._patience = patience
         self._in_memory: dict[int, Attempt] = {}
+        self._slow: dict[str, float] = {}  # hosts, and until when nothing of theirs is claimed
         self._alarm: IDelayedCall | None = None
         self._looking: Deferred[None] | None = None
         self._look_again = False
@@ -114,7 +119,7 @@ class Retries:
 
     async def _claim_due(self) -> None:
         try:
-            while not self._patience.stopped and len(self._in_memory) < AT_A_TIME:
+            while not self._patience.stopped and self._has_room():
                 now = self._clock.seconds()
                 claim = partial(
                     self._store.claim_due, now, now + CLAIM, PORTION, self._busy_hosts()
@@ -139,12 +144,31 @@ class Retries:
         if following is not None:
             self.wake_at(following)
 
+    def _has_room(self) -> bool:
+        """Whether more may wait in memory; makes room if there is none."""
+        in_line = [one for one in self._in_memory.values() if not one.begun]
+        if len(in_line) < AT_A_TIME:
+            return True
+        now = self._clock.seconds()
+        waited = [
+            one for one in in_line if one.behind_its_host and one.submitted_at + MOMENT <= now
+        ]
+        for attempt in waited:
+            self._attempts.withdraw(attempt)
+            self._slow[attempt.host] = now + SOON
+        return len(in_line) - len(waited) < AT_A_TIME
+
     def _busy_hosts(self) -> list[str]:
-        hosts = Counter(one.subscription.callback.host for one in self._in_memory.values())
-        return [host for host, count in hosts.items() if count >= OF_A_HOST]
+        """Those of which enough is in memory, or of which too much was."""
+        now = self._clock.seconds()
+        self._slow = {host: until for host, until in self._slow.items() if until > now}
+        hosts = Counter(one.host for one in self._in_memory.values())
+        return [*self._slow, *(host for host, count in hosts.items() if count >= OF_A_HOST)]
 
     def _done(self, delivery: Delivery) -> None:
-        self._in_memory.pop(delivery.subscription.id, None)
+        attempt = self._in_memory.pop(delivery.subscription.id, None)
+        if attempt is not None and attempt.begun:  # so there is a place at its host
+            self._slow.pop(attempt.host, None)
         self.record([delivery])
 
     async def _save_finished(self, after: Deferred[None]) -> None:

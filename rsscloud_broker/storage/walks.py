@@ -66,9 +66,6 @@ _COUNT_ERROR = (
 )
 
 
-#: Rows that are looked through for hosts that are not busy.
-_LOOKED_THROUGH = 10_000
-
 _FORGET = delete(waiting).where(waiting.c.subscription_id == bindparam("key"))
 
 # One that was renewed since is wanted again.
@@ -222,19 +219,17 @@ def _wait(conn: Connection, deliveries: Sequence[Delivery]) -> None:
 def claim_due(
     conn: Connection, now: float, until: float, limit: int, busy: Collection[str]
 ) -> list[Subscription]:
-    """See ``IStore.claim_due``."""
+    """See ``IStore.claim_due``.  What is due is gone through in its order, by an index,
+    until enough is found, past however many of busy hosts.
+    """
     due = (
-        select(waiting.c.subscription_id, waiting.c.due_at)
+        select(waiting.c.subscription_id)
         .where(waiting.c.due_at <= to_micros(now))
         .order_by(waiting.c.due_at, waiting.c.subscription_id)
     )
     if busy:
-        first = due.limit(_LOOKED_THROUGH).subquery()
-        due = (
-            select(first.c.subscription_id)
-            .join(subscription, subscription.c.id == first.c.subscription_id)
-            .where(subscription.c.host.not_in(busy))
-            .order_by(first.c.due_at, first.c.subscription_id)
+        due = due.join(subscription, subscription.c.id == waiting.c.subscription_id).where(
+            subscription.c.host.not_in(busy)
         )
     ids = list(conn.execute(due.limit(limit)).scalars())
     if not ids:
