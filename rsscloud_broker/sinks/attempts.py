@@ -177,6 +177,23 @@ class Attempts:
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds))
 
+    def withdraw_of(self, topic: str, callback_url: str) -> None:
+        """Put off what has not begun of a subscription that was removed.  By the time when
+        it is due, the store knows whether there is another one of that callback.
+        """
+        for attempt in self.under_way:
+            subscription = attempt.subscription
+            if subscription.callback.url == callback_url and subscription.topic == topic:
+                self.withdraw(attempt)
+
+    def withdraw_outdated(self, stored: Subscription) -> None:
+        """Put off what has not begun of a subscription that was replaced, if the subscriber
+        asks something else of notifications by now.
+        """
+        attempt = self._under_way.get(stored.id)
+        if attempt is not None and attempt.subscription.terms != stored.terms:
+            self.withdraw(attempt, 0.0)
+
     def withdraw_all(self) -> None:
         """Begin nothing any more: put off what has not begun, until the next start."""
         self.stopping = True

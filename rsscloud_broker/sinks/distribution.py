@@ -25,9 +25,15 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.events import Event, SubscriptionStored, TopicChanged, TopicEnded
+from rsscloud_broker.events import (
+    Event,
+    SubscriptionRemoved,
+    SubscriptionStored,
+    TopicChanged,
+    TopicEnded,
+)
 from rsscloud_broker.interfaces import IEventSink, IStore, SinkParts
-from rsscloud_broker.model import Fanout, Unavailable
+from rsscloud_broker.model import Fanout, Subscription, Unavailable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.contents import Contents
@@ -69,7 +75,7 @@ class Distribution(Service):
     """Walks the fan-outs that the store has, and tries again what waits there."""
 
     name = "distribution"
-    handles = (TopicChanged, TopicEnded, SubscriptionStored)
+    handles = (TopicChanged, TopicEnded, SubscriptionStored, SubscriptionRemoved)
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -103,7 +109,7 @@ class Distribution(Service):
             slice_size=options.slice_size,
             slices=options.slices,
         )
-        self._walks: dict[str, Deferred[None]] = {}
+        self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
         self._ended: set[int] = set()
         self._hinted = False
@@ -126,8 +132,19 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
-        elif isinstance(event, SubscriptionStored) and event.subscription.attempts is not None:
-            self._retries.wake_at(self._clock.seconds())  # it changed while it was verified
+        elif isinstance(event, SubscriptionStored):
+            self._renewed(event.subscription)
+        elif isinstance(event, SubscriptionRemoved):
+            self._attempts.withdraw_of(event.topic, event.callback_url)
+            for walk in self._walks.values():
+                walk.reconsider(event.topic, event.callback_url, None)
+
+    def _renewed(self, stored: Subscription) -> None:
+        self._attempts.withdraw_outdated(stored)
+        for walk in self._walks.values():
+            walk.reconsider(stored.topic, stored.callback.url, stored.terms)
+        if stored.attempts is not None:  # the topic changed while it was verified
+            self._retries.wake_at(self._clock.seconds())
 
     async def _begin(self) -> None:
         try:
@@ -145,7 +162,8 @@ class Distribution(Service):
     async def _stop(self) -> None:
         self._attempts.withdraw_all()
         impatience = self._clock.callLater(STOP_PATIENCE, self._attempts.call_off)
-        await DeferredList([*self._walks.values(), *([self._looking] if self._looking else [])])
+        walks = [walk.over for walk in self._walks.values()]
+        await DeferredList([*walks, *([self._looking] if self._looking else [])])
         await self._attempts.idle()
         await self._retries.idle()
         if impatience.active():
@@ -199,18 +217,17 @@ class Distribution(Service):
         if fanout.id in self._walked:
             return  # under the URL from which its topic has moved since
         self._contents.forget(fanout.topic)  # the hint that it changed may have been lost
-        over: Deferred[None] = Deferred()
-        self._walks[fanout.topic] = over
+        walk = self._walks[fanout.topic] = Walk(fanout, self._tools)
         self._walked.add(fanout.id)
 
         def ended(result: object) -> None:
             del self._walks[fanout.topic]
             self._walked.discard(fanout.id)
             self._ended.add(fanout.id)
-            over.callback(None)
+            walk.over.callback(None)
             self._look()
 
-        Deferred.fromCoroutine(self._run(Walk(fanout, self._tools))).addBoth(ended)
+        Deferred.fromCoroutine(self._run(walk)).addBoth(ended)
 
     async def _run(self, walk: Walk) -> None:
         try:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
@@ -24,9 +24,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Content, Delivery, Fanout, Subscription
+from rsscloud_broker.model import Content, Delivery, Fanout, Subscription, Terms
 from rsscloud_broker.patience import Patience
-from rsscloud_broker.sinks.attempts import Attempt, Attempts
+from rsscloud_broker.sinks.attempts import Attempt, Attempts, leave_to_the_store
 
 T = TypeVar("T")
 
@@ -61,12 +61,18 @@ class Tools:
     slices: int
 
 
+#: The terms of subscriptions that were stored or removed, by topic and callback URL; None
+#: for those that were removed.
+_Changed: TypeAlias = dict[tuple[str, str], Terms | None]
+
+
 @define(eq=False)
 class _Slice:
     """Some subscriptions, and what came of each.
 
     :ivar content: what notifications carry, to those who want it.
     :ivar pushed: whether that was handed in.
+    :ivar changed: subscriptions that were not any more what was read here.
     :ivar told: called for each subscriber that took its notification.
     :ivar begun: fires when every attempt has begun or been put off.
     :ivar settled: fires when it is known what to save of every one.
@@ -76,6 +82,7 @@ class _Slice:
     _subscriptions: Sequence[Subscription]
     _content: Content | None
     _pushed: bool
+    _changed: _Changed
     _told: Callable[[], None]
     begun: Deferred[None] = field(factory=Deferred, init=False)
     settled: Deferred[None] = field(factory=Deferred, init=False)
@@ -89,6 +96,10 @@ class _Slice:
         """Begin."""
         self._in_line = len(self._subscriptions) + 1  # until all are submitted
         for subscription in self._subscriptions:
+            if self._changed and self._is_outdated(subscription):
+                self._done(leave_to_the_store(subscription, self._tools.clock.seconds()))
+                self._began()
+                continue
             attempt = self._tools.attempts.submit(
                 subscription,
                 self._done,
@@ -104,6 +115,10 @@ class _Slice:
             self._timer = self._tools.clock.callLater(SETTLE, self._settle)
         else:
             self.settled.callback(None)
+
+    def _is_outdated(self, subscription: Subscription) -> bool:
+        key = subscription.topic, subscription.callback.url
+        return key in self._changed and self._changed[key] != subscription.terms
 
     def saved(self) -> None:
         """What comes from now on is saved by itself."""
@@ -157,14 +172,23 @@ class Walk:
     """Notifies every subscriber of a topic.
 
     :ivar topic: its URL.
+    :ivar over: for whoever runs it, to fire when it is.
     """
 
     def __init__(self, fanout: Fanout, tools: Tools) -> None:
         self.topic = fanout.topic
+        self.over: Deferred[None] = Deferred()
         self._fanout = fanout
         self._tools = tools
         self._first_told = fanout.cursor > 0
         self._unsaved = False
+        self._changed: _Changed = {}
+
+    def reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
+        """A subscription was stored with some terms, or removed if there are none; the
+        slice that is read ahead may have it as it was.
+        """
+        self._changed[topic, callback_url] = terms
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until there is no patience any more."""
@@ -181,7 +205,8 @@ class Walk:
                 cursor = subscriptions[-1].id if subscriptions else cursor
                 done = len(subscriptions) < tools.slice_size
                 concerned, pushed = _concerned(subscriptions, content), self._fanout.pushed
-                slice_ = _Slice(tools, concerned, content, pushed, self._told)
+                changed, self._changed = self._changed, {}
+                slice_ = _Slice(tools, concerned, content, pushed, changed, self._told)
                 slice_.notify()
                 if not done:  # the next is read while these wait for their places
                     reading = self._read(cursor)

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.events import SubscriptionRemoved
 from rsscloud_broker.model import Notification, Outcome, Subscription
 from rsscloud_broker.sinks.hosts import LONGEST_PAUSE
 from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotifier
@@ -37,14 +38,12 @@ class _Reader:
     :ivar changed_at: the moment of the last change that it is to be told of.
     :ivar told_at: the moment at which the last call that it took began.
     :ivar unsubscribed: whether its subscription was removed.
-    :ivar excused: calls that may come all the same: what is in memory by then.
     """
 
     subscription: Subscription
     changed_at: int = 0
     told_at: int = 0
     unsubscribed: bool = False
-    excused: int = 0
 
 
 class _Notifier(ScriptedNotifier):
@@ -66,9 +65,7 @@ class _Notifier(ScriptedNotifier):
     async def notify(self, notification: Notification) -> Outcome:
         reader = self.readers[notification.callback.url]
         if reader.unsubscribed:
-            reader.excused -= 1
-            if reader.excused < 0:
-                self.harassed.append(reader)
+            self.harassed.append(reader)
         began_at = self.next_moment()
         outcome = await super().notify(notification)
         if outcome.success:
@@ -116,15 +113,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.engine.successResultOf(
             self.engine.store.remove_subscription(found.topic, found.callback)
         )
-        if not reader.unsubscribed:
-            reader.unsubscribed = True
-            distribution = self.engine.distribution
-            in_line = any(
-                one.subscription.id == found.id and not one.begun
-                for one in distribution._attempts.under_way
-            )
-            # A walk may have read its next slice already.
-            reader.excused = int(in_line or found.topic in distribution._walks)
+        reader.unsubscribed = True
+        self.engine.hint(SubscriptionRemoved(found.topic, found.callback.url))
 
     @rule(host=st.sampled_from(HOSTS), outcome=st.sampled_from((REFUSED, NO_ANSWER, GONE, None)))
     def answer(self, host: str, outcome: Outcome | None) -> None:

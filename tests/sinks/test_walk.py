@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from gc import collect
 
+from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
-from rsscloud_broker.model import Subscription, Unavailable
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
+from rsscloud_broker.model import (
+    Callback,
+    Lease,
+    Notification,
+    Outcome,
+    Subscription,
+    Terms,
+    Unavailable,
+)
 from rsscloud_broker.sinks.attempts import SOON
 from rsscloud_broker.sinks.walk import SAFETY, SETTLE
-from tests.sinks.engine import FEED, REFUSED, EngineTestCase
+from tests.sinks.engine import FEED, NOW, REFUSED, EngineTestCase
 
 OTHER_FEED = "http://feeds.example/other.xml"
 
@@ -347,3 +358,114 @@ class RemovedTests(EngineTestCase):
         self.successResultOf(self.store.remove_subscription(FEED, leaving.callback))
         self.notifier.end()
         self.assertEqual((self.called(), self.walks()), (urls[:5], []))
+
+    def leave(self, leaving: Subscription) -> None:
+        callback = leaving.callback
+        self.assertTrue(
+            self.successResultOf(self.store.remove_subscription(leaving.topic, callback))
+        )
+        self.hint(SubscriptionRemoved(leaving.topic, callback.url))
+
+    def test_who_leaves_after_its_slice_was_read_is_not_told(self) -> None:
+        urls = self.subscribe_many(6)
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=2, slices=1)
+        self.change()
+        self.leave(self.subscriptions()[3])
+        self.notifier.end()
+        self.assertEqual((self.called(), self.walks()), (urls[:3] + urls[4:], []))
+        self.assertEqual(self.waiting(), {})
+
+    def test_who_leaves_while_it_waits_in_line_is_not_told(self) -> None:
+        urls = self.subscribe_many(3, host="slow.example")
+        self.notifier.holds = {"slow.example"}
+        self.start(per_host=1)
+        self.change()
+        self.leave(self.subscriptions()[1])
+        for _ in range(2):
+            self.notifier.end()
+        self.advance(SOON + 1)
+        self.assertEqual((self.called(), self.walks()), ([urls[0], urls[2]], []))
+
+    def test_who_leaves_while_its_retry_waits_in_line_is_not_told(self) -> None:
+        urls = self.subscribe_many(3, host="slow.example")
+        self.notifier.holds = {"slow.example"}
+        self.start(per_host=1)
+        self.change()
+        self.advance(SOON + 2)  # two were put off, and are in line again
+        self.leave(self.subscriptions()[2])
+        for _ in range(4):
+            self.notifier.end()
+            self.advance(2)
+        self.assertEqual((self.called(), self.waiting()), (urls[:2], {}))
+
+    def test_other_way_to_call_who_left_is_called_all_the_same(self) -> None:
+        """A subscription is one of a callback and a procedure; the event does not say which."""
+        first, second = self.subscribe_many(2, host="slow.example")
+        twin = Subscription(FEED, Callback(second, "http-post", "other"), Lease(NOW, 90_000))
+        self.successResultOf(self.store.put_subscription(twin))
+        self.notifier.holds = {"slow.example"}
+        self.start(per_host=1)
+        self.change()
+        self.leave(self.subscriptions()[1])
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(SOON + 1)
+        self.assertEqual((self.called(), self.waiting()), ([first, second], {}))
+
+
+class RenewedTests(EngineTestCase):
+    """Who asks something else of notifications gets that, from then on."""
+
+    def renew(self, number: int, **terms: str) -> Subscription:
+        """Replace one of the subscriptions, counted from 0."""
+        renewed = evolve(self.subscriptions()[number], terms=terms)
+        stored: Subscription = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        return stored
+
+    def told(self) -> list[Terms]:
+        return [notification.terms for notification in self.notified]
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.notified: list[Notification] = []
+        works = self.notifier.notify
+
+        def noted(notification: Notification) -> Coroutine[Deferred[object], object, Outcome]:
+            self.notified.append(notification)
+            return works(notification)
+
+        self.patch(self.notifier, "notify", noted)
+
+    def test_while_it_waits_in_line(self) -> None:
+        self.subscribe_many(2, host="slow.example")
+        self.notifier.holds = {"slow.example"}
+        self.start(per_host=1)
+        self.change()
+        self.renew(1, secret="new")
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.told(), self.waiting()), ([{}, {"secret": "new"}], {}))
+
+    def test_after_its_slice_was_read(self) -> None:
+        urls = self.subscribe_many(3)
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=1, slices=1)
+        self.change()
+        self.renew(1, secret="new")
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.told(), self.waiting()), ([{}, {}, {"secret": "new"}], {}))
+
+    def test_renewal_with_the_same_terms_puts_nothing_off(self) -> None:
+        urls = self.subscribe_many(2, host="slow.example")
+        self.notifier.holds = {"slow.example"}
+        self.start(per_host=1)
+        self.change()
+        self.renew(1)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.assertEqual((self.called(), self.waiting()), (urls, {}))
