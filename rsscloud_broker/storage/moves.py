@@ -6,9 +6,10 @@ after a rollback, it does the same.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, select, update
+from sqlalchemy import Connection, Row, and_, case, delete, insert, select, update
 
 from rsscloud_broker.storage.places import key_of
 from rsscloud_broker.storage.polls import make_due
@@ -119,17 +120,25 @@ def _take_along(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
 def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
     """Where both topics have a walk, the newer makes the other needless: so it has to go
     back to where that one is.
+
+    A new row does that.  Whoever is on one of these walks just now does not know of the
+    move, and would set its cursor to where it is.
     """
-    walks = (
-        select(fanout.c.topic_id, fanout.c.id, fanout.c.cursor)
-        .where(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
-        .order_by(fanout.c.id)
+    of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
+    walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id))
+    newest = {walk.topic_id: walk for walk in walks}
+    if len(newest) < len((old_key, new_key)):
+        return
+    last = max(newest.values(), key=attrgetter("id"))
+    conn.execute(delete(fanout).where(of_both))
+    conn.execute(
+        insert(fanout).values(
+            topic_id=new_key,
+            cursor=min(walk.cursor for walk in newest.values()),
+            begun_at=last.begun_at,
+            content_id=last.content_id,
+        )
     )
-    newest = {key: (walk, cursor) for key, walk, cursor in conn.execute(walks)}
-    if len(newest) > 1:
-        walk, _ = max(newest.values())
-        cursor = min(cursor for _, cursor in newest.values())
-        conn.execute(update(fanout).where(fanout.c.id == walk).values(cursor=cursor))
 
 
 def _of_both(old: Row[Any], new: Row[Any]) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Model:
         return True
 
     def _let_walks_meet(self, here: str, there: str) -> None:
-        """The newer of two walks makes the other needless, and begins where that one is."""
+        """One walk in place of two, which begins where the one is that is less far."""
         newest = {
             walk.topic: walk
             for walk in self.walks
@@ -156,7 +156,10 @@ class Model:
         }
         if len(newest) > 1:
             last = max(newest.values(), key=self.walks.index)
-            last.cursor = min(walk.cursor for walk in newest.values())
+            cursor = min(walk.cursor for walk in newest.values())
+            both = [walk for walk in self.walks if walk.topic in newest and not walk.pushed]
+            self.walks = [walk for walk in self.walks if walk not in both]
+            self.walks.append(Walk(there, last.begun_at, last.content, cursor=cursor))
         for walk in self.walks:
             walk.topic = there if walk.topic == here else walk.topic
 

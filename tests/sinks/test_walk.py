@@ -469,3 +469,25 @@ class RenewedTests(EngineTestCase):
         self.notifier.holds.clear()
         self.notifier.end()
         self.assertEqual((self.called(), self.waiting()), (urls, {}))
+
+
+class MovedTests(EngineTestCase):
+    def test_process_that_ends_after_a_topic_moved_to_one_that_is_walked_too(self) -> None:
+        topics = (OTHER_FEED, FEED, FEED, OTHER_FEED, OTHER_FEED, OTHER_FEED)
+        urls = [f"http://reader{number}.example/" for number in range(len(topics))]
+        for url, topic in zip(urls, topics, strict=True):
+            self.subscribe(url, topic)
+        self.start(slice_size=2, slices=1)
+        self.notifier.holds = set(urls)
+        for topic in (FEED, OTHER_FEED):
+            self.change(topic)
+        self.assertEqual(sorted(self.called()), urls[:4])
+        moved = self.store.move_topic(FEED, OTHER_FEED, self.clock.seconds())
+        self.assertTrue(self.successResultOf(moved))
+        self.notifier.end(urls[0], urls[3])  # so the slice of one walk is saved
+        self.crash()
+        self.notifier.holds.clear()
+        self.notifier.calls.clear()
+        self.start()
+        self.advance(1)
+        self.assertEqual((sorted(self.called()), self.walks()), (urls, []))
