@@ -8,13 +8,15 @@ The work is in the store, and an event is only a hint to look there:
 
 Both make ``Attempts``, for which the ``Dispatcher`` has a limited number of
 places, in all and for each host, while ``Hosts`` keeps those apart that do not
-answer.  Several topics are walked at a time and take turns, slice by slice.
+answer.  Several topics are walked at a time and take turns, slice by slice.  When
+others wait, a walk leaves after a few slices and goes to the end of their line.
 While a topic is walked, further changes of it wait; together they make one more
 walk after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from attrs import field, frozen
@@ -59,7 +61,8 @@ class DistributionOptions:
         they do not count as in flight.
     :ivar slice_size: subscriptions that are read and saved together.
     :ivar slices: slices of one topic under way at the same time.
-    :ivar topics: topics that are walked at the same time.
+    :ivar topics: topics that are walked at the same time; when there are more, they take
+        turns, of so many slices as may be under way.
     """
 
     in_flight: int = field(default=200, validator=ge(1))
@@ -106,11 +109,13 @@ class Distribution(Service):
             record=self._retries.record,
             recorded=self._retries.recorded,
             wake_for=self._retries.wake_for,
+            others_wait=lambda: bool(self._line),
             slice_size=options.slice_size,
             slices=options.slices,
         )
         self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
+        self._line: dict[str, Fanout] = {}  # those that wait for a place, longest first
         self._ended: set[int] = set()
         self._hinted = False
         self._looking: Deferred[None] | None = None
@@ -199,11 +204,12 @@ class Distribution(Service):
             while self._hinted and self.running:
                 self._hinted = False
                 self._ended.clear()
-                fanouts = partial(self._store.fanouts, 2 * self._max_walks)
-                for fanout in await self._patience(fanouts):
-                    # What is read may be older than the end of a walk meanwhile.
-                    if fanout.id not in self._ended:
-                        self._walk(fanout)
+                # Those that had a turn already must not hide those that had none.
+                begun = sum(fanout.cursor > 0 for fanout in self._line.values())
+                fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
+                self._line_up(await self._patience(fanouts))
+                while self._line and len(self._walks) < self._max_walks:
+                    self._walk(self._line.pop(next(iter(self._line))))
         except CancelledError:
             pass  # the service stops; the store remembers
         except Exception:  # a bug must not end distribution until the next start
@@ -211,11 +217,21 @@ class Distribution(Service):
         finally:
             self._looking = None
 
+    def _line_up(self, fanouts: Sequence[Fanout]) -> None:
+        """Let those that wait already keep their order, and new ones follow them."""
+        waiting = {
+            fanout.topic: fanout
+            for fanout in fanouts
+            if fanout.topic not in self._walks
+            # It may be walked under the URL from which its topic has moved since.
+            and fanout.id not in self._walked
+            # What is read may be older than the end of a walk meanwhile.
+            and fanout.id not in self._ended
+        }
+        known = {topic: waiting[topic] for topic in self._line if topic in waiting}
+        self._line = known | waiting
+
     def _walk(self, fanout: Fanout) -> None:
-        if fanout.topic in self._walks or len(self._walks) >= self._max_walks:
-            return  # the end of a walk makes us look again
-        if fanout.id in self._walked:
-            return  # under the URL from which its topic has moved since
         self._contents.forget(fanout.topic)  # the hint that it changed may have been lost
         walk = self._walks[fanout.topic] = Walk(fanout, self._tools)
         self._walked.add(fanout.id)

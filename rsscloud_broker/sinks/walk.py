@@ -42,6 +42,7 @@ SAFETY = 60.0
 class Tools:
     """What every walk needs.
 
+    :ivar others_wait: whether there are walks that have no place.
     :ivar slice_size: subscriptions that are read and saved together.
     :ivar slices: how many of those are under way at a time.
     :ivar record: saves deliveries, when that is possible.
@@ -57,6 +58,7 @@ class Tools:
     record: Callable[[Sequence[Delivery]], None]
     recorded: Callable[[], Awaitable[None]]
     wake_for: Callable[[Sequence[Delivery]], None]
+    others_wait: Callable[[], bool]
     slice_size: int
     slices: int
 
@@ -191,8 +193,10 @@ class Walk:
         self._changed[topic, callback_url] = terms
 
     async def run(self) -> None:
-        """Walk from the cursor to the end, or until there is no patience any more."""
-        tools, cursor = self._tools, self._fanout.cursor
+        """Walk from the cursor to the end, or until there is no patience any more; or
+        through as many slices as may be under way, where others wait for a place.
+        """
+        tools, cursor, turn = self._tools, self._fanout.cursor, self._tools.slices
         room = DeferredSemaphore(tools.slices)
         saved: Deferred[None] = succeed(None)
         done = False
@@ -200,6 +204,9 @@ class Walk:
         try:
             content = await self._content()
             while not (done or self._unsaved or tools.patience.stopped):
+                if turn <= 0 and tools.others_wait():
+                    break
+                turn -= 1
                 await room.acquire()
                 subscriptions = await reading
                 cursor = subscriptions[-1].id if subscriptions else cursor

@@ -278,6 +278,35 @@ class FairnessTests(EngineTestCase):
         self.notifier.end()
         self.assertEqual((len(self.called()), self.walks()), (10_003, []))
 
+    def test_small_topic_is_told_though_more_large_ones_wait_than_are_walked(self) -> None:
+        for number in range(9):
+            topic = f"http://feeds.example/large{number}"
+            for reader in range(100):
+                self.subscribe(f"http://reader{reader}.example/{number}", topic)
+        small = "http://small.example/"
+        self.subscribe(small, OTHER_FEED)
+        self.start(topics=2, slice_size=5, slices=2)
+        self.notifier.holds = {f"reader{reader}.example" for reader in range(100)}
+        for number in range(9):
+            self.change(f"http://feeds.example/large{number}")
+        self.notifier.end()
+        self.change(OTHER_FEED)
+        while small not in self.called():
+            self.assertTrue(self.notifier.held)
+            self.notifier.end()
+        turn = 2 * 5
+        self.assertLessEqual(len(self.called()), 3 * 10 * turn)  # it had to be seen first
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.assertEqual(sorted(self.called()), sorted(set(self.called())), "nobody twice")
+        self.assertEqual((len(self.called()), self.walks()), (901, []))
+
+    def test_walk_stays_while_nobody_waits(self) -> None:
+        urls = self.subscribe_many(100)
+        self.start(topics=1, slice_size=5, slices=2)
+        self.change()
+        self.assertEqual((self.called(), self.asked.count("fanouts")), (urls, 3))
+
     def test_black_holes_hold_up_nobody(self) -> None:
         holes = [f"http://hole{number}.example/" for number in range(30)]
         urls = self.subscribe_many(70)
