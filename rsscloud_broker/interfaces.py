@@ -382,7 +382,7 @@ class IStore(Interface):
         subscription: Subscription, known: bytes | None = ...
     ) -> Awaitable[Subscription]:
         """Store a subscription, replacing the one of that topic and callback;
-        its errors are forgotten.
+        its errors are forgotten, and a notification that waits for it is due at once.
 
         :param known: the digest of the content that was there when it was asked
             for.  If the topic has changed or ended since, a notification waits for it;

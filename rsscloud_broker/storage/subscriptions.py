@@ -89,6 +89,7 @@ def put_subscription(
         "terms": from_terms(wanted.terms),
         "wants_content": wanted.wants_content,
     }
+    granted_at = to_micros(wanted.lease.granted_at)
     key = conn.execute(select(subscription.c.id).filter_by(**identity)).scalar()
     if key is None:
         values["host"] = wanted.callback.host
@@ -98,7 +99,11 @@ def put_subscription(
     else:
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
         conn.execute(MATCH_WAITING, {"key": key})
-    granted_at = to_micros(wanted.lease.granted_at)
+        conn.execute(
+            update(waiting)
+            .where(waiting.c.subscription_id == key)
+            .values(attempts=0, due_at=granted_at)
+        )
     differs = watched.digest is not None and watched.digest != known
     if known is not None and (differs or watched.ended):
         _let_wait(conn, key, granted_at)

@@ -220,11 +220,12 @@ class DeliveriesContract(TopicsContract):
         self.assertEqual([one.id for one in claimed], [second.id])
         self.assertEqual(await self.due(3000), [first.id, third.id])
 
-    async def test_renewal_keeps_what_waits(self) -> None:
+    async def test_what_waits_is_due_at_once_after_a_renewal(self) -> None:
         (one,) = await self.stored(1)
-        await self.store.record_deliveries([waits(one, 3000)])
-        await self.stored(1)
-        self.assertEqual(await self.due(3000), [one.id])
+        await self.store.record_deliveries([waits(one, 3000, attempts=4)])
+        (renewed,) = await self.stored(1)
+        self.assertEqual((renewed.id, renewed.attempts), (one.id, 0))
+        self.assertEqual(await self.due(1000), [one.id])
 
     # hosts
 

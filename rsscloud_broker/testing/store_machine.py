@@ -140,6 +140,8 @@ class StoreMachine(PingsAndTopics):
             assert stored.id > max((one.id for one in self.known_subscriptions), default=0)
         else:
             assert stored.id == before
+            if before in self.model.waiting:
+                self.model.waiting[before] = (0, self.now)
         self.model.subscriptions[stored.id] = evolve(wanted, id=stored.id)
         place = self.model.place(topic)
         read = self.model.topics.setdefault(place, Topic(place))

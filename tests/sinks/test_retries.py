@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.model import Outcome
+from attrs import evolve
+
+from rsscloud_broker.events import SubscriptionStored
+from rsscloud_broker.model import Lease, Outcome
 from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
@@ -178,6 +181,20 @@ class CoalescingTests(EngineTestCase):
         self.notifier.outcomes.clear()
         self.advance(3600, 1)
         self.assert_times(URL, [0, 3600], delta=2)
+        self.assertEqual(self.waiting(), {})
+
+    def test_who_subscribes_anew_is_told_at_once(self) -> None:
+        subscription = self.subscribe(URL)
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=3600.0)
+        self.start()
+        self.change()
+        self.notifier.outcomes.clear()
+        self.advance(10)
+        renewed = evolve(subscription, lease=Lease(self.clock.seconds(), 90_000))
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        self.advance(1)
+        self.assert_times(URL, [0, 10])
         self.assertEqual(self.waiting(), {})
 
     def test_changes_do_not_run_through_the_schedule(self) -> None:
