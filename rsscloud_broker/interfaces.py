@@ -163,6 +163,15 @@ class IEventSink(Interface):
         """
 
 
+class IHandsIn(Interface):
+    """A front door or a sink, besides, that hands in the contents of topics."""
+
+    hands_in = Attribute(
+        "A tuple of how the URLs of those topics begin: their contents are carried as they "
+        "come, and the topics never read."
+    )
+
+
 class INotifier(Interface):
     """Calls subscribers back, by one protocol."""
 

@@ -37,6 +37,7 @@ from rsscloud_broker.core import (
     Broker,
     ChangeDetector,
     FeedReading,
+    HandedIn,
     IntentQueue,
     OwnTopicsSink,
     Poller,
@@ -49,7 +50,7 @@ from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faul
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
-from rsscloud_broker.interfaces import FrontDoorParts, INotifier, SinkParts
+from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
@@ -321,9 +322,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     reading = OwnTopics(
         fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
+    handed_in = HandedIn()
     detector = ChangeDetector(
         store,
-        TopicReader(store, reading, bus, reactor, counters),
+        TopicReader(store, reading, bus, reactor, counters, handed_in),
         FeedReading(store, filing),
         bus,
         reactor,
@@ -372,6 +374,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
+    handing_in = [IHandsIn(part, None) for part in (*sinks, *doors)]
+    handed_in.prefixes = tuple(
+        prefix for part in handing_in if part is not None for prefix in part.hands_in
+    )
     site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters)
     listeners = [listener(description, site, reactor) for description in config.listen]
 

@@ -4,6 +4,7 @@ from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_reading import FeedReading
+from rsscloud_broker.core.handed_in import HandedIn
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.leases import Sweeper
 from rsscloud_broker.core.own_topics import OwnTopicsSink
@@ -18,6 +19,7 @@ __all__ = [
     "Broker",
     "ChangeDetector",
     "FeedReading",
+    "HandedIn",
     "IntentQueue",
     "OwnTopicsSink",
     "Poller",

@@ -11,6 +11,7 @@ from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
@@ -99,12 +100,21 @@ class Broker:
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         for _ in urls:
             self._admission.ping(source)
-        self._access.check_publish(*urls)
-        problems = {url: await self._check_topic(url) for url in urls}
+        problems = {url: await self._check_publish(url) for url in urls}
         for url in urls:
             if await self._store.request_check(url, self._clock.seconds(), True):
                 self._detector.ask(url, pinged=True)
         return {url: problem for url, problem in problems.items() if problem}
+
+    async def _check_publish(self, url: str) -> str:
+        """As ``_check_topic``, for who says that a topic changed.
+
+        :raises Forbidden: nobody may.
+        """
+        self._access.check_publish(url)
+        if not self._detector.reads(url):
+            raise TopicUnreadable(url, NOT_READ, refused=True)
+        return await self._check_topic(url)
 
     async def distribute(self, topic: str, content: Content) -> bool:
         now = self._clock.seconds()
@@ -146,15 +156,16 @@ class Broker:
         await self._intents.add(intent)
 
     async def _check_topic(self, url: str) -> str:
-        """Return, if a topic can be one that the broker reads.
+        """Return, if a topic can be one that the broker reads, or that it need not read.
 
         :returns: why it could not be read the last time; empty if it could.
         :raises TopicUnreadable: it would not read it, or does not any more.
         """
-        try:
-            await self._topics.judge(url)
-        except AddressRefused as error:
-            raise TopicUnreadable(url, str(error), refused=True) from error
+        if self._detector.reads(url):
+            try:
+                await self._topics.judge(url)
+            except AddressRefused as error:
+                raise TopicUnreadable(url, str(error), refused=True) from error
         account = await self._store.account(url)
         if account is None:
             return ""

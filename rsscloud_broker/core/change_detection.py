@@ -97,6 +97,10 @@ class ChangeDetector(Service):
         for waiting in tuple(self._waiting):
             waiting.cancel()
 
+    def reads(self, url: str) -> bool:
+        """Whether a topic is one that is read."""
+        return self._reader.reads(url)
+
     def check(self, url: str, *, pinged: bool = False) -> Deferred[ReadingRecord]:
         """Read a topic and record what was found.
 

@@ -17,6 +17,7 @@ from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_reading import hints_of
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
+from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
     PollPlan,
@@ -87,8 +88,9 @@ class Poller(EachPeriod):
         url = account.topic.url
         if url in self._polls:
             return None
-        if not account.topic.subscribers:
-            return PollPlan(url, None, "nobody subscribes to it", account.poll_interval, now)
+        never = "" if account.topic.subscribers else "nobody subscribes to it"
+        if never or not self._detector.reads(url):
+            return PollPlan(url, None, never or NOT_READ, account.poll_interval, now)
         if self._is_to_be_planned(account):
             return self._plan(account, now)
         if len(self._polls) >= self._at_a_time:

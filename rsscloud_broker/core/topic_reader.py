@@ -4,6 +4,8 @@ that one has ended or cannot be read.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from attrs import frozen
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -22,6 +24,9 @@ from rsscloud_broker.model import (
     host_of,
 )
 from rsscloud_broker.remembered import Remembered
+
+#: Why there is no reading of a topic whose content is handed in.
+NOT_READ = "its content is handed in by its publisher, and not read"
 
 #: Topics that are remembered, and for how many seconds what is remembered is good.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
@@ -42,6 +47,7 @@ class _Recorded:
 class TopicReader:
     """Fetches topics and says what was found.
 
+    :param handed_in: the URLs of topics that are not read: see ``handed_in``.
     :param max_fetches: how many topics are read at the same time.
     :param max_of_host: how many of them at one host.
     """
@@ -55,6 +61,7 @@ class TopicReader:
         bus: IEventBus,
         clock: IReactorTime,
         counters: Counters,
+        handed_in: Container[str] = (),
         max_fetches: int = 100,
         max_of_host: int = 20,
     ) -> None:
@@ -63,20 +70,30 @@ class TopicReader:
         self._bus = bus
         self._clock = clock
         self._readings = counters.readings
+        self._handed_in = handed_in
         self._rooms = Rooms(max_fetches, max_of_host)
         self._recorded: Remembered[str, _Recorded | None] = Remembered(MAX_REMEMBERED)
+
+    def reads(self, url: str) -> bool:
+        """Whether a topic is one that is read."""
+        return url not in self._handed_in
 
     async def read(self, url: str) -> Reading:
         """Read a topic, known or not; what is found is not recorded yet.
 
         :returns: where it is now, if it has moved.
-        :raises TopicUnreadable: it could not be read, which is recorded if it is known.
+        :raises TopicUnreadable: it could not be read, which is recorded if it is known;
+            or it is not to be.
         :raises TopicEnded: it has ended, now or before.
         """
         topic = await self._topic(url)
         if topic is not None and topic.ended:
             raise TopicEnded(url, topic.ended)
-        return await self._read(topic or Topic(url), is_known=topic is not None)
+        present = topic or Topic(url)
+        for place in (url, present.url):
+            if not self.reads(place):
+                raise TopicUnreadable(place, NOT_READ, refused=True)
+        return await self._read(present, is_known=topic is not None)
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
         """A reading was recorded: this is what is known of the topic now."""
@@ -130,6 +147,8 @@ class TopicReader:
             self._bus.publish(events.TopicEnded(url, error.reason, at))
 
     async def _move(self, url: str, to: str) -> bool:
+        if not self.reads(to):
+            return False  # what is there is no word of its publisher's
         moved = await self._store.move_topic(url, to, self._clock.seconds())
         if moved:
             self.forget(url)

@@ -2,7 +2,7 @@
 
 What is verified is asked by its notifier, in the words of its protocol.  An intent to
 subscribe needs a topic too that can be read: that is found out first, so that the
-callback is asked only for what there is.
+callback is asked only for what there is.  A topic whose content is handed in needs not.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Verifier:
     async def subscribe(self, intent: Intent, *, read: bool = True) -> Subscription:
         """Verify an intent, then store the subscription or renew it.
 
-        :param read: whether the topic must be readable now.  Otherwise it is read
-            only if it is not known yet, and need not answer right now.
+        :param read: whether the topic must be readable now, if it is one that is read.
+            Otherwise it is read only if it is not known yet, and need not answer right now.
         :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
         """
         notifier = self.notifier(intent.callback.protocol)
@@ -94,9 +94,10 @@ class Verifier:
         await self._confirm(notifier, intent)
         if reading is not None:
             await self._record(reading, topic)
-        known = reading or topic
+        is_read = self._detector.reads(intent.topic)
+        known = (reading or topic) if is_read else None
         digest = known.digest if known else None
-        if self._detector.last_ping(intent.topic) != heard:
+        if is_read and self._detector.last_ping(intent.topic) != heard:
             digest = b""  # it may have been read after a change that is news to this one
         subscription = await self._store.put_subscription(
             Subscription(
@@ -108,7 +109,7 @@ class Verifier:
             ),
             digest,
         )
-        if subscription.attempts is not None and subscription.wants_content:
+        if is_read and subscription.attempts is not None and subscription.wants_content:
             await self._bring_content(intent.topic)
         self._bus.publish(SubscriptionStored(subscription))
         return subscription
@@ -150,6 +151,8 @@ class Verifier:
             self._detector.ask(topic)
 
     async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> Reading | None:
+        if not self._detector.reads(intent.topic):
+            return None  # nothing need be there
         if topic is not None and topic.digest is not None and not must:
             return None  # what is known of it will do
         try:

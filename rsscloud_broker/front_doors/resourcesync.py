@@ -14,7 +14,7 @@ bytes, Content-Type and links to the subscribers of the topic::
 
 at any path of the hub, or at ``/resourcesync``.  What it says cannot be checked by
 reading the topic, so only those publishers may that the operator has named, each for the
-topics that begin in one way.
+topics that begin in one way; and such topics are not read at all.
 
 ====  =============================================================================
 202   taken in; the text tells what is odd about it
@@ -56,7 +56,7 @@ from rsscloud_broker.front_doors.requests import (
     media_type,
     plain,
 )
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, IHandsIn, Route, SoapService
 from rsscloud_broker.model import Content, Refused, TooMany
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
@@ -108,7 +108,7 @@ def _is_network(_: object, __: object, text: str) -> None:
 class Publisher:
     """Who may publish what.  Where it has both a token and networks, both must fit.
 
-    :ivar topic: how the URLs of the topics begin.
+    :ivar topic: how the URLs of the topics begin, which are not read then.
     :ivar token: what is sent as ``Authorization: Bearer TOKEN``.
     :ivar networks: networks (CIDRs) that it sends from.
     """
@@ -149,7 +149,7 @@ class _Refusal(Exception):
         self.headers = headers
 
 
-@implementer(IFrontDoor)
+@implementer(IFrontDoor, IHandsIn)
 class ResourceSyncDoor:
     """Notifications of ResourceSync sources, and the documents of our own."""
 
@@ -158,6 +158,7 @@ class ResourceSyncDoor:
     def __init__(self, options: ResourceSyncOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
         self._publishers = options.publishers
+        self.hands_in = tuple(each.topic for each in options.publishers)
         self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
         self._documents = [
             Route(path, "GET", PublishedFile(parts, path, _MINUTE)) for path in _DOCUMENTS

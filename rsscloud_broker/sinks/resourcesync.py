@@ -34,7 +34,7 @@ from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
 from rsscloud_broker.events import Event, FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.interfaces import IEventSink, IHandsIn, SinkParts
 from rsscloud_broker.model import Content
 from rsscloud_broker.sinks.files import publish_file, tell_published
 from rsscloud_broker.timing import EachPeriod
@@ -64,7 +64,7 @@ class ResourceSyncSinkOptions:
     """Options of the ResourceSync sink: none."""
 
 
-@implementer(IEventSink)
+@implementer(IEventSink, IHandsIn)
 class ResourceSyncSink(EachPeriod):
     """Keeps the documents of the source, and tells the channel when they have changed.
 
@@ -78,6 +78,7 @@ class ResourceSyncSink(EachPeriod):
         self._parts = parts
         # Without a hub nobody could subscribe to a channel, so there is none.
         self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
+        self.hands_in = (self._source.url(CHANNEL),) if self._source.has_channel else ()
         self._one_at_a_time = DeferredLock()
         self._all = True  # whatever is on the disk is to be looked at
         self._paths: set[str] = set()  # of archives that are to be looked at
@@ -113,7 +114,7 @@ class ResourceSyncSink(EachPeriod):
     async def _tell(self, notification: bytes) -> None:
         if not self._source.has_channel:
             return
-        # First the file: whoever is only told that the topic changed comes to read it.
+        # First the file: whoever is only told that the topic changed comes to get it.
         channel = self._source.file(CHANNEL)
         await self._parts.in_thread(publish_file, channel, notification)
         now = self._parts.clock.seconds()

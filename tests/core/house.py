@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, execute, fail
@@ -17,6 +17,7 @@ from rsscloud_broker.core import (
     Broker,
     ChangeDetector,
     FeedReading,
+    HandedIn,
     IntentQueue,
     TopicReader,
     Verifier,
@@ -54,15 +55,22 @@ class FakeJudge:
 
 
 def change_detector(
-    store: IStore, fetcher: ITopicFetcher, bus: IEventBus, clock: Clock, counters: Counters
+    store: IStore,
+    fetcher: ITopicFetcher,
+    bus: IEventBus,
+    clock: Clock,
+    counters: Counters,
+    handed_in: Container[str] = (),
 ) -> ChangeDetector:
     """A detector with all its parts, which reads feeds in the calling thread."""
-    reader = TopicReader(store, fetcher, bus, clock, counters)
+    reader = TopicReader(store, fetcher, bus, clock, counters, handed_in)
     return ChangeDetector(store, reader, FeedReading(store, execute), bus, clock, counters)
 
 
 class CoreTestCase(SynchronousTestCase):
-    """:ivar unavailable: methods of the store that raise Unavailable while in here."""
+    """:ivar unavailable: methods of the store that raise Unavailable while in here.
+    :ivar handed_in: topics whose contents are handed in: none, unless a test adds some.
+    """
 
     def setUp(self) -> None:
         self.store: Any = memory_store()
@@ -75,8 +83,9 @@ class CoreTestCase(SynchronousTestCase):
         for name in ("checks_due", "record_reading", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
+        self.handed_in = HandedIn()
         self.detector = change_detector(
-            self.store, self.fetcher, self.bus, self.clock, self.counters
+            self.store, self.fetcher, self.bus, self.clock, self.counters, self.handed_in
         )
 
     def _watch(self, name: str) -> None:

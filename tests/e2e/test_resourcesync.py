@@ -11,19 +11,18 @@ from urllib.parse import parse_qs, urlsplit
 
 from attrs import frozen
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, run, until
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, run, until
 from tests.e2e.servers import Handler, Server, http_server
 
 TOKEN = "correct-horse-battery"
 SECRET = "sesame"
-TOPIC = "http://example.com/dataset1/framework/"
 PAYLOAD = (
     Path(__file__).parent.parent / "wire" / "fixtures" / "resourcesync" / "new_resource_list.xml"
 )
-CONFIGURATION = f"""
+CONFIGURATION = """
 [[front_doors.resourcesync.publishers]]
-topic = "http://example.com/dataset1/"
-token = "{TOKEN}"
+topic = "{topic}"
+token = "{token}"
 """
 
 
@@ -76,6 +75,11 @@ class _DestinationHandler(Handler):
         self.answer(204)
 
 
+def publish(broker: Broker, topic: str) -> Answer:
+    """As anybody may: say that a topic has changed."""
+    return post_form(f"{broker.url}/websub", {"hub.mode": "publish", "hub.url": topic})
+
+
 class HubTests(EndToEndTestCase):
     def notify(self, broker: Broker, topic: str, token: str) -> str:
         done = run(
@@ -86,17 +90,19 @@ class HubTests(EndToEndTestCase):
         return done.stdout or done.stderr
 
     def test_a_notification_reaches_its_destinations(self) -> None:
-        broker = self.own_broker(CONFIGURATION)
+        """The channel answers with 404 to whoever asks there."""
+        topic = self.origin().url("/dataset1/framework/")
+        broker = self.own_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
         broker.start()
         destination = self.served(Destination())
-        destination.subscribe(broker, TOPIC)
-        self.assertEqual(self.notify(broker, TOPIC, TOKEN), "The notification was taken in.\n")
+        destination.subscribe(broker, topic)
+        self.assertEqual(self.notify(broker, topic, TOKEN), "The notification was taken in.\n")
         until(lambda: destination.deliveries, "a delivery")
         delivery = destination.deliveries[0]
         self.assertEqual(delivery.body, PAYLOAD.read_bytes())
         self.assertEqual(delivery.headers["content-type"], "application/xml")
         for link in (
-            f'<{TOPIC}>; rel="self"',
+            f'<{topic}>; rel="self"',
             f'<http://localhost:{broker.port}/websub>; rel="hub"',
             '<http://example.com/dataset1/capabilitylist.xml>; rel="resourcesync"',
         ):
@@ -104,8 +110,26 @@ class HubTests(EndToEndTestCase):
         digest = hmac.new(SECRET.encode(), delivery.body, "sha256").hexdigest()
         self.assertEqual(delivery.headers["x-hub-signature"], f"sha256={digest}")
 
-        self.assertIn("HTTP status 401", self.notify(broker, TOPIC, TOKEN[::-1]))
+        self.assertIn("HTTP status 401", self.notify(broker, topic, TOKEN[::-1]))
         self.assertIn("HTTP status 403", self.notify(broker, "http://example.com/", TOKEN))
+
+    def test_a_channel_is_not_read(self) -> None:
+        """Or anybody could have the page there sent to the destinations."""
+        origin = self.origin()
+        topic = origin.feed("/channel/")
+        broker = self.own_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
+        broker.start()
+        destination = self.served(Destination())
+        destination.subscribe(broker, topic)
+        refused = publish(broker, topic)
+        self.assertEqual(refused.status, 400)
+        self.assertIn("handed in by its publisher", refused.text)
+        self.assertFalse(broker.ping(topic).text.count('success="true"'))
+        self.notify(broker, topic, TOKEN)
+        until(lambda: destination.deliveries, "a delivery")
+        bodies = [delivery.body for delivery in destination.deliveries]
+        self.assertEqual(bodies, [PAYLOAD.read_bytes()])
+        self.assertEqual(origin.requests["/channel/"], 0)
 
 
 class SourceTests(EndToEndTestCase):
@@ -153,3 +177,4 @@ class SourceTests(EndToEndTestCase):
         self.assertIn(b'capability="framework-notification"', delivery.body)
         self.assertIn(f'<{channel}>; rel="self"', delivery.headers["link"])
         self.assertIn('/resourcesync/capabilitylist.xml>; rel="resourcesync"', str(delivery))
+        self.assertIn("handed in by its publisher", publish(broker, channel).text)

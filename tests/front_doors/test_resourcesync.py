@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
@@ -19,6 +20,7 @@ from rsscloud_broker.front_doors.resourcesync import (
 )
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.interfaces import IHandsIn
 from rsscloud_broker.model import Content, Forbidden, TooMany, Unavailable
 from rsscloud_broker.tables import ConfigError, build
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
@@ -350,6 +352,11 @@ class OptionsTests(SynchronousTestCase):
                 Publisher("https://b.example/x", networks=("192.0.2.7", "2001:db8::/32")),
             ),
         )
+
+    def test_topics_that_are_handed_in(self) -> None:
+        door = _door(self)
+        self.assertTrue(verifyObject(IHandsIn, door))
+        self.assertEqual(door.hands_in, tuple(publisher.topic for publisher in PUBLISHERS))
 
     def test_tokens_are_not_shown(self) -> None:
         self.assertNotIn(TOKEN, repr(ResourceSyncOptions(PUBLISHERS)))

@@ -21,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.events import FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink
+from rsscloud_broker.interfaces import IEventSink, IHandsIn
 from rsscloud_broker.model import Callback, Content, Lease, Subscription, Unavailable
 from rsscloud_broker.sinks import resourcesync
 from rsscloud_broker.sinks.resourcesync import (
@@ -116,6 +116,12 @@ class DocumentsTests(ResourceSyncTestCase):
         sink = self.make()
         self.assertTrue(verifyObject(IEventSink, sink))
         self.assertTrue(verifyObject(IService, sink))
+        self.assertTrue(verifyObject(IHandsIn, sink))
+
+    def test_only_the_channel_is_handed_in(self) -> None:
+        self.assertEqual(self.make().hands_in, (BROKER + CHANNEL,))
+        self.notifiers.clear()
+        self.assertEqual(self.make().hands_in, ())
 
     def test_they_lead_to_one_another(self) -> None:
         self.start()

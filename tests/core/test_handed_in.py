@@ -1,0 +1,90 @@
+"""Topics whose contents are handed in: subscribed to and carried, but not read."""
+
+from __future__ import annotations
+
+from rsscloud_broker.config import Polling
+from rsscloud_broker.core import HandedIn, Poller
+from rsscloud_broker.model import Callback, Content, Intent, Ping, TopicUnreadable
+from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
+
+CHANNEL = "http://source.example/channel/1"
+CARRIER = Callback("http://reader.example/carried", "carrier")
+PUSHED = Content(b"<urlset/>", "application/xml")
+LEASE = 90_000
+CALLER = "192.0.2.7"
+
+
+class HandedInTests(BrokerTestCase):
+    """Whoever would read the channel gets a page."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.handed_in.prefixes = ("http://source.example/channel/",)
+        self.fetcher.contents[CHANNEL] = b"<html/>"
+
+    def tearDown(self) -> None:
+        self.assertNotIn(CHANNEL, self.fetcher.fetched)
+
+    def subscribe_carrier(self) -> None:
+        self.result(self.broker.accept(Intent(CHANNEL, CARRIER, LEASE)))
+        del self.bus.events[:]
+
+    def walks(self) -> list[str]:
+        return [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
+
+    def test_prefixes(self) -> None:
+        self.assertIn(CHANNEL, self.handed_in)
+        self.assertNotIn("http://source.example/", self.handed_in)
+        self.assertNotIn(CHANNEL, HandedIn())
+
+    def test_subscriptions_need_nothing_to_be_there(self) -> None:
+        self.topic_judge.refused.add(CHANNEL)  # nor the broker to call such a URL
+        self.result(self.broker.accept(Intent(CHANNEL, CARRIER, LEASE)))
+        self.result(self.broker.subscribe(Intent(CHANNEL, CALLBACK, LEASE)))
+        stored = self.successResultOf(self.store.subscriptions(CHANNEL, 0, 10))
+        self.assertEqual([one.callback for one in stored], [CARRIER, CALLBACK])
+        self.assertEqual(self.carrier.denied, [])
+
+    def test_contents_are_carried(self) -> None:
+        self.subscribe_carrier()
+        self.assertTrue(self.result(self.broker.distribute(CHANNEL, PUSHED)))
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        self.assertEqual(self.successResultOf(self.store.content(walk.content_id)), PUSHED)
+
+    def test_pings_of_a_stranger(self) -> None:
+        self.subscribe_carrier()
+        for call in (
+            self.broker.ping_topic(CHANNEL, CALLER, again=True),
+            self.broker.publish([CHANNEL], CALLER),
+        ):
+            error = self.refusal(call, TopicUnreadable)
+            self.assertIn("handed in by its publisher", str(error))
+        self.result(self.broker.ping(Ping("A site", CHANNEL, NOW), 0, CALLER))
+        self.assertEqual((self.walks(), self.due()), ([], []))
+
+    def test_pings_of_what_moved_there_before(self) -> None:
+        self.handed_in.prefixes = ()
+        self.subscribe(FEED)
+        self.successResultOf(self.store.move_topic(FEED, CHANNEL, NOW))
+        self.handed_in.prefixes = (CHANNEL,)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
+        self.assertEqual(self.walks(), [])
+
+    def test_no_other_topic_moves_there(self) -> None:
+        """Or whoever redirects to a channel could have the page there carried."""
+        self.subscribe_carrier()
+        self.subscribe(FEED)
+        self.fetcher.moves[FEED] = CHANNEL
+        self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
+        self.assertEqual(self.walks(), [FEED])
+
+    def test_polling(self) -> None:
+        poller = Poller(self.store, self.detector, self.clock, Polling())
+        poller.startService()
+        self.addCleanup(poller.stopService)
+        self.subscribe_carrier()
+        for _ in range(200):
+            self.clock.advance(60)
+        account = self.successResultOf(self.store.account(CHANNEL))
+        self.assertIsNone(account.next_poll_at)
+        self.assertIn("handed in", account.poll_reason)
