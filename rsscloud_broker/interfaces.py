@@ -84,13 +84,14 @@ class IBroker(Interface):
 
         Each counts as a ping of that topic.  Nothing is fetched before this returns.
 
-        :returns: why some of them could not be read the last time, for people; by URL.
-
+        :param urls: at least one.
         :param source: as for ``ping``.
+        :returns: sentences for people, by URL: why some of them were not taken in, as
+            below, or could not be read the last time.
         :raises TooMany: the caller pinged too often; none of them was taken in.
-        :raises Forbidden: nobody may publish one of them; none was taken in.
-        :raises TopicUnreadable: the broker would not call a URL like that, or the
-            topic has ended; none was taken in.
+        :raises Forbidden: nobody may publish the first of them, and none was taken in.
+        :raises TopicUnreadable: likewise, as the broker would not call a URL like that,
+            the topic has ended, or its content is handed in.
         """
 
     def distribute(topic: str, content: Content) -> Awaitable[bool]:

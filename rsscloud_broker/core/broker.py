@@ -20,8 +20,10 @@ from rsscloud_broker.model import (
     AddressRefused,
     CallbackFailed,
     Content,
+    Forbidden,
     Intent,
     Ping,
+    Refused,
     Subscription,
     TopicEnded,
     TopicUnreadable,
@@ -100,11 +102,24 @@ class Broker:
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         for _ in urls:
             self._admission.ping(source)
-        problems = {url: await self._check_publish(url) for url in urls}
+        notes: dict[str, str] = {}
+        refusals: dict[str, Refused] = {}
         for url in urls:
+            try:
+                problem = await self._check_publish(url)
+            except (Forbidden, TopicUnreadable) as error:
+                refusals[url] = error
+                notes[url] = f"{error}; it was not taken in"
+            else:
+                if problem:
+                    notes[url] = f"{url} could not be read the last time: {problem}"
+        taken = [url for url in urls if url not in refusals]
+        if not taken:
+            raise next(iter(refusals.values()))
+        for url in taken:
             if await self._store.request_check(url, self._clock.seconds(), True):
                 self._detector.ask(url, pinged=True)
-        return {url: problem for url, problem in problems.items() if problem}
+        return notes
 
     async def _check_publish(self, url: str) -> str:
         """As ``_check_topic``, for who says that a topic changed.

@@ -157,12 +157,11 @@ class WebSubDoor:
             return plain(request, _status(error), f"This was not accepted: {error}.")
 
     async def _publish(self, request: Request, asked: HubRequest) -> bytes:
-        problems = await self._broker.publish(asked.urls, caller(request))
+        notes = await self._broker.publish(asked.urls, caller(request))
         if _OLD in _path(request) or _OLD in (header(request, "user-agent") or "").lower():
             return _nothing_to_say(request)
         said = ["Thanks. What changed is read, and its subscribers are told."]
-        for url, problem in problems.items():
-            said.append(f"{url} could not be read the last time: {problem}.")
+        said += [f"{note}." for note in notes.values()]
         return plain(request, 202, "\n".join(said))
 
     async def _verify(self, request: Request, asked: HubRequest) -> bytes:

@@ -264,7 +264,7 @@ class FakeBroker:
     :ivar unsubscribed: what was to be verified at once, to unsubscribe.
     :ivar accepted: what was to be verified afterwards.
     :ivar failures: raised, by the name of the verb.
-    :ivar problems: what ``publish`` says of URLs.
+    :ivar problems: what ``publish`` says of URLs, in sentences.
     :ivar changed: what ``ping_topic``, ``distribute`` and ``unsubscribe`` give.
     """
 

@@ -355,7 +355,8 @@ class PublishTests(BrokerTestCase):
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is too large", refused=True)
         self.result(self.broker.publish([FEED], CALLER))
         said = self.result(self.broker.publish([FEED], CALLER))
-        self.assertEqual(said, {FEED: "it is too large"})
+        said_of = f"{FEED} could not be read the last time: it is too large"
+        self.assertEqual(said, {FEED: said_of})
 
     def test_it_is_on_disk_before_it_returns(self) -> None:
         self.detector.stopService()
@@ -366,9 +367,22 @@ class PublishTests(BrokerTestCase):
     def test_what_the_broker_would_not_read(self) -> None:
         private = "http://10.0.0.1/"
         self.topic_judge.refused.add(private)
-        error = self.refusal(self.broker.publish([FEED, private], CALLER), TopicUnreadable)
+        error = self.refusal(self.broker.publish([private], CALLER), TopicUnreadable)
         self.assertIn("private network", str(error))
         self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
+
+    def test_one_of_several(self) -> None:
+        """What cannot be taken in does not keep the others from it."""
+        private, gone = "http://10.0.0.1/", "http://gone.example/"
+        self.topic_judge.refused.add(private)
+        self.successResultOf(self.store.end_topic(gone, "it is gone", NOW))
+        said = self.result(self.broker.publish([private, FEED, gone], CALLER))
+        self.assertEqual([ping.url for ping in self.pings()], [FEED])
+        self.assertEqual(list(said), [private, gone])
+        for url, why in ((private, "private network"), (gone, "it is gone")):
+            self.assertIn(why, said[url])
+            self.assertIn("not taken in", said[url])
+        self.refusal(self.broker.publish([gone, private], CALLER), TopicEnded)
 
     def test_ended_topic(self) -> None:
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
@@ -411,9 +425,11 @@ class AccessTests(BrokerTestCase):
         ping = Ping("Elsewhere", self.elsewhere, NOW)
         self.refusal(self.broker.ping(ping, 0, CALLER), Forbidden)
         self.refusal(self.broker.ping_topic(self.elsewhere, CALLER), Forbidden)
-        self.refusal(self.broker.publish([HOME, self.elsewhere], CALLER), Forbidden)
+        self.refusal(self.broker.publish([self.elsewhere], CALLER), Forbidden)
         self.assertEqual((self.pings(), self.due(), self.fetcher.fetched), ([], [], []))
         self.result(self.broker.ping(Ping("A site", HOME, NOW), 0, CALLER))
+        said = self.result(self.broker.publish([self.elsewhere, HOME], CALLER))
+        self.assertIn("no pings of topics like that; it was not taken in", said[self.elsewhere])
 
 
 class LimitsTests(BrokerTestCase):

@@ -278,11 +278,11 @@ class PublishingTests(HubTestCase):
         self.assertEqual(self.broker.published, [(FEED, OTHER_FEED)])
         self.assertEqual(self.broker.sources, [CALLER])
 
-    def test_what_was_wrong_the_last_time_is_told(self) -> None:
-        self.broker.problems[FEED] = "the answer is larger than 5242880 bytes"
-        answer = self.post(PUBLISH)
+    def test_what_there_is_to_say_of_a_topic_is_told(self) -> None:
+        self.broker.problems[FEED] = f"{FEED}: it is gone; it was not taken in"
+        answer = self.post([*PUBLISH.items(), ("hub.url", OTHER_FEED)])
         self.assertEqual(answer.status, 202)
-        self.assertIn(f"{FEED} could not be read the last time: the answer is", answer.text)
+        self.assertIn(f"\n{FEED}: it is gone; it was not taken in.", answer.text)
 
     def test_old_clients_hear_204(self) -> None:
         """0.3, 7.1: a ping that was accepted is answered with 204."""
