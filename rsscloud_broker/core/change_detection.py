@@ -48,7 +48,8 @@ class ChangeDetector(Service):
 
     :param feeds: reads what has changed as a feed.
     :param retries: seconds to wait before a topic that was asked for and could
-        not be read is tried again; when they are used up it is given up.
+        not be read is tried again; when they are used up it is given up.  So it is at
+        once where that would not help, and nobody has subscribed to it.
     """
 
     name = "change detector"
@@ -208,6 +209,8 @@ class ChangeDetector(Service):
             await self.check(url, pinged=pinged)
         except TopicUnreadable as error:
             hopeless = error.refused or isinstance(error, TopicEnded)
+            if error.lasting and not hopeless:
+                hopeless = not await self._has_subscribers(url)
             delay = None if hopeless else next(retries, None)
             if delay is not None:
                 self.log.warn(
@@ -221,6 +224,10 @@ class ChangeDetector(Service):
         if pinged:
             self._asked_by_ping.discard(url)
         return None
+
+    async def _has_subscribers(self, url: str) -> bool:
+        topic = await self._store.topic(url)
+        return topic is not None and topic.subscribers > 0
 
     async def _read_and_record(self, url: str) -> ReadingRecord:
         pinged = url in self._pinged

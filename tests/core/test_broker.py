@@ -364,6 +364,20 @@ class PublishTests(BrokerTestCase):
         self.start()
         self.assertEqual([ping.url for ping in self.pings()], [FEED])
 
+    def test_what_is_not_there_and_nobody_wants_is_read_once(self) -> None:
+        nothing, down = "http://feeds.example/nothing", "http://feeds.example/down"
+        for url, lasting in ((nothing, True), (down, False), (FEED, True)):
+            self.fetcher.failures[url] = TopicUnreadable(url, "no", lasting=lasting)
+        self.subscribe(FEED)
+        self.result(self.broker.publish([nothing, down, FEED], CALLER))
+        for _ in range(40):
+            self.clock.advance(5)
+        read = [self.fetcher.fetched.count(url) for url in (nothing, down, FEED)]
+        self.assertEqual(read, [1, 4, 4])
+        self.assertEqual(self.due(), [])
+        self.successResultOf(self.store.sweep(NOW, NOW))
+        self.assertIsNone(self.successResultOf(self.store.topic(nothing)))
+
     def test_what_the_broker_would_not_read(self) -> None:
         private = "http://10.0.0.1/"
         self.topic_judge.refused.add(private)
