@@ -12,6 +12,10 @@ from fnmatch import translate
 from rsscloud_broker.config import Topics
 from rsscloud_broker.model import Forbidden
 
+#: Why a topic has ended to which there may be no subscriptions any more.  By that it is
+#: known in the database as one that may go on, so it must stay as it is.
+NOT_ALLOWED = "this broker takes no subscriptions to it any more"
+
 
 class Access:
     """Lets topics through, or refuses them.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import TypeVar
 
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
-from rsscloud_broker.core.access import Access
+from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.rate_limits import Admission
@@ -28,6 +30,8 @@ from rsscloud_broker.model import (
     TopicEnded,
     TopicUnreadable,
 )
+
+T = TypeVar("T")
 
 
 @implementer(IBroker)
@@ -92,7 +96,7 @@ class Broker:
         self._admission.ping(source)
         self._access.check_publish(url)
         try:
-            record = await self._detector.check(url, pinged=True)
+            record = await self._going_on(url, partial(self._detector.check, url, pinged=True))
         except TopicUnreadable:
             if again and await self._store.request_check(url, self._clock.seconds()):
                 self._detector.ask(url)
@@ -129,7 +133,7 @@ class Broker:
         self._access.check_publish(url)
         if not self._detector.reads(url):
             raise TopicUnreadable(url, NOT_READ, refused=True)
-        return await self._check_topic(url)
+        return await self._going_on(url, partial(self._check_topic, url))
 
     async def distribute(self, topic: str, content: Content) -> bool:
         now = self._clock.seconds()
@@ -143,7 +147,7 @@ class Broker:
         self._access.check_subscribe(intent.topic)
         await self._admission.verification(intent)
         try:
-            return await self._verifier.subscribe(intent)
+            return await self._going_on(intent.topic, partial(self._verifier.subscribe, intent))
         except CallbackFailed as error:
             self._admission.failed(intent, error)
             raise
@@ -163,7 +167,7 @@ class Broker:
             self._access.check_subscribe(intent.topic)
         await self._admission.verification(intent, remembering=False)
         if not intent.ends:
-            await self._check_topic(intent.topic)
+            await self._going_on(intent.topic, partial(self._check_topic, intent.topic))
         try:
             await self._callbacks.judge(intent.callback.url)
         except AddressRefused as error:
@@ -187,3 +191,20 @@ class Broker:
         if account.topic.ended:
             raise TopicEnded(url, account.topic.ended)
         return account.result if account.failures else ""
+
+    async def _going_on(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What comes of an attempt, for which a topic goes on that ended only since there
+        might be no subscriptions to it, if there may be now.
+        """
+        try:
+            return await attempt()
+        except TopicEnded as error:
+            topic = await self._store.topic(url)  # which may have moved elsewhere
+            if (
+                error.reason != NOT_ALLOWED
+                or not topic
+                or not self._access.may_subscribe(topic.url)
+            ):
+                raise
+        await self._store.revive_topic(url)
+        return await attempt()

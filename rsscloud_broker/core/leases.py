@@ -1,6 +1,7 @@
 """The top of the hour: what has ended is dropped, and not before.
 
-Topics end too that have subscribers and are not allowed any more.
+Topics end too that have subscribers and are not allowed any more.  When they are allowed
+again, the broker lets them go on for whoever asks for them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from rsscloud_broker.core.access import Access
+from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IEventBus, IStore
 from rsscloud_broker.timing import EachPeriod
@@ -47,13 +48,12 @@ class Sweeper(EachPeriod):
             await self._end_forbidden(now)
 
     async def _end_forbidden(self, now: float) -> None:
-        reason = "this broker takes no subscriptions to it any more"
         topics = await self._store.watched_topics("", AT_ONCE)
         while topics:
             for url in topics:
                 if self._access.may_subscribe(url):
                     continue
-                if await self._store.end_topic(url, reason, now):
+                if await self._store.end_topic(url, NOT_ALLOWED, now):
                     self.log.info("{url} is not allowed any more: it ends.", url=url)
-                    self._bus.publish(TopicEnded(url, reason, now))
+                    self._bus.publish(TopicEnded(url, NOT_ALLOWED, now))
             topics = await self._store.watched_topics(topics[-1], AT_ONCE)

@@ -1,12 +1,13 @@
-"""Patterns of topics."""
+"""Patterns of topics, and what comes of those that are not allowed for a while."""
 
 from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Topics
-from rsscloud_broker.core import Access
-from rsscloud_broker.model import Forbidden
+from rsscloud_broker.core import Access, Sweeper
+from rsscloud_broker.model import Forbidden, Intent, TopicEnded
+from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 OURS = "https://blogs.example/anna/rss.xml"
 OTHER = "https://elsewhere.example/rss.xml?blogs.example"
@@ -35,3 +36,43 @@ class AccessTests(SynchronousTestCase):
         self.assertFalse(access.may_subscribe(OURS))
         self.assertFalse(access.may_subscribe(""))
         self.assertRaises(Forbidden, access.check_publish, OURS)
+
+
+class AllowedAgainTests(BrokerTestCase):
+    """A topic that ended as it was not allowed any more; now it is."""
+
+    intent = Intent(FEED, CALLBACK, 90_000)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe()
+        sweeper = Sweeper(self.store, self.bus, self.clock, Access(Topics(subscribe=())))
+        self.result(sweeper.sweep())
+        self.result(self.broker.unsubscribe(self.intent))
+        self.assertTrue(self.ended())
+
+    def ended(self) -> str:
+        topic = self.successResultOf(self.store.topic(FEED))
+        return str(topic.ended)
+
+    def test_it_goes_on_for_whoever_asks(self) -> None:
+        self.result(self.broker.accept(self.intent))
+        self.assertEqual((len(self.subscriptions()), self.ended()), (1, ""))
+
+    def test_it_goes_on_for_whoever_waits(self) -> None:
+        self.result(self.broker.subscribe(self.intent))
+        self.assertEqual((len(self.subscriptions()), self.ended()), (1, ""))
+
+    def test_it_goes_on_when_it_is_pinged(self) -> None:
+        self.assertTrue(self.result(self.broker.ping_topic(FEED, "")))
+        self.assertEqual(self.ended(), "")
+
+    def test_it_goes_on_when_it_is_published(self) -> None:
+        self.assertEqual(self.result(self.broker.publish([FEED], "")), {})
+        self.assertEqual((self.ended(), self.fetcher.fetched), ("", [FEED]))
+
+    def test_one_that_ended_otherwise_does_not(self) -> None:
+        self.successResultOf(self.store.revive_topic(FEED))
+        self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
+        self.refusal(self.broker.subscribe(self.intent), TopicEnded)
+        self.assertEqual(self.ended(), "it is gone")

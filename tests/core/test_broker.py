@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Limits, Topics
+from rsscloud_broker.core.access import NOT_ALLOWED
 from rsscloud_broker.core.verification import MAX_OF_HOST, MAX_VERIFICATIONS
 from rsscloud_broker.events import (
     Event,
@@ -431,6 +432,10 @@ class AccessTests(BrokerTestCase):
         for verb in (self.broker.subscribe, self.broker.accept):
             self.refusal(verb(Intent(self.elsewhere, CALLBACK, LEASE)), Forbidden)
         self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_what_ended_for_that_stays_so(self) -> None:
+        self.successResultOf(self.store.end_topic(HOME, NOT_ALLOWED, NOW))
+        self.refusal(self.broker.publish([HOME], CALLER), TopicEnded)
 
     def test_who_is_there_already_may_leave(self) -> None:
         self.result(self.broker.accept(Intent(self.elsewhere, CALLBACK, LEASE, ends=True)))
