@@ -1,7 +1,8 @@
 """The broker's own files as topics.
 
 The guard lets nobody have the broker call itself.  But its change lists and archives
-can be subscribed to like any other topic, so they are read where they lie.
+can be subscribed to like any other topic, so they are read where they lie.  Only what lies
+there is a topic: what is made anew again and again is made at the start for the first time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from rsscloud_broker.interfaces import IJudge, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, TopicUnreadable, Validators
 from rsscloud_broker.outbound.bodies import in_bytes
 
-#: Names that lead nowhere else than to the files below the directory.
-_PATH: Final = re.compile(r"(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*")
+#: Names that lead nowhere else than to the files below the directory, but for the twin of
+#: each, which is served in its place.
+_PATH: Final = re.compile(
+    r"(?!.*\.(?:gz|part)\Z)(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*"
+)
+
+_NOTHING: Final = "this broker has no such file"
 
 InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
@@ -55,8 +61,7 @@ class OwnTopics:
         try:
             body = await self._in_thread(file.getContent)
         except OSError as error:
-            reason = "this broker has no such file (yet)"
-            raise TopicUnreadable(url, reason, lasting=not _is_list(url)) from error
+            raise TopicUnreadable(url, _NOTHING, lasting=True) from error
         content = Content(body, "text/xml; charset=utf-8")
         return Fetched(content, result=f"a file of this broker, {in_bytes(body)}")
 
@@ -67,11 +72,6 @@ class OwnTopics:
     def _file(self, url: str) -> FilePath[str]:
         path = url.removeprefix(self._prefix.rstrip("/"))
         if not _PATH.fullmatch(path):
-            raise TopicUnreadable(url, "this broker has no such file", lasting=True)
+            raise TopicUnreadable(url, _NOTHING, lasting=True)
         file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))
         return file
-
-
-def _is_list(url: str) -> bool:
-    """Whether it is a file that is made before long: all are, but for past hours."""
-    return not re.search(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml\Z", url)
