@@ -1,12 +1,13 @@
-"""A ping that comes by any way reaches the subscribers of every protocol."""
+"""A change that is learnt of in any way reaches the subscribers of every protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 from xmlrpc.client import ServerProxy
 
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, Told, post_form, request
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, Told, post_form, request, until
 from tests.e2e.servers import RECEIVERS
 from tests.e2e.websub_servers import HubReceiver
 
@@ -52,6 +53,22 @@ def thanked(answer: Answer) -> bool:
 
 HOME = "http://site.example/"
 
+POLLING = """
+[polling]
+floor = 1
+first = 1
+ceiling = 1
+"""
+
+PUBLISHER = """
+[[front_doors.resourcesync.publishers]]
+topic = "{topic}"
+networks = ["127.0.0.1"]
+"""
+
+FIXTURES = Path(__file__).parent.parent / "wire" / "fixtures" / "resourcesync"
+NOTIFICATION = FIXTURES / "new_resource_list.xml"
+
 #: Takes a broker and a feed, says that it changed, and whether that was accepted.
 WAYS: dict[str, Callable[[Broker, str], bool]] = {
     "rssCloud by form": lambda broker, feed: thanked(broker.ping(feed)),
@@ -95,7 +112,7 @@ WAYS: dict[str, Callable[[Broker, str], bool]] = {
 }
 
 
-class EveryWayTests(EndToEndTestCase):
+class EverybodyTestCase(EndToEndTestCase):
     def everybody(self, broker: Broker, feed: str) -> list[Told]:
         """A subscriber of each protocol."""
         told: list[Told] = []
@@ -109,6 +126,16 @@ class EveryWayTests(EndToEndTestCase):
         self.assertEqual(answer.status, 204, answer.text)
         return [*told, hub]
 
+    def assert_everybody_told(self, everybody: list[Told], topic: str, body: bytes) -> None:
+        """Wait until each has heard of a topic, and who wants it has its content."""
+        for receiver in everybody:
+            with self.subTest(subscriber=receiver.protocol):
+                self.assert_told(receiver, topic)
+            if isinstance(receiver, HubReceiver):
+                self.assertEqual(receiver.bodies[-1], body)
+
+
+class EveryWayTests(EverybodyTestCase):
     def test_every_way_reaches_every_subscriber(self) -> None:
         """Each pair: who says that a feed changed, and who is told of it, with its content."""
         broker, origin = self.shared_broker(), self.origin()
@@ -120,11 +147,8 @@ class EveryWayTests(EndToEndTestCase):
         for name, ping in WAYS.items():
             origin.change(feed)
             self.assertTrue(ping(broker, feed), name)
-            for receiver in everybody:
-                with self.subTest(way=name, subscriber=receiver.protocol):
-                    self.assert_told(receiver, feed)
-                if isinstance(receiver, HubReceiver):
-                    self.assertEqual(receiver.bodies.pop(), origin.pages["/rss.xml"], name)
+            with self.subTest(way=name):
+                self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
 
     def test_one_reading_for_all_who_ping_at_once(self) -> None:
         broker, origin = self.shared_broker(), self.origin()
@@ -140,3 +164,49 @@ class EveryWayTests(EndToEndTestCase):
             self.assert_told(receiver, feed)
         # The first ping's, and one more after it for all the others.
         self.assertLessEqual(origin.requests["/rss.xml"] - read, 2)
+
+
+class NoPingTests(EverybodyTestCase):
+    """Ways of a change to everybody that need nobody to say that there is one."""
+
+    def test_polls(self) -> None:
+        broker, origin = self.own_broker(POLLING), self.origin()
+        broker.start()
+        feed = origin.feed()
+        everybody = self.everybody(broker, feed)
+        origin.change(feed)
+        self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
+
+    def test_files_of_the_broker(self) -> None:
+        """A list of archives, which is made anew at a start after there was one more."""
+        broker = self.own_broker()
+        path = "resourcesync/changelist.xml"
+        file = broker.data / "public" / path
+        topic = f"http://localhost:{broker.port}/{path}"
+        broker.start()
+        before = until(lambda: file.exists() and file.read_bytes(), "the list to be made")
+        everybody = self.everybody(broker, topic)
+        broker.stop()
+        archive = broker.data / "public" / "2026" / "01" / "02" / "03.xml"
+        archive.parent.mkdir(parents=True)
+        archive.write_bytes(b"<weblogUpdates/>")
+        broker.start()
+        until(lambda: file.read_bytes() != before, "the list to be made anew")
+        self.assert_everybody_told(everybody, topic, file.read_bytes())
+
+    def test_what_is_handed_in(self) -> None:
+        """A notification of ResourceSync."""
+        topic = self.origin().url("/channel/")
+        broker = self.own_broker(PUBLISHER.format(topic=topic))
+        broker.start()
+        everybody = self.everybody(broker, topic)
+        notification = NOTIFICATION.read_bytes()
+        links = {"self": topic, "hub": f"http://localhost:{broker.port}/websub"}
+        links["resourcesync"] = "http://example.com/capabilitylist.xml"
+        headers = {
+            "content-type": "application/xml",
+            "link": ", ".join(f'<{url}>; rel="{relation}"' for relation, url in links.items()),
+        }
+        answer = request(f"{broker.url}/websub", "POST", notification, headers)
+        self.assertEqual(answer.status, 202, answer.text)
+        self.assert_everybody_told(everybody, topic, notification)

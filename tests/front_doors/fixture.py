@@ -54,6 +54,7 @@ from rsscloud_broker.model import (
     OutboundError,
     Ping,
     Subscription,
+    TopicEnded,
     TopicUnreadable,
     Validators,
 )
@@ -103,11 +104,13 @@ class Topics:
 
     :ivar pages: what is found at a URL; what is not here is unreadable.
     :ivar private: URLs at addresses that are not public.
+    :ivar gone: URLs where there will be nothing any more.
     :ivar silent: fetches do not end before the test ends them.
     """
 
     pages: dict[str, bytes] = field(factory=lambda: {FEED: b"<rss/>", OTHER_FEED: b"<rss/>"})
     private: set[str] = field(factory=set)
+    gone: set[str] = field(factory=set)
     silent: bool = False
     fetched: list[str] = field(factory=list)
     waiting: list[Deferred[Content]] = field(factory=list)
@@ -122,6 +125,8 @@ class Topics:
             return Fetched(await answer)
         if url in self.private:
             raise TopicUnreadable(url, PRIVATE, refused=True)
+        if url in self.gone:
+            raise TopicEnded(url, "it is gone for good")
         if url not in self.pages:
             raise TopicUnreadable(url, "its server answered with status 404")
         return Fetched(Content(self.pages[url]))
@@ -215,7 +220,7 @@ class House:
         self.topics = Topics()
         self.subscribers = Subscribers()
         self.counters = Counters()
-        bus = EventBus()
+        self.bus = bus = EventBus()
         notifiers: dict[str, INotifier] = {
             "http-post": HttpPostNotifier("http-post", self.subscribers, RssCloudOptions()),
             "https-post": HttpPostNotifier("https-post", self.subscribers, RssCloudOptions()),

@@ -6,9 +6,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.config import Topics
+from rsscloud_broker.core import Access, Sweeper
 from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
 
 CALLBACK = "http://reader.example/websub?mine=1"
+HOUR = 3600
 ASKED = {"hub.topic": FEED, "hub.callback": CALLBACK}
 
 
@@ -85,6 +88,41 @@ class SubscriptionTests(HouseTestCase):
         self.house.subscribers.private.add(CALLBACK.partition("?")[0])
         self.assertEqual(self.hub("subscribe"), 400)
         self.assertEqual(self.house.subscribers.calls, [])
+
+
+class LaterDenialTests(HouseTestCase):
+    """WebSub, 5.2: there may be a denial at any time after the verification."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.hub("subscribe")
+        self.house.subscribers.calls.clear()
+
+    def assert_denied(self, reason: str) -> None:
+        """The callback was told so, in a query of its own, and is told nothing any more."""
+        (denial,) = self.questions()
+        self.assertIn(reason, denial.pop("hub.reason"))
+        self.assertEqual(denial, {"mine": "1", "hub.mode": "denied", "hub.topic": FEED})
+        self.assertEqual(self.house.subscriptions(), [])
+        self.house.topics.pages[FEED] = b"<rss>new</rss>"
+        self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
+        self.assertEqual(self.calls("POST"), [])
+
+    def test_forbidden(self) -> None:
+        """The operator's patterns, which are read at the start, do not allow it any more."""
+        house, access = self.house, Access(Topics(subscribe=("http://other.example/*",)))
+        sweeper = Sweeper(house.store, house.bus, house.clock, access)
+        sweeper.startService()
+        self.addCleanup(sweeper.stopService)
+        house.clock.advance(HOUR)
+        self.assert_denied("no subscriptions to it any more")
+
+    def test_gone(self) -> None:
+        """Its server says that there will be nothing any more."""
+        self.house.topics.gone.add(FEED)
+        self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
+        self.house.topics.gone.clear()
+        self.assert_denied("it is gone for good")
 
 
 class PublishingTests(HouseTestCase):
