@@ -319,8 +319,10 @@ def link_header(hub: str, topic: str, given: str = "") -> str:
 
     :param hub: empty if it is not known.
     :param given: a value that a publisher handed in, which goes before what we
-        know; left out if it cannot be read.
+        know; left out if it cannot be read.  Its tabs become spaces, which mean the
+        same (RFC 9110, section 5.5), so that it is one line like any other of ours.
     """
+    given = clean(given)
     try:
         known = {relation for link in links.parse(given) for relation in link.relations}
     except links.MalformedLink:

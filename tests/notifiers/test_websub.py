@@ -213,6 +213,10 @@ class DeliveryTests(WebSubTestCase):
                 "</next>; rel=next",
                 f'</next>; rel=next, <{HUB}>; rel="hub", <{TOPIC}>; rel="self"',
             ),
+            (
+                '<http://p.example/>;\trel="self"\t;\ttitle="a\tb",\t</t>; rel=hub\t',
+                '<http://p.example/>; rel="self" ; title="a b", </t>; rel=hub',
+            ),
             ('<broken>; rel="', f'<{HUB}>; rel="hub", <{TOPIC}>; rel="self"'),
         ):
             self.outbound.requests.clear()

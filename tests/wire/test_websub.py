@@ -279,3 +279,10 @@ class LinkTests(SynchronousTestCase):
         self.assertEqual(
             [link.relations for link in links.parse(value)], [("hub",), ("self",)], value
         )
+
+    @given(st.text('<>;=", \t\n\x00\x7f\x85\xa0\u2028relasf/\\'))
+    def test_what_was_handed_in_is_one_line(self, given: str) -> None:
+        for link in (given, f'</next>;rel=next;title="{given}"', f"</next>{given};rel=next"):
+            value = websub.link_header("http://h.example/hub", TOPIC, link)
+            self.assertTrue(value.isascii() and value.isprintable(), value)
+            links.parse(value)
