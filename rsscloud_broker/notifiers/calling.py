@@ -18,10 +18,14 @@ from rsscloud_broker.model import (
     Outcome,
 )
 from rsscloud_broker.notifiers.options import RssCloudOptions
+from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.text import clean
 
 #: How many redirects of a notification of rssCloud are followed, as POST.
 REDIRECTS = 5
+
+#: Redirects that lead to where a callback is from now on (RFC 9110, section 15.4).
+PERMANENT = frozenset({301, 308})
 
 #: Seconds for which a callback may ask to be left alone.
 MAX_RETRY_AFTER = 86_400.0
@@ -66,7 +70,8 @@ async def call(
 ) -> Outcome:
     """Call a callback and say what came of it.
 
-    A redirect that is not followed is an answer like any other, and no success.
+    A redirect that is not followed is an answer like any other, and no success.  Behind a
+    temporary one 410 does not say that the callback is gone: that is not its own server.
 
     :param accept: looks at a 2xx answer; returns why it is a failure all the
         same, or an empty string.
@@ -79,11 +84,11 @@ async def call(
         refused = isinstance(error, AddressRefused)
         return failed(str(error), answered=False, refused=refused)
     if not reply.success:
-        pause = retry_after(reply.headers.get("retry-after"))
+        pause = retry_after(reply.headers)
         return failed(
             f"the callback answered with status {reply.status}",
             retry_after=0.0 if pause is None and reply.status in passing else pause,
-            gone=reply.status == 410,
+            gone=reply.status == 410 and all(status in PERMANENT for status, _ in reply.hops),
         )
     reason = accept(reply)
     return failed(reason) if reason else DELIVERED
@@ -101,11 +106,17 @@ def failed(reason: str, **facts: Any) -> Outcome:
     return Outcome(False, clean(reason)[:MAX_REASON], **facts)
 
 
-def retry_after(value: str | None) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds of a Retry-After header (RFC 9110, section 10.2.3).
 
-    Its other form, a date, would need the two clocks to agree, and is not asked
-    for by anybody who is called back: None, as where there is no such header.
+    Its other form, a date, counts from the answer's own Date: the two clocks need not
+    agree then.
+
+    :param headers: of the answer, by names in lower case.
+    :returns: None where there is no such header, or a date without a Date.
     """
-    text = (value or "").strip()
-    return min(float(text), MAX_RETRY_AFTER) if text.isascii() and text.isdigit() else None
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), MAX_RETRY_AFTER)
+    until, sent = http_date(text), http_date(headers.get("date", ""))
+    return None if until is None or sent is None else min(max(until - sent, 0.0), MAX_RETRY_AFTER)

@@ -43,6 +43,20 @@ class CallTests(SynchronousTestCase):
         expected = Outcome(False, "the callback answered with status 410", gone=True)
         self.assertEqual(self.outcome_of(reply(410)), expected)
 
+    def test_status_410_behind_redirects(self) -> None:
+        """Only who stands at the end of permanent ones speaks for the callback."""
+        for statuses, gone in (
+            ((301,), True),
+            ((308, 301), True),
+            ((302,), False),
+            ((307,), False),
+            ((301, 307), False),
+            ((302, 308), False),
+        ):
+            hops = tuple((status, "http://elsewhere.example/") for status in statuses)
+            outcome = self.outcome_of(evolve(reply(410), hops=hops))
+            self.assertEqual((outcome.success, outcome.gone), (False, gone), statuses)
+
     def test_retry_after(self) -> None:
         for status in (429, 503):
             expected = evolve(self.outcome_of(reply(status)), retry_after=120.0)
@@ -65,7 +79,6 @@ class RetryAfterTests(SynchronousTestCase):
             (" 7 ", 7.0),
             ("86400", MAX_RETRY_AFTER),
             ("9" * 400, MAX_RETRY_AFTER),
-            (None, None),
             ("", None),
             ("-1", None),
             ("1.5", None),
@@ -73,9 +86,25 @@ class RetryAfterTests(SynchronousTestCase):
             ("٣", None),
             ("²", None),
             ("soon", None),
-            ("Wed, 21 Oct 2026 07:28:00 GMT", None),
         ):
-            self.assertEqual(retry_after(value), seconds, value)
+            headers = {"retry-after": value, "date": "Wed, 21 Oct 2026 07:28:00 GMT"}
+            self.assertEqual(retry_after(headers), seconds, value)
+        self.assertIsNone(retry_after({}))
+
+    def test_dates_count_from_that_of_the_answer(self) -> None:
+        at_half_past = "Wed, 21 Oct 2026 07:30:00 GMT"
+        for date, seconds in (
+            ("Wed, 21 Oct 2026 07:28:00 GMT", 120.0),
+            ("Wednesday, 21-Oct-26 07:28:00 GMT", 120.0),
+            ("Wed Oct 21 07:28:00 2026", 120.0),
+            ("Wed, 21 Oct 2026 07:30:01 GMT", 0.0),
+            ("Wed, 21 Oct 1998 07:30:00 GMT", MAX_RETRY_AFTER),
+            ("yesterday", None),
+            ("", None),
+        ):
+            headers = {"retry-after": at_half_past, "date": date}
+            self.assertEqual(retry_after(headers), seconds, date)
+        self.assertIsNone(retry_after({"retry-after": at_half_past}))
 
 
 class ScheduleTests(SynchronousTestCase):
