@@ -33,7 +33,7 @@ class Callback:
 
     @property
     def host(self) -> str:
-        """The host that is called, in lower case."""
+        """The host that is called; see ``host_of``."""
         return host_of(self.url)
 
 
@@ -41,12 +41,14 @@ _HOST = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[([^\]/?#]*)\]|([^/?#:]*))", re.
 
 
 def host_of(url: str) -> str:
-    """The host of a URL, in lower case; empty if there is none.
+    """The host of a URL, in lower case and without a dot at its end; empty if there is none.
 
-    This is asked for each notification, so it does not take the whole URL apart.
+    With and without the dot of the root a name leads to the same place, while the URLs
+    are two: this is what hosts are counted by, and not what is called.  It is asked for
+    each notification, so it does not take the whole URL apart.
     """
     found = _HOST.match(url)
-    return (found[1] or found[2]).lower() if found else ""
+    return (found[1] or found[2]).lower().rstrip(".") if found else ""
 
 
 @frozen
