@@ -145,11 +145,13 @@ class Broker:
     async def subscribe(self, intent: Intent) -> Subscription:
         self._verifier.notifier(intent.callback.protocol)
         self._access.check_subscribe(intent.topic)
-        await self._admission.verification(intent)
+        room = await self._admission.verification(intent)
         try:
             return await self._going_on(intent.topic, partial(self._verifier.subscribe, intent))
-        except CallbackFailed as error:
-            self._admission.failed(intent, error)
+        except Refused as error:
+            room.left += 1
+            if isinstance(error, CallbackFailed):
+                self._admission.failed(intent, error)
             raise
 
     async def unsubscribe(self, intent: Intent) -> bool:

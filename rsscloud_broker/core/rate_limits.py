@@ -25,7 +25,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import define, frozen
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.config import Limits, Network
@@ -48,6 +48,10 @@ MAX_REASON = 300
 
 #: Hosts of which it is known how many more subscriptions they may have.
 MAX_HOSTS = 10_000
+
+#: Seconds until the subscriptions of a host that may be full are counted again: by then
+#: those who were let in have confirmed, or most of them will not.
+COUNT_PAUSE = 30.0
 
 #: Seconds after which a host that has too many subscriptions may try again:
 #: they end at the top of the hour.
@@ -110,6 +114,18 @@ class _Failure:
     until: float
 
 
+@define
+class Room:
+    """How many more subscriptions a host may have.
+
+    :ivar left: how many of those that it might have when they were counted.
+    :ivar counted_at: when that was.
+    """
+
+    left: int
+    counted_at: float
+
+
 class Admission:
     """Lets in what callers ask for, or refuses it.
 
@@ -133,7 +149,7 @@ class Admission:
             limits.verifications_per_host, limits.verifications_host_burst, clock
         )
         self._failures: Remembered[bytes, _Failure | None] = Remembered(MAX_FAILURES)
-        self._room: Remembered[str, int] = Remembered(MAX_HOSTS)
+        self._rooms: Remembered[str, Room | None] = Remembered(MAX_HOSTS)
 
     def ping(self, source: str) -> None:
         """Let a ping in by returning.
@@ -149,16 +165,19 @@ class Admission:
                 "pings", f"more than {_often(self._pings, 'pings')} came from your address", pause
             )
 
-    async def verification(self, intent: Intent, *, remembering: bool = True) -> None:
+    async def verification(self, intent: Intent, *, remembering: bool = True) -> Room:
         """Let a request for a subscription, or for its end, in by returning.
 
         :param remembering: whether what failed a moment ago is not tried again.
+        :returns: where a place was taken for it, which whoever learns that there will be
+            no subscription gives back; where nobody does, it is free at the next count.
         :raises CallbackFailed: the same was tried a moment ago.
         :raises TooMany: the caller asked too often, or one of the hosts is asked
             too often, or the host of the callback has too many subscriptions.
         """
+        nowhere = Room(0, 0.0)
         if self._is_exempt(intent.source):
-            return
+            return nowhere
         if remembering:
             self._check_failures(intent)
         pause = self._sources.take(_bucket_of(intent.source))
@@ -168,8 +187,7 @@ class Admission:
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        if not intent.ends:
-            await self._check_room(intent)
+        return nowhere if intent.ends else await self._room_for(intent) or nowhere
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for a moment that a callback did not confirm."""
@@ -199,25 +217,40 @@ class Admission:
                     "verifications of a host", f"more than {often} named the host {host}", pause
                 )
 
-    async def _check_room(self, intent: Intent) -> None:
-        """Count what a host has, but not each time: only when it may be full.
+    async def _room_for(self, intent: Intent) -> Room | None:
+        """Take a place at the host of a callback; None if none is needed.
 
-        A renewal adds none, so a host that is full keeps what it has.
+        What a host has is not counted each time, only when it may be full.  Who is let
+        in has a place from then on, though nothing is stored before it is verified.  A
+        renewal adds none, so a host that is full keeps what it has.
         """
         most = self._limits.subscriptions_per_host
-        if not most:
-            return
+        if not most or await self._store.has_subscription(intent.topic, intent.callback):
+            return None
         host = intent.callback.host
-        room = self._room.get(host, 0)
-        if room < 1:
-            room = most - await self._store.count_of_host(host, most)
-        if room < 1 and not await self._store.has_subscription(intent.topic, intent.callback):
+        room = self._room_of(host)
+        if room is None:
+            counted = await self._store.count_of_host(host, most)
+            # Another one may have counted meanwhile, and others have taken places there.
+            room = self._room_of(host) or Room(most - counted, self._clock.seconds())
+            self._rooms[host] = room
+        if room.left < 1:
             raise self._too_many(
                 "subscriptions of a host",
-                f"the host {host} has {most} subscriptions, as many as one may have",
+                f"the host {host} has {most} subscriptions, those being verified among them, "
+                "as many as one may have",
                 FULL_HOST_PAUSE,
             )
-        self._room[host] = max(room - 1, 0)
+        room.left -= 1
+        return room
+
+    def _room_of(self, host: str) -> Room | None:
+        """The room at a host; None if it is to be counted."""
+        room = self._rooms.get(host, None)
+        if room is None or room.left > 0:
+            return room
+        # The clock of a computer may be set back.
+        return room if 0 <= self._clock.seconds() - room.counted_at < COUNT_PAUSE else None
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
         self._counters.limited.labels(kind).inc()
@@ -257,7 +290,7 @@ def _often(limit: RateLimit, what: str) -> str:
 
 def _host_of(url: str) -> str:
     """A host as a key: no longer than the name of a host may be."""
-    return host_of(url)[:255].rstrip(".")
+    return host_of(url)[:255]
 
 
 def _identity(intent: Intent) -> bytes:

@@ -13,11 +13,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Limits
 from rsscloud_broker.core.rate_limits import (
+    COUNT_PAUSE,
     FULL_HOST_PAUSE,
     MAX_FAILURES,
     MAX_KEYS,
     Admission,
     RateLimit,
+    Room,
 )
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.model import (
@@ -154,10 +156,8 @@ class AdmissionTestCase(SynchronousTestCase):
         }
         return Intent(lease_seconds=90_000, **values)
 
-    def admit(self, admission: Admission, intent: Intent) -> None:
-        self.assertIsNone(
-            self.successResultOf(Deferred.fromCoroutine(admission.verification(intent)))
-        )
+    def admit(self, admission: Admission, intent: Intent) -> Room:
+        return self.successResultOf(Deferred.fromCoroutine(admission.verification(intent)))
 
     def refusal(self, admission: Admission, intent: Intent) -> TooMany:
         verification = Deferred.fromCoroutine(admission.verification(intent))
@@ -332,14 +332,87 @@ class VerificationTests(AdmissionTestCase):
         self.assertEqual(error.retry_after, FULL_HOST_PAUSE)
         self.assertEqual(
             error.reason,
-            "the host reader.example has 3 subscriptions, as many as one may have",
+            "the host reader.example has 3 subscriptions, those being verified among them, "
+            "as many as one may have",
         )
         self.assertEqual(self.limited("subscriptions of a host"), 1)
         for each in kept:  # who is there may renew
             self.admit(admission, self.intent(topic=FEED, callback=each.callback))
         self.admit(admission, self.intent(1))  # and others are others
         self.successResultOf(self.store.remove_subscription(FEED, kept[0].callback))
+        self.clock.advance(COUNT_PAUSE)
         self.admit(admission, self.intent(callback=new))
+
+    def test_those_that_are_let_in_have_their_places(self) -> None:
+        admission = self.admission(subscriptions_per_host=3)
+        self.put(0)
+        callbacks = [Callback(f"http://reader.example/{number}", "soap") for number in range(4)]
+        for callback in callbacks[:2]:
+            self.admit(admission, self.intent(callback=callback))
+        self.refusal(admission, self.intent(callback=callbacks[2]))
+        self.clock.advance(COUNT_PAUSE - 1)
+        self.refusal(admission, self.intent(callback=callbacks[2]))
+        self.clock.advance(1)  # the others did not confirm
+        self.admit(admission, self.intent(callback=callbacks[2]))
+
+    def test_a_place_that_is_given_back(self) -> None:
+        admission = self.admission(subscriptions_per_host=1)
+        callbacks = [Callback(f"http://reader.example/{number}", "soap") for number in range(3)]
+
+        def admit(number: int) -> Room:
+            return self.admit(admission, self.intent(callback=callbacks[number]))
+
+        early = admit(0)
+        early.left += 1
+        admit(1).left += 1
+        admit(2)
+        self.clock.advance(COUNT_PAUSE)
+        admit(1)
+        early.left += 1  # since then what was taken was counted anew
+        self.refusal(admission, self.intent(callback=callbacks[2]))
+
+    def test_those_that_come_at_the_same_time(self) -> None:
+        counts: list[Deferred[int]] = []
+
+        def count(host: str, limit: int) -> Deferred[int]:
+            counts.append(Deferred())
+            return counts[-1]
+
+        self.patch(self.store, "count_of_host", count)
+        admission = self.admission(subscriptions_per_host=3)
+        asked = []
+        for number in range(10):
+            intent = self.intent(
+                number, callback=Callback(f"http://reader.example/{number}", "soap")
+            )
+            asked.append(Deferred.fromCoroutine(admission.verification(intent)))
+        for counted in counts:
+            counted.callback(1)
+        for verification in asked[:2]:
+            self.successResultOf(verification)
+        for verification in asked[2:]:
+            self.failureResultOf(verification, TooMany)
+
+    def test_renewals_take_no_places(self) -> None:
+        admission = self.admission(subscriptions_per_host=3)
+        kept = [self.put(number) for number in range(2)]
+        for each in kept * 2:
+            self.admit(admission, self.intent(topic=FEED, callback=each.callback))
+        self.admit(admission, self.intent(callback=Callback("http://reader.example/new", "soap")))
+
+    def test_a_clock_that_is_set_back(self) -> None:
+        admission = self.admission(subscriptions_per_host=1)
+        kept = self.put(1)
+        new = Callback("http://reader.example/new", "soap")
+        self.refusal(admission, self.intent(callback=new))
+        self.successResultOf(self.store.remove_subscription(FEED, kept.callback))
+        self.clock.rightNow -= 86_400
+        self.admit(admission, self.intent(1, callback=new, source=OTHER))
+
+    def test_a_dot_at_the_end_makes_no_other_host(self) -> None:
+        admission = self.admission(subscriptions_per_host=1)
+        self.put(1, "reader.example.")
+        self.refusal(admission, self.intent(callback=Callback("http://reader.example/2", "soap")))
 
     def test_a_host_is_counted_only_when_it_may_be_full(self) -> None:
         counted: list[str] = []
