@@ -177,20 +177,33 @@ def _is_of_this_machine(address: str) -> bool:
     return True
 
 
+#: Endpoints of Twisted that listen at a port: at which place of the description it stands,
+#: and which one it is where it does not.
+_PORTS = {"tcp": (1, ""), "tcp4": (1, ""), "tcp6": (1, ""), "ssl": (1, ""), "tls": (2, "443")}
+
+#: The endpoint of Twisted that wraps another one, whose description follows it.
+_WRAPPING = "haproxy"
+
+
 def own_listeners(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Address and port of what the descriptions of Twisted endpoints listen on.
 
     Those that are not known in advance (port 0, sockets of systemd) or that no
-    URL leads to (Unix sockets) are left out.
+    URL leads to (Unix sockets) are left out; so are those of endpoints that are not
+    Twisted's own.
 
     :param endpoints: such as ``tcp:5337:interface=127.0.0.1``.
     """
     for endpoint in endpoints:
-        kind, *arguments = (
-            re.sub(r"\\(.)", r"\1", part) for part in re.split(r"(?<!\\):", endpoint)
-        )
-        named = dict(part.split("=", 1) for part in arguments if "=" in part)
-        positional = [part for part in arguments if "=" not in part]
-        port = named.get("port", positional[0] if positional else "")
-        if kind in {"tcp", "tcp4", "tcp6", "ssl"} and port.isdecimal() and int(port):
+        parts = [re.sub(r"\\(.)", r"\1", part) for part in re.split(r"(?<!\\):", endpoint)]
+        named = dict(part.split("=", 1) for part in parts if "=" in part)
+        positional = [part for part in parts if "=" not in part]
+        while positional[:1] == [_WRAPPING]:
+            del positional[0]
+        kind = positional[0] if positional else ""
+        if kind not in _PORTS:
+            continue
+        at, default = _PORTS[kind]
+        port = named.get("port", positional[at] if len(positional) > at else default)
+        if port.isdecimal() and int(port):
             yield named.get("interface", ""), int(port)
