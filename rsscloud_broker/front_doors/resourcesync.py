@@ -73,9 +73,13 @@ _DOCUMENTS: Final = (
 )
 _MINUTE: Final = b"public, max-age=60"
 
-_VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
+_CONTENT_TYPE: Final = re.compile(r"[\t\x20-\x7e]{1,255}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses
 _MAX_TOPIC: Final = 2048
+
+#: Characters of the links.  They go on to the subscribers, and there are servers that
+#: answer requests with more than 8 KiB in a line as bad ones.
+MAX_LINK: Final = 8000
 
 
 def _is_topic(_: object, __: object, text: str) -> None:
@@ -206,12 +210,17 @@ class ResourceSyncDoor:
         :raises _Refusal: the type of the body or a link is not what it must be.
         """
         content_type = header(request, "content-type") or ""
-        if media_type(request) not in _XML or not _VISIBLE.fullmatch(content_type):
+        if media_type(request) not in _XML or not _CONTENT_TYPE.fullmatch(content_type):
             raise _Refusal(415, "Send the notification as application/xml.")
         value = header(request, "link")
         if value is None:
             raise _Refusal(
                 400, "There is no Link header; it must hold rel=self, rel=hub and rel=resourcesync."
+            )
+        if len(value) > MAX_LINK:
+            raise _Refusal(
+                400,
+                f"The Link header has {len(value)} characters; {MAX_LINK} at most can be sent on.",
             )
         try:
             found = links.parse(value)

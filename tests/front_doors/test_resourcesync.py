@@ -14,6 +14,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.config import Http
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.resourcesync import (
+    MAX_LINK,
     Publisher,
     ResourceSyncDoor,
     ResourceSyncOptions,
@@ -244,6 +245,7 @@ class RefusalTests(DoorTestCase):
             (link(hub=f"{BROKER}/other"), f"it has {BROKER}/other"),
             (link().replace("<", ""), "a link begins with its URL in angle brackets"),
             (link() + "; title=\xfc", "visible ASCII"),
+            (f"{link()}; title={'x' * MAX_LINK}", f"{MAX_LINK} at most can be sent on"),
         ):
             with self.subTest(value):
                 self.assert_refused(self.notify(Link=value), 400, text)
@@ -271,7 +273,10 @@ class RefusalTests(DoorTestCase):
                 self.assertIn(rule, answer.text)
 
     def test_other_types(self) -> None:
-        for kind in ("application/atom+xml", "application/json", "", "application/xml; x=\xfc"):
+        for kind in (
+            *("application/atom+xml", "application/json", ""),
+            *("application/xml; x=\xfc", f"application/xml; x={'x' * 255}"),
+        ):
             answer = self.notify(path="/resourcesync", Content_Type=kind)
             self.assert_refused(answer, 415, "application/xml")
 
