@@ -18,7 +18,8 @@ subscription is stored this call is made once.  Source: "SOAP meets RSS".
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from string import punctuation
+from urllib.parse import quote, urlsplit
 
 from zope.interface import implementer
 
@@ -27,6 +28,9 @@ from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.notifiers.calling import RssCloudNotifier, call, failed
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.xml import MalformedXML, parse
+
+# What stays as it is in the path of a request.
+_IN_PATHS = punctuation.translate(dict.fromkeys(map(ord, '"<>\\^`{|}')))
 
 
 @implementer(INotifier)
@@ -44,7 +48,7 @@ class SoapNotifier(RssCloudNotifier):
             return failed(f"the procedure {callback.procedure!r} cannot be the name of an element")
         headers = {
             "content-type": "text/xml; charset=utf-8",
-            "soapaction": f'"{urlsplit(callback.url).path}"',
+            "soapaction": f'"{quote(urlsplit(callback.url).path, safe=_IN_PATHS)}"',
         }
         return await call(self._outbound, "POST", callback.url, headers, body, accept=_fault)
 

@@ -44,8 +44,8 @@ class CallTestCase(SynchronousTestCase):
         outbound: IOutbound = self.outbound
         self.notifier: INotifier = self.kind(outbound, RssCloudOptions())
 
-    def notify(self, procedure: str = "river.feedUpdated") -> Outcome:
-        callback = Callback(URL, self.notifier.protocol, procedure)
+    def notify(self, procedure: str = "river.feedUpdated", url: str = URL) -> Outcome:
+        callback = Callback(url, self.notifier.protocol, procedure)
         call = self.notifier.notify(Notification(TOPIC, callback))
         return self.successResultOf(Deferred.fromCoroutine(call))  # type: ignore[arg-type] # it is a coroutine
 
@@ -131,6 +131,19 @@ class SoapTests(CallTestCase):
         self.assertEqual((call.operation, call.namespace), ("feedUpdated", ""))
         self.assertEqual(call.parameters, {"url": TOPIC})
         self.assertIn(b"xsd:string", request.body)
+
+    def test_action_is_the_path_as_it_is_asked_for(self) -> None:
+        for path, action in (
+            ("/a/b;c=d%20e", '"/a/b;c=d%20e"'),
+            ("/caf\xe9", '"/caf%C3%A9"'),
+            ("/a\u200bb", '"/a%E2%80%8Bb"'),
+            ('/a"b', '"/a%22b"'),
+            ("", '""'),
+        ):
+            url = f"http://reader.example{path}"
+            self.assertEqual(self.notify(url=url), Outcome(True))
+            request = self.outbound.requests[-1]
+            self.assertEqual((request.url, request.headers["soapaction"]), (url, action))
 
     def test_operation_is_the_last_name_of_the_procedure(self) -> None:
         for procedure in ("feedUpdated", "a.b.feedUpdated", "a/feedUpdated", "x:feedUpdated"):
