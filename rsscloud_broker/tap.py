@@ -78,7 +78,7 @@ TOPIC_DEADLINE = 30.0
 GARBAGE = 10_000
 
 #: Seconds that all parts together have to stop, and those that each has when they are over.
-STOP_WITHIN, MOMENT = 9.0, 0.1
+STOP_WITHIN, MOMENT = 8.5, 0.1
 
 #: File descriptors that the broker makes use of, if it may; and those for what is limited
 #: by itself: topics that are read, callbacks that are verified, connections that are kept,

@@ -33,7 +33,7 @@ T = TypeVar("T")
 AnyServer = TypeVar("AnyServer", bound=Server)
 
 #: Seconds in which even a slow machine must get everything done.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 #: Seconds in which a broker that is asked to end has ended.
 STOPS_WITHIN = 10.0

@@ -10,9 +10,15 @@ from http.client import HTTPException
 from threading import Condition, Event
 from xmlrpc.client import dumps, loads
 
+from rsscloud_broker.sinks.retries import CLAIM
+from rsscloud_broker.sinks.walk import SAFETY
 from rsscloud_broker.storage import import_document, migrate, open_database
 from tests.e2e.fixture import PATIENCE, Broker, request
 from tests.e2e.servers import Origin
+
+#: Seconds in which everybody has been told, however often the broker was killed.  What was
+#: under way then, or claimed to be tried again, comes up again when these are over.
+TOLD_WITHIN = PATIENCE + SAFETY + CLAIM
 
 #: Sends a ping for a feed, with a name that no other ping has; what was answered.
 Ping = Callable[[Broker, str, str], str]
@@ -134,10 +140,10 @@ class Publishers:
             while not self._pinged(feed, f"{feed.path} {feed.version}.{attempt}"):
                 attempt += 1
             with self._heard:
-                if not self._heard.wait_for(lambda: self._over or ready(), PATIENCE):
+                if not self._heard.wait_for(lambda: self._over or ready(), TOLD_WITHIN):
                     raise AssertionError(
                         f"{feed.path}, version {feed.version}, was pinged and acknowledged; "
-                        f"within {PATIENCE:g} s these were not told: {sorted(feed.untold)[:10]}"
+                        f"within {TOLD_WITHIN:g} s these were not told: {sorted(feed.untold)[:10]}"
                     )
 
     def _pinged(self, feed: Feed, name: str) -> bool:
