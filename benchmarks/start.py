@@ -29,7 +29,7 @@ def start(settings: Settings) -> list[Line]:
         raise Failed(f"there are {found} of {count} subscriptions")
     samples, peaks = [], []
     for _ in range(settings.rounds):
-        with Broker(data, deadline) as broker:
+        with Broker(data, deadline, polls=True) as broker:
             for _ in deadline.polls("the first change list"):
                 if data.change_list.exists():
                     break

@@ -73,8 +73,8 @@ class ChangeDetector(Service):
         self._readings = counters.readings
         self._pings = counters.pings
         self._retries = retries
-        self._check = SharedCalls(self._read_and_record)
-        self._read = SharedCalls(reader.read)
+        self._check = SharedCalls(self._read_and_record, clock)
+        self._read = SharedCalls(reader.read, clock)
         self._pinged: set[str] = set()
         self._asked_at: dict[str, float] = {}  # for checks that have not begun
         self._heard = 0

@@ -82,6 +82,7 @@ class CheckTests(CoreTestCase):
         checks = [self.detector.check(FEED, pinged=True) for _ in range(10_000)]
         self.assertEqual(len(self.fetcher.fetched), 1)
         self.fetcher.held[0].callback(None)
+        self.clock.advance(1)  # in which more might come
         self.fetcher.held[1].callback(None)
         self.assertEqual(len(self.fetcher.fetched), 2)
         self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.sharing import SharedCalls
@@ -11,7 +12,8 @@ from rsscloud_broker.core.sharing import SharedCalls
 class SharedCallsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.calls: list[tuple[str, Deferred[str]]] = []
-        self.shared = SharedCalls(self.function)
+        self.clock = Clock()
+        self.shared = SharedCalls(self.function, self.clock)
 
     def function(self, key: str) -> Deferred[str]:
         self.calls.append((key, Deferred()))
@@ -38,6 +40,27 @@ class SharedCallsTests(SynchronousTestCase):
         self.calls[1][1].callback("second")
         self.assertEqual([self.successResultOf(waiter) for waiter in later], ["second"] * 5)
         self.assert_keys("a", "a")
+
+    def test_many_wait_a_moment_for_those_who_are_on_their_way(self) -> None:
+        self.shared("a")
+        waiters = [self.shared("a") for _ in range(50)]
+        self.calls[0][1].callback("first")
+        self.clock.advance(0.4)
+        self.assert_keys("a")
+        waiters += [self.shared("a") for _ in range(5000)]
+        self.clock.advance(0.2)
+        self.assert_keys("a", "a")
+        self.calls[1][1].callback("second")
+        self.assertEqual({self.successResultOf(waiter) for waiter in waiters}, {"second"})
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_nobody_waits_for_long(self) -> None:
+        self.shared("a")
+        waiters = [self.shared("a") for _ in range(5000)]
+        self.calls[0][1].callback("first")
+        self.clock.advance(1)
+        self.calls[1][1].callback("second")
+        self.assertEqual({self.successResultOf(waiter) for waiter in waiters}, {"second"})
 
     def test_no_call_is_left_over(self) -> None:
         for number in range(3):
@@ -87,6 +110,6 @@ class SharedCallsTests(SynchronousTestCase):
         async def at_once(key: str) -> str:
             return key.upper()
 
-        shared = SharedCalls(at_once)
+        shared = SharedCalls(at_once, self.clock)
         self.assertEqual(self.successResultOf(shared("a")), "A")
         self.assertEqual(self.successResultOf(shared("a")), "A")
