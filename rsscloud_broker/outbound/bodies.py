@@ -25,6 +25,10 @@ ACCEPTED = "gzip, deflate"
 _GZIPPED = frozenset({b"gzip", b"x-gzip"})
 _PACKED = _GZIPPED | {b"deflate"}
 
+#: What it cannot, and did not ask for.  Other words are mistakes: there are servers that
+#: name a charset there.
+_STRANGE = frozenset({b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz"})
+
 
 class Body(Protocol):
     """Takes the body of one answer."""
@@ -113,12 +117,14 @@ class Unpacked:
 def packed_by(fields: Fields) -> bytes:
     """The coding that ``Unpacked`` undoes for an answer; empty if there is none.
 
-    :raises OutboundError: there are several, one around the other.
+    :raises OutboundError: it is another one, or there are several, one around the other.
     """
     said = b",".join(value for name, value in fields if name.lower() == b"content-encoding")
     if b"," in said:
         raise OutboundError("the answer is compressed more than once")
     coding = said.strip().lower()
+    if coding in _STRANGE:
+        raise OutboundError(f"the answer is compressed by {coding.decode()}, unasked")
     return coding if coding in _PACKED else b""
 
 

@@ -50,7 +50,8 @@ class StopTests(EndToEndTestCase):
         broker.terminate()
         self.assert_clean_end(broker)
 
-    def test_by_a_notification_under_way_it_is_awaited(self) -> None:
+    def notifying(self) -> tuple[Broker, str, HttpPostReceiver]:
+        """A broker that waits for the answer of a subscriber, and what it tells of to whom."""
         broker, origin = self.own_broker(), self.origin()
         broker.start()
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
@@ -60,6 +61,10 @@ class StopTests(EndToEndTestCase):
         origin.change(feed)
         broker.ping(feed)
         until(lambda: receiver.called, "a notification under way")
+        return broker, feed, receiver
+
+    def test_by_a_notification_under_way_it_is_awaited(self) -> None:
+        broker, _, receiver = self.notifying()
         broker.terminate()
         receiver.open.set()
         self.assert_clean_end(broker)
@@ -68,15 +73,7 @@ class StopTests(EndToEndTestCase):
         self.assertEqual(receiver.called, 1)  # it was not repeated
 
     def test_by_a_subscriber_that_hangs(self) -> None:
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
-        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        self.subscribed(broker, receiver, feed)
-        receiver.called = 0
-        receiver.open.clear()
-        origin.change(feed)
-        broker.ping(feed)
-        until(lambda: receiver.called, "a notification under way")
+        broker, feed, receiver = self.notifying()
         broker.terminate()
         self.assert_clean_end(broker)
         receiver.open.set()
@@ -85,15 +82,7 @@ class StopTests(EndToEndTestCase):
 
     def test_by_a_database_that_hangs(self) -> None:
         """Another process holds its lock, and the broker waits half a minute for it."""
-        broker, origin = self.own_broker(), self.origin()
-        broker.start()
-        feed, receiver = origin.feed(), self.served(HttpPostReceiver())
-        self.subscribed(broker, receiver, feed)
-        receiver.called = 0
-        receiver.open.clear()
-        origin.change(feed)
-        broker.ping(feed)
-        until(lambda: receiver.called, "a notification under way")
+        broker, feed, receiver = self.notifying()
         with closing(sqlite3.connect(broker.data / "broker.sqlite")) as connection:
             connection.isolation_level = None
             connection.execute("BEGIN EXCLUSIVE")

@@ -55,7 +55,7 @@ class UnpackedTests(SynchronousTestCase):
             (b"X-Gzip ", gzip.compress(TEXT)),
             (b"deflate", zlib.compress(TEXT)),
             (b"Deflate", raw_deflate(TEXT)),
-            (b"br", TEXT),
+            (b"utf-8", TEXT),
             (b"identity", TEXT),
             (b"", TEXT),
         ):
@@ -95,6 +95,10 @@ class UnpackedTests(SynchronousTestCase):
         self.assert_refused("larger than 100 bytes", b"x" * 101, limit=100)
         empty = gzip.compress(b"") + b"\0" * 1000  # more than is read, of nothing
         self.assert_refused("larger than 1000 bytes", empty, b"gzip")
+
+    def test_what_was_not_asked_for(self) -> None:
+        error = self.assertRaises(OutboundError, Unpacked, fields(b"br"), 1000)
+        self.assertEqual(str(error), "the answer is compressed by br, unasked")
 
     def test_more_than_once(self) -> None:
         why = "the answer is compressed more than once"
