@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Select
 
 from rsscloud_broker.storage import sqlite
@@ -26,5 +26,7 @@ class Portion:
         """The rows, in whatever order the database gives them."""
         if not sqlite.serves(conn):
             return list(conn.execute(self._query, parameters))
-        rows: list[Sequence[Any]] = json.loads(conn.execute(self._at_once, parameters).scalar_one())
+        rows: list[Sequence[Any]] = msgspec.json.decode(
+            conn.execute(self._at_once, parameters).scalar_one()
+        )
         return rows

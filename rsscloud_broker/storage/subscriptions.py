@@ -202,9 +202,10 @@ def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
 
 def _subscription(row: Sequence[Any]) -> Subscription:
     # By position and not by name: this is done for each notification.
-    url, callback_url, protocol, procedure, granted_at, lease_seconds, *rest = row
-    key, errors, last_error, last_error_at, marked, attempts, terms, *rest = rest
-    wants_content, ended, asked_url = rest
+    (
+        url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors, last_error,
+        last_error_at, marked, attempts, terms, wants_content, ended, asked_url,
+    ) = row  # fmt: skip
     return Subscription(
         asked_url or url,
         Callback(callback_url, protocol, procedure),
