@@ -35,8 +35,8 @@ class Counters:
     :ivar checks: topics that are being read because of a ping, or wait for it.
     :ivar writes: changes that wait to be written to the store.
     :ivar first_latency: seconds to the first notification of a change, from when the
-        reading that found it was asked for: from the ping, unless it was a poll or the
-        topic could not be read at first.
+        reading that found it was asked for: from the ping, unless it was a poll, the topic
+        could not be read at first, or was being read when the ping came.
     :ivar last_latency: seconds to the last first attempt of its walk.
     """
 

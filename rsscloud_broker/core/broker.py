@@ -167,14 +167,25 @@ class Broker:
         self._verifier.notifier(intent.callback.protocol)
         if not intent.ends:
             self._access.check_subscribe(intent.topic)
-        await self._admission.verification(intent, remembering=False)
+        room = await self._admission.verification(intent, remembering=False)
+        try:
+            await self._check_intent(intent)
+        except Refused:
+            room.left += 1
+            raise
+        await self._intents.add(intent)
+
+    async def _check_intent(self, intent: Intent) -> None:
+        """Return, if the URLs of an intent are such as the broker calls.
+
+        :raises TopicUnreadable, CallbackFailed: they are not.
+        """
         if not intent.ends:
             await self._going_on(intent.topic, partial(self._check_topic, intent.topic))
         try:
             await self._callbacks.judge(intent.callback.url)
         except AddressRefused as error:
             raise CallbackFailed(str(error), refused=True) from error
-        await self._intents.add(intent)
 
     async def _check_topic(self, url: str) -> str:
         """Return, if a topic can be one that the broker reads, or that it need not read.

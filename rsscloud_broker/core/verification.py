@@ -27,6 +27,7 @@ from rsscloud_broker.model import (
     Topic,
     TopicEnded,
     TopicUnreadable,
+    Unavailable,
     UnsupportedProtocol,
 )
 
@@ -147,7 +148,7 @@ class Verifier:
         self._detector.forget(topic)
         try:
             await self._detector.check(topic)
-        except TopicUnreadable:
+        except (TopicUnreadable, Unavailable):
             self._detector.ask(topic)
 
     async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> Reading | None:

@@ -79,7 +79,7 @@ class Unpacked:
     """
 
     def __init__(self, fields: Fields, limit: int) -> None:
-        coding = packed_by(fields)
+        self._coding = coding = _coding(fields)
         self._gzipped = coding in _GZIPPED
         self._deflated = coding == b"deflate"
         self._unpacking: zlib._Decompress | None = None
@@ -88,6 +88,8 @@ class Unpacked:
         self._received = self._size = 0
 
     def add(self, data: bytes) -> bool:
+        if self._coding in _STRANGE:  # an answer without a body may say so, too
+            raise OutboundError(f"the answer is compressed by {self._coding.decode()}, unasked")
         self._received += len(data)
         if self._gzipped or self._deflated:
             data = self._unpack(data)
@@ -117,15 +119,17 @@ class Unpacked:
 def packed_by(fields: Fields) -> bytes:
     """The coding that ``Unpacked`` undoes for an answer; empty if there is none.
 
-    :raises OutboundError: it is another one, or there are several, one around the other.
+    :raises OutboundError: there are several, one around the other.
     """
+    coding = _coding(fields)
+    return coding if coding in _PACKED else b""
+
+
+def _coding(fields: Fields) -> bytes:
     said = b",".join(value for name, value in fields if name.lower() == b"content-encoding")
     if b"," in said:
         raise OutboundError("the answer is compressed more than once")
-    coding = said.strip().lower()
-    if coding in _STRANGE:
-        raise OutboundError(f"the answer is compressed by {coding.decode()}, unasked")
-    return coding if coding in _PACKED else b""
+    return said.strip().lower()
 
 
 def in_bytes(body: bytes) -> str:

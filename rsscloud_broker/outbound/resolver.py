@@ -125,7 +125,8 @@ class Resolver(Service):
         self._kept = 0
         self._stale_at = self._reactor.seconds() + REFRESH
 
-    # --- c-ares calls
+    # --- c-ares calls: from a thread of its own, too, where it finds other name servers in
+    # the system's configuration; what it has to tell is passed on at the next tick then
 
     def _watch(self, descriptor: int, reads: bool, writes: bool) -> None:
         """Watch a socket, or do not any more."""

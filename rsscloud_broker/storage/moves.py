@@ -122,7 +122,8 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
     back to where that one is.
 
     A new row does that.  Whoever is on one of these walks just now does not know of the
-    move, and would set its cursor to where it is.
+    move, and would set its cursor to where it is.  If one of them carries a content, so
+    does the new one: the newer may carry none only because nobody wanted it there.
     """
     of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
     walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id))
@@ -136,7 +137,10 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
             topic_id=new_key,
             cursor=min(walk.cursor for walk in newest.values()),
             begun_at=last.begun_at,
-            content_id=last.content_id,
+            content_id=max(
+                (walk.content_id for walk in newest.values() if walk.content_id is not None),
+                default=None,
+            ),
         )
     )
 

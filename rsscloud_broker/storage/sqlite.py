@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from sqlalchemy import URL, Connection, Engine, Select, StaticPool, Table, event, func, select
 from sqlalchemy.exc import DisconnectionError, OperationalError
@@ -91,7 +92,8 @@ class _File:
 
     SQLite would go on with what it has open: what is written there, and thanked for,
     would be gone with the process.  So connections are only used while it is the same
-    file; others are closed, and the file that is there now is taken up.
+    file.  Another one is never taken up: what is under way belongs to the one before,
+    whose log may still be there, and SQLite would write that into the other.
     """
 
     def __init__(self, path: str) -> None:
@@ -102,21 +104,27 @@ class _File:
     def open(self, dialect: Any, record: Any, arguments: Any, options: dict[str, Any]) -> Any:
         """Make a connection."""
         identity = _identity(self._path)  # before it is opened: ``check`` sees what comes after
+        if identity is not None and self._taken_up is None:
+            identity = self._taken_up = self._hold()
+        if identity not in {None, self._taken_up}:
+            log = f"{os.path.realpath(self._path)}-wal"
+            raise OperationalError(
+                "open",
+                None,
+                OSError(
+                    f"{self._path} was replaced: put the file before back; or stop the broker, "
+                    f"remove {log} and the file beside it that ends in -shm, and start it"
+                ),
+            )
         record.info[_IDENTITY] = identity
-        if identity is not None:
-            replaced = self._taken_up not in {None, identity}
-            log = f"{self._path}-wal"
-            if replaced and os.path.lexists(log):  # SQLite would write it into the wrong file
-                raise OperationalError(
-                    "open",
-                    None,
-                    OSError(
-                        f"{self._path} was replaced, and beside it is {log} of the file before: "
-                        f"remove it and {self._path}-shm, or put the file before back"
-                    ),
-                )
-            self._taken_up = identity
         return dialect.connect(self._address, **options | {"uri": True})
+
+    def _hold(self) -> tuple[int, int]:
+        """Keep what tells the file from another from being given to another."""
+        # By its path only: to close what is open for reading would release SQLite's locks.
+        held = os.open(self._path, os.O_PATH | os.O_CLOEXEC)
+        finalize(self, os.close, held)
+        return _identity_of(os.fstat(held))
 
     def check(self, connection: Any, record: Any, proxy: Any) -> None:
         """See to it that a connection is one to the file that is there now."""
@@ -187,7 +195,10 @@ def _path(url: URL) -> str | None:
 def _identity(path: str) -> tuple[int, int] | None:
     """What tells a file from another at the same path; None if it cannot be seen."""
     try:
-        status = os.stat(path)
+        return _identity_of(os.stat(path))
     except OSError:  # it is not there, or its directory is not, or the disk does not answer
         return None
+
+
+def _identity_of(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino

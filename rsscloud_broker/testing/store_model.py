@@ -148,7 +148,9 @@ class Model:
         return True
 
     def _let_walks_meet(self, here: str, there: str) -> None:
-        """One walk in place of two, which begins where the one is that is less far."""
+        """One walk in place of two, which begins where the one is that is less far, and
+        carries the newer content.
+        """
         newest = {
             walk.topic: walk
             for walk in self.walks
@@ -157,9 +159,12 @@ class Model:
         if len(newest) > 1:
             last = max(newest.values(), key=self.walks.index)
             cursor = min(walk.cursor for walk in newest.values())
+            contents = [walk.content for walk in newest.values() if walk.content is not None]
             both = [walk for walk in self.walks if walk.topic in newest and not walk.pushed]
             self.walks = [walk for walk in self.walks if walk not in both]
-            self.walks.append(Walk(there, last.begun_at, last.content, cursor=cursor))
+            self.walks.append(
+                Walk(there, last.begun_at, max(contents, default=None), cursor=cursor)
+            )
         for walk in self.walks:
             walk.topic = there if walk.topic == here else walk.topic
 

@@ -497,6 +497,12 @@ class LimitsTests(BrokerTestCase):
         self.refusal(self.broker.subscribe(other), TooMany)
         self.assertEqual([each.callback for each in self.subscriptions()], [CALLBACK])
 
+    def test_what_is_refused_takes_no_place_of_its_host(self) -> None:
+        inside = evolve(self.intent, topic="http://inside.example/")
+        self.topic_judge.refused.add(inside.topic)
+        self.refusal(self.broker.accept(inside), TopicUnreadable)
+        self.result(self.broker.accept(self.intent))
+
     def test_callback_that_failed_a_moment_ago_is_not_called(self) -> None:
         self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it said no")
         first = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)

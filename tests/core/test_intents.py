@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.core import IntentQueue
-from rsscloud_broker.events import SubscriptionRemoved
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import (
     Callback,
     CallbackFailed,
@@ -21,6 +21,7 @@ from rsscloud_broker.model import (
     TooMany,
     TopicEnded,
     TopicUnreadable,
+    Unavailable,
     UnsupportedProtocol,
     WaitingIntent,
 )
@@ -284,6 +285,26 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(stored.attempts, 0)
         kept = self.successResultOf(self.store.newest_content(FEED))
         self.assertEqual(kept.body, b"<rss>2</rss>")
+
+    def test_change_while_it_was_verified_that_cannot_be_read_just_now(self) -> None:
+        gate: Deferred[None] = Deferred()
+
+        async def slow(intent: Intent) -> Outcome:
+            await gate
+            return Outcome(True)
+
+        async def unavailable(*args: object) -> NoReturn:
+            raise Unavailable("names cannot be looked up")
+
+        self.patch(self.carrier, "verify", slow)
+        self.accept()
+        digest = Content(b"<rss>2</rss>").digest
+        reading = Reading(FEED, digest, 12, NOW + 1)
+        self.successResultOf(self.store.record_reading(reading, None))
+        self.patch(self.fetcher, "fetch", unavailable)
+        gate.callback(None)
+        (stored,) = self.subscriptions()
+        self.assertIn(SubscriptionStored(stored), self.bus.events)
 
     def test_ping_while_it_is_read_for_the_first_time_is_news(self) -> None:
         self.fetcher.held = []

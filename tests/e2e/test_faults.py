@@ -266,8 +266,10 @@ class DatabaseTests(EndToEndTestCase):
         backup.rename(self.file)
         self.assertEqual(ping_site(broker, "Meanwhile", "").status, 503)
         self.assertIn("was replaced", broker.log)
+        broker.stop()
         for ending in ("-wal", "-shm"):
-            self.file.with_name(self.file.name + ending).unlink()
+            self.file.with_name(self.file.name + ending).unlink(missing_ok=True)
+        broker.start()
         self.assertTrue(thanked(ping_site(broker, "After", "")))
         broker.restart()
         self.assert_listed(broker, {"name": "Before"}, {"name": "After"})

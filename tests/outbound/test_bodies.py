@@ -97,8 +97,10 @@ class UnpackedTests(SynchronousTestCase):
         self.assert_refused("larger than 1000 bytes", empty, b"gzip")
 
     def test_what_was_not_asked_for(self) -> None:
-        error = self.assertRaises(OutboundError, Unpacked, fields(b"br"), 1000)
+        body = Unpacked(fields(b"br"), 1000)
+        error = self.assertRaises(OutboundError, body.add, TEXT)
         self.assertEqual(str(error), "the answer is compressed by br, unasked")
+        self.assertEqual(Unpacked(fields(b"br"), 1000).end(True), b"")  # a 304, say
 
     def test_more_than_once(self) -> None:
         why = "the answer is compressed more than once"

@@ -135,19 +135,28 @@ class FileTests(SynchronousTestCase):
 
     def test_replaced(self) -> None:
         self.restore()
+        self.assert_refused("was replaced")
         for ending in ("wal", "shm"):
-            self.beside(ending).unlink()
-        with self.engine.begin(), self.engine.begin(), self.engine.begin():
-            pass  # those to the file before are closed, which does nothing to this one
-        self.assertTrue(self.beside("wal").exists())
-        self.assert_works("http://restored.example/")
+            self.beside(ending).unlink(missing_ok=True)
+        self.assert_refused("was replaced")
 
-    def test_replaced_and_the_log_forgotten(self) -> None:
+    def test_removed_and_another_made(self) -> None:
+        """Which the system may know by the number of the one before."""
+        self.file.unlink()
+        self.assert_refused("unable to open database file")
+        for _ in range(20):
+            self.file.write_bytes(b"")
+            self.assert_refused("was replaced")
+            self.file.unlink()
+
+    def test_replaced_behind_a_link(self) -> None:
+        link = self.file.with_name("link.sqlite")
+        link.symlink_to(self.file)
+        self.engine = open_engine(f"sqlite:///{link}")
+        self.addCleanup(self.engine.dispose)
+        self.topics()
         self.restore()
-        self.assert_refused("-wal of the file before: remove it")
-        for ending in ("wal", "shm"):
-            self.beside(ending).unlink()
-        self.assert_works("http://restored.example/")
+        self.assert_refused(f"remove {self.file.resolve()}-wal")
 
     def test_replaced_and_put_back(self) -> None:
         self.file.rename(self.away)
