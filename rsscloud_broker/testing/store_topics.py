@@ -359,6 +359,17 @@ class TopicsContract(HubContract):
             await self.store.record_slice(walk, 9, [], done)
         self.assertEqual(await self.store.fanouts(10), [both])
 
+    async def test_walks_that_meet_carry_what_was_read_for_either(self) -> None:
+        await self.wanting()
+        await self.read(a_content())
+        older = await self.walk_with(a_content())
+        await self.store.put_subscription(a_subscription(OTHER_FEED))
+        await self.store.record_reading(a_reading(url=OTHER_FEED), None)
+        await self.moved()
+        (both,) = await self.store.fanouts(10)
+        self.assertEqual(both.content_id, older.content_id)
+        self.assertTrue(await self.kept(older))
+
     async def test_sweep_keeps_what_was_left_behind_while_there_is_a_topic(self) -> None:
         one = await self.store.put_subscription(a_subscription())
         await self.moved()
