@@ -79,9 +79,7 @@ class Unpacked:
     """
 
     def __init__(self, fields: Fields, limit: int) -> None:
-        self._coding = coding = _coding(fields)
-        self._gzipped = coding in _GZIPPED
-        self._deflated = coding == b"deflate"
+        self._coding = _coding(fields)
         self._unpacking: zlib._Decompress | None = None
         self._parts: list[bytes] = []
         self._limit = limit
@@ -91,7 +89,7 @@ class Unpacked:
         if self._coding in _STRANGE:  # an answer without a body may say so, too
             raise OutboundError(f"the answer is compressed by {self._coding.decode()}, unasked")
         self._received += len(data)
-        if self._gzipped or self._deflated:
+        if self._coding in _PACKED:
             data = self._unpack(data)
         self._parts.append(data)
         self._size += len(data)
@@ -106,7 +104,8 @@ class Unpacked:
 
     def _unpack(self, data: bytes) -> bytes:
         if self._unpacking is None:
-            self._unpacking = zlib.decompressobj(_GZIP if self._gzipped else _deflate(data[0]))
+            kind = _GZIP if self._coding in _GZIPPED else _deflate(data[0])
+            self._unpacking = zlib.decompressobj(kind)
         elif self._unpacking.eof:
             return b""  # what follows is no part of it
         try:

@@ -329,4 +329,4 @@ def link_header(hub: str, topic: str, given: str = "") -> str:
         given, known = "", set()
     wanted = [(url, rel) for url, rel in ((hub, "hub"), (topic, "self")) if url]
     ours = links.encode((url, rel) for url, rel in wanted if rel not in known)
-    return ", ".join(filter(None, (clean(given).strip(" ,"), ours)))
+    return ", ".join(filter(None, (given.strip(" ,"), ours)))
