@@ -14,6 +14,7 @@ ends a field at a ``;``, which may stand in a URL.
 
 from __future__ import annotations
 
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -186,14 +187,10 @@ class _QuietSite(Site):
 
     def __init__(self, resource: IResource, answers: Counter, **options: Any) -> None:
         super().__init__(resource, **options)
-        self._answers = answers
-        self._counted: dict[int, Counter] = {}
+        self._answers = cache(answers.labels)  # to look one up takes its time
 
     def log(self, request: HTTPRequest) -> None:
-        counter = self._counted.get(request.code)
-        if counter is None:  # looking a counter up by its labels takes its time
-            counter = self._counted[request.code] = self._answers.labels(request.code)
-        counter.inc()
+        self._answers(request.code).inc()
 
 
 def bounded_site(

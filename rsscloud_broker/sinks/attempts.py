@@ -18,6 +18,7 @@ what waits may carry something newer by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import cache
 from random import random
 from typing import Any, TypeAlias
 
@@ -118,9 +119,13 @@ class Attempts:
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _told_of_want: float = field(default=float("-inf"), init=False)
-    _counted: dict[tuple[str, str], Counter] = field(factory=dict, init=False)
+    _deliveries: Callable[[str, str], Counter] = field(init=False)
     _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
     log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        # Looking a counter up by its labels takes its time.
+        self._deliveries = cache(self._counters.deliveries.labels)
 
     @property
     def under_way(self) -> list[Attempt]:
@@ -371,8 +376,4 @@ class Attempts:
         return 1.0 + JITTER * self._jitter()
 
     def _count(self, subscription: Subscription, outcome: str) -> None:
-        key = subscription.callback.protocol, outcome
-        counter = self._counted.get(key)
-        if counter is None:  # looking a counter up by its labels takes its time
-            counter = self._counted[key] = self._counters.deliveries.labels(*key)
-        counter.inc()
+        self._deliveries(subscription.callback.protocol, outcome).inc()
