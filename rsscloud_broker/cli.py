@@ -39,6 +39,7 @@ from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import SYSTEMD, listener
 from rsscloud_broker.model import Unavailable
+from rsscloud_broker.timing import SystemClock
 from rsscloud_broker.wire import cloud, text, topic_account
 
 _EXPECTED = (
@@ -92,7 +93,7 @@ def _run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
 
 
 def _web(reactor: Any) -> Web:
-    return Web(HTTPClient(Agent(reactor, connectTimeout=10)), reactor)
+    return Web(HTTPClient(Agent(reactor, connectTimeout=10)), SystemClock(reactor))
 
 
 # --- talking to a broker ----------------------------------------------------
@@ -181,7 +182,7 @@ def listen(
     async def work(reactor: Any) -> None:
         web = _web(reactor)
         nobody_reads: Deferred[None] = Deferred()
-        subscriber = Subscriber(web, reactor, _printer(reactor, nobody_reads), _tell)
+        subscriber = Subscriber(web, reactor, _printer(nobody_reads), _tell)
         listener = Listener(subscriber.topics, subscriber.notified, DEFAULT_PROCEDURE)
         # Whoever finds the port can send us things.
         site = bounded_site(listener, Limits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
@@ -211,7 +212,7 @@ async def _be_subscriber(
     """Subscribe to topics at their hubs, until nobody reads what is printed."""
     web = _web(reactor)
     nobody_reads: Deferred[None] = Deferred()
-    show = _printer(reactor, nobody_reads)
+    show = _printer(nobody_reads)
 
     def delivered(delivery: websub.Delivery) -> None:
         words = {True: ", signature OK", False: ", signature WRONG", None: ""}
@@ -236,11 +237,11 @@ def _cloud_at(broker: str) -> cloud.Cloud:
     return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
 
 
-def _printer(reactor: Any, nobody_reads: Deferred[None]) -> Callable[[str], None]:
+def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
     """What prints a notification at once; in a pipe, until its reader goes away."""
 
     def notified(topic: str) -> None:
-        now = datetime.fromtimestamp(reactor.seconds(), UTC)
+        now = datetime.fromtimestamp(time.time(), UTC)
         try:
             click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {topic}")
         except BrokenPipeError:

@@ -46,6 +46,23 @@ from rsscloud_broker.model import (
     WaitingIntent,
 )
 
+# --- time -------------------------------------------------------------------
+
+
+class IClock(IReactorTime):
+    """The time, by two clocks.
+
+    ``seconds`` and ``callLater`` go by a monotonic clock.  Nobody sets it, and its
+    readings mean nothing outside this process: it is for timers and durations.
+
+    ``wall_seconds`` reads the wall clock.  Somebody may set it at any moment, back too: it
+    is for what is stored, shown, or compared with what is stored.
+    """
+
+    def wall_seconds() -> float:
+        """Seconds since the epoch (UTC), by the computer's wall clock."""
+
+
 # --- the middle -------------------------------------------------------------
 
 
@@ -466,6 +483,13 @@ class IStore(Interface):
     def next_due() -> Awaitable[float | None]:
         """When the first of the waiting notifications is to be tried."""
 
+    def set_back(seconds: float, now: float) -> Awaitable[None]:
+        """Move what is due at a later time along with a wall clock that was set back.
+
+        :param seconds: by how much it was set back.
+        :param now: what it shows since.
+        """
+
     # hosts
 
     def hosts() -> Awaitable[list[HostState]]:
@@ -583,7 +607,7 @@ class FrontDoorParts:
     """
 
     broker: IBroker
-    clock: IReactorTime
+    clock: IClock
     pages: IPages
     public_directory: FilePath[str]
     public_url: str
@@ -610,7 +634,7 @@ class SinkParts:
     store: IStore
     bus: IEventBus
     notifiers: Mapping[str, INotifier]
-    clock: IReactorTime
+    clock: IClock
     public_directory: FilePath[str]
     in_thread: Callable[..., Awaitable[Any]]
     counters: Counters

@@ -65,6 +65,7 @@ from rsscloud_broker.outbound import (
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
+from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.workers import Workers
 
@@ -169,6 +170,7 @@ def makeService(options: Options) -> IService:
 
     try:
         makers = discover()
+        use_monotonic_timers(reactor)  # twistd has not scheduled anything yet
         return make_broker(options.configuration(makers), reactor, makers)
     except (ConfigError, PluginError, FrontDoorsError) as error:
         # Not a UsageError: that is shown without a traceback only while twistd
@@ -287,10 +289,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 
+    clock = SystemClock(reactor)
     counters = Counters()
     store = Store(reactor, config.database_url)
     counters.writes.set_function(store.writes_waiting)
-    bus = EventBus(clock=reactor, counters=counters)
+    bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
@@ -318,21 +321,21 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
     )
-    fetcher = TopicFetcher(topics, reactor, product, public_url)
+    fetcher = TopicFetcher(topics, clock, product, public_url)
     reading = OwnTopics(
         fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
     handed_in = HandedIn()
     detector = ChangeDetector(
         store,
-        TopicReader(store, reading, bus, reactor, counters, handed_in),
+        TopicReader(store, reading, bus, clock, counters, handed_in),
         FeedReading(store, filing),
         bus,
-        reactor,
+        clock,
         counters,
     )
-    verifier = Verifier(store, bus, detector, notifiers, reactor)
-    intents = IntentQueue(store, verifier, reactor)
+    verifier = Verifier(store, bus, detector, notifiers, clock)
+    intents = IntentQueue(store, verifier, clock)
     access = Access(config.topics)
     broker = Broker(
         store,
@@ -340,8 +343,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         detector,
         verifier,
         intents,
-        reactor,
-        Admission(config.limits, store, reactor, counters),
+        clock,
+        Admission(config.limits, store, clock, counters),
         access,
         reading,
         Judge(resolver, callback_guard, reactor),
@@ -354,7 +357,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         store=store,
         bus=bus,
         notifiers=notifiers,
-        clock=reactor,
+        clock=clock,
         public_directory=public_directory,
         in_thread=filing,
         counters=counters,
@@ -362,11 +365,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
-    for sink in (*sinks, OwnTopicsSink(store, detector, reactor, public_url)):
+    for sink in (*sinks, OwnTopicsSink(store, detector, clock, public_url)):
         bus.attach(sink)
     door_parts = FrontDoorParts(
         broker=broker,
-        clock=reactor,
+        clock=clock,
         pages=Pages(),
         public_directory=public_directory,
         public_url=public_url,
@@ -382,9 +385,12 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
-    timed: list[IService] = [Sweeper(store, bus, reactor, access)]
+    timed: list[IService] = [
+        Sweeper(store, bus, clock, access),
+        WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
+    ]
     if config.polling.enabled:
-        timed.append(Poller(store, detector, reactor, config.polling))
+        timed.append(Poller(store, detector, clock, config.polling))
     outwards = (resolver, callbacks, topics)
     for part in (
         store,

@@ -1,20 +1,66 @@
-"""Work that is done again and again, at round times of the clock."""
+"""The time: the clocks of the process, and work that is done again and again.
+
+The reactor's timers go by a monotonic clock (``use_monotonic_timers``), since somebody may
+set the wall clock: two hours back, and what was to be done in a minute would be done two
+hours later.  Times that are stored are read from the wall clock.  ``WallClockWatch`` notices
+when the wall clock was set.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IClock
+
+#: Seconds between two looks at the wall clock, at most.
+LOOK = 5.0
+
+#: Seconds by which the wall clock must differ from the expected time to have been set: it is
+#: adjusted by less all the time, and a busy process reads the two clocks one after the other.
+JUMP = 1.0
+
+
+@implementer(IClock)
+class SystemClock:
+    """The clocks of this computer.
+
+    :param reactor: has the timers; see ``use_monotonic_timers``.
+    """
+
+    def __init__(self, reactor: IReactorTime) -> None:
+        self.seconds = reactor.seconds
+        self.callLater = reactor.callLater
+        self.getDelayedCalls = reactor.getDelayedCalls
+
+    def wall_seconds(self) -> float:
+        return time.time()
+
+
+def use_monotonic_timers(reactor: Any) -> None:
+    """Let the timers of a reactor go by a clock that nobody sets.
+
+    Twisted's reactors go by the wall clock.  They read it by their method ``seconds``,
+    which is replaced here.
+
+    :param reactor: one that has no timers yet: those would fire at another time.
+    """
+    reactor.seconds = time.monotonic
 
 
 class EachPeriod(Service):
     """Calls a job at every multiple of a period: each full minute, each full hour.
 
-    One failing run is logged and the next comes all the same.  A run that takes
-    longer than the period makes the ones it overlaps be left out.
+    If a run fails, the failure is logged, and the next run comes all the same.  If a run
+    takes longer than the period, the runs that it overlaps are left out.  If the wall clock
+    is set to another period, there is a run soon after.
 
     :param period: seconds; runs fall on multiples of it since the epoch.
     :param job: an async function, called without arguments.
@@ -26,7 +72,7 @@ class EachPeriod(Service):
 
     def __init__(
         self,
-        clock: IReactorTime,
+        clock: IClock,
         period: float,
         job: Callable[[], Awaitable[object]],
         *,
@@ -40,35 +86,46 @@ class EachPeriod(Service):
         self._job = job
         self._after = after
         self._at_start = at_start
-        self._next: IDelayedCall | None = None
+        self._timer: IDelayedCall | None = None
+        self._turn = 0
         self._run: Deferred[None] | None = None
         self._began_at = 0.0
 
     def startService(self) -> None:
         super().startService()
-        self._schedule()
+        self._turn, _ = self._now()
+        self._wait()
         if self._at_start:
             self._begin()
 
     def stopService(self) -> Deferred[None] | None:
         """Stop; the Deferred fires when a run that is going on is over."""
         super().stopService()
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._run is None:
             return None
         over: Deferred[None] = Deferred()
         self._run.addCallback(over.callback)
         return over
 
-    def _schedule(self) -> None:
-        now = self._clock.seconds() - self._after
-        self._next = self._clock.callLater(self._period - now % self._period, self._tick)
+    def _now(self) -> tuple[int, float]:
+        """Which period this is, counted from the epoch, and the seconds that are left of it."""
+        turn, passed = divmod(self._clock.wall_seconds() - self._after, self._period)
+        return int(turn), self._period - passed
+
+    def _wait(self) -> None:
+        _, left = self._now()
+        self._timer = self._clock.callLater(min(left, LOOK), self._tick)
 
     def _tick(self) -> None:
-        self._schedule()
-        self._begin()
+        """Begin a run if this is another period than the last time."""
+        turn, _ = self._now()
+        self._wait()
+        if turn != self._turn:
+            self._turn = turn
+            self._begin()
 
     def _begin(self) -> None:
         if self._run is not None:
@@ -89,3 +146,60 @@ class EachPeriod(Service):
         except Exception:  # whatever it was, the next run may well succeed
             self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
         self._run = None
+
+
+class WallClockWatch(Service):
+    """Notices that the wall clock was set.
+
+    What is to be done at a stored time would be done too late, by as much as the wall clock
+    was set back.  So the stored times are moved along.
+
+    :param set_back: an async function, called with the seconds by which it was set back.
+    """
+
+    name = "wall clock"
+    log = Logger()
+
+    def __init__(self, clock: IClock, set_back: Callable[[float], Awaitable[object]]) -> None:
+        self._clock = clock
+        self._set_back = set_back
+        self._timer: IDelayedCall | None = None
+        self._difference = 0.0
+
+    def startService(self) -> None:
+        super().startService()
+        self._difference = self._measure()
+        self._wait()
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _measure(self) -> float:
+        """By how much the wall clock is ahead of the monotonic clock."""
+        return self._clock.wall_seconds() - self._clock.seconds()
+
+    def _wait(self) -> None:
+        self._timer = self._clock.callLater(1.0, self._tick)
+
+    def _tick(self) -> None:
+        before, self._difference = self._difference, self._measure()
+        self._wait()
+        jump = self._difference - before
+        if abs(jump) < JUMP:
+            return
+        self.log.warn(
+            "The wall clock was set {direction} by {seconds:.0f} s.",
+            direction="forward" if jump > 0 else "back",
+            seconds=abs(jump),
+        )
+        if jump < 0:
+            Deferred.fromCoroutine(self._move_along(-jump))
+
+    async def _move_along(self, seconds: float) -> None:
+        try:
+            await self._set_back(seconds)
+        except Exception:  # what could not be moved comes late, and everything else goes on
+            self.log.failure("What is stored could not be moved along with the wall clock.")

@@ -12,7 +12,6 @@ from twisted.application.service import Service
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 from twisted.plugin import IPlugin
 from twisted.trial.unittest import SynchronousTestCase
@@ -25,6 +24,7 @@ from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMak
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.tap import LOOPBACK, MOMENT, STOP_WITHIN, BrokerService, Options, make_broker
+from rsscloud_broker.testing.clock import Clock
 
 
 class OptionsTests(SynchronousTestCase):

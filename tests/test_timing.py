@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import time
+
+from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
+from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
+from zope.interface.verify import verifyObject
 
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.timing import (
+    LOOK,
+    EachPeriod,
+    SystemClock,
+    WallClockWatch,
+    use_monotonic_timers,
+)
 
 
 class EachPeriodTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock = Clock()
-        self.clock.advance(1_000_030.0)  # 10 seconds into a minute
+        self.clock = Clock(1_000_030.0)  # 10 seconds into a minute
         self.runs: list[float] = []
         self.gate: Deferred[None] | None = None
 
     async def job(self) -> None:
-        self.runs.append(self.clock.seconds())
+        self.runs.append(About(self.clock.wall_seconds()))
         if self.gate is not None:
             await self.gate
 
@@ -101,3 +112,80 @@ class EachPeriodTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertIsNone(service.stopService())
+
+    def test_the_wall_clock_set_back_holds_nothing_up(self) -> None:
+        self.each_minute()
+        self.clock.set_wall(-7200.0)
+        self.clock.pump([LOOK])
+        self.assertEqual(len(self.runs), 1)
+        self.clock.pump([1.0] * 60)
+        self.assertEqual(len(self.runs), 2)
+
+    def test_the_wall_clock_set_forward_brings_a_run_soon(self) -> None:
+        self.each_minute()
+        self.clock.set_wall(7200.0)
+        self.clock.pump([LOOK])
+        self.assertEqual(len(self.runs), 1)
+
+
+class WallClockWatchTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.moved: list[float] = []
+        self.watch = WallClockWatch(self.clock, self.move)
+        self.watch.startService()
+
+    async def move(self, seconds: float) -> None:
+        self.moved.append(seconds)
+
+    def test_time_that_passes_moves_nothing(self) -> None:
+        self.clock.pump([1.0] * 100 + [60.0])
+        self.assertEqual(self.moved, [])
+
+    def test_set_back(self) -> None:
+        self.clock.set_wall(-7200.0)
+        self.clock.pump([1.0] * 10)
+        self.assertEqual(self.moved, [About(7200.0)])
+
+    def test_set_forward(self) -> None:
+        self.clock.set_wall(7200.0)
+        self.clock.pump([1.0] * 10)
+        self.assertEqual(self.moved, [])
+
+    def test_adjusted_a_little_all_the_time(self) -> None:
+        for _ in range(100):
+            self.clock.set_wall(-0.5)
+            self.clock.advance(1.0)
+        self.assertEqual(self.moved, [])
+
+    def test_a_failure_is_logged_and_the_watch_goes_on(self) -> None:
+        async def fail(seconds: float) -> None:
+            raise OSError("disk full")
+
+        self.watch.stopService()
+        self.watch = WallClockWatch(self.clock, fail)
+        self.watch.startService()
+        for _ in range(2):
+            self.clock.set_wall(-60.0)
+            self.clock.pump([1.0] * 3)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 2)
+
+    def test_stopped(self) -> None:
+        self.watch.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class SystemClockTests(SynchronousTestCase):
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IClock, SystemClock(Clock())))
+        self.assertTrue(verifyObject(IClock, Clock()))
+
+    def test_timers_go_by_the_monotonic_clock(self) -> None:
+        reactor = ReactorBase.__new__(SelectReactor)
+        use_monotonic_timers(reactor)
+        before = time.monotonic()
+        self.assertTrue(before <= SystemClock(reactor).seconds() <= time.monotonic())
+
+    def test_the_wall_clock_is_that_of_the_computer(self) -> None:
+        before = time.time()
+        self.assertTrue(before <= SystemClock(Clock()).wall_seconds() <= time.time())

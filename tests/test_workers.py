@@ -9,10 +9,10 @@ from typing import Any
 from twisted.internet import reactor
 from twisted.internet.defer import gatherResults
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.workers import Workers
 
 #: Seconds after which a thread that waits for another gives up: the test failed.

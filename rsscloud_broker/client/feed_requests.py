@@ -138,4 +138,6 @@ async def _look(web: Web, url: str, headers: Mapping[str, str]) -> Answer:
         name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)
         for name, lines in observer.headers.getAllRawHeaders()
     }
-    return Answer(url, reply.status, received, reply.body, observer.compressed, web.clock.seconds())
+    return Answer(
+        url, reply.status, received, reply.body, observer.compressed, web.clock.wall_seconds()
+    )

@@ -14,12 +14,12 @@ from treq import collect
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionClosed
-from twisted.internet.interfaces import IReactorTime
 from twisted.web.client import ResponseFailed
 from twisted.web.error import SchemeNotSupported
 from twisted.web.http_headers import Headers
 
 from rsscloud_broker import __version__
+from rsscloud_broker.interfaces import IClock
 
 USER_AGENT: Final = f"rsscloud-broker/{__version__}"
 
@@ -67,7 +67,7 @@ class Web:
     """
 
     treq: HTTPClient
-    clock: IReactorTime
+    clock: IClock
     seconds: float = 30.0
     max_bytes: int = 10 * 1024 * 1024
 

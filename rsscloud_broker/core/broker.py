@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
-from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
@@ -17,7 +16,7 @@ from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IBroker, IEventBus, IJudge, IStore
+from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IJudge, IStore
 from rsscloud_broker.model import (
     AddressRefused,
     CallbackFailed,
@@ -53,7 +52,7 @@ class Broker:
         detector: ChangeDetector,
         verifier: Verifier,
         intents: IntentQueue,
-        clock: IReactorTime,
+        clock: IClock,
         admission: Admission,
         access: Access,
         topics: IJudge,
@@ -98,7 +97,7 @@ class Broker:
         try:
             record = await self._going_on(url, partial(self._detector.check, url, pinged=True))
         except TopicUnreadable:
-            if again and await self._store.request_check(url, self._clock.seconds()):
+            if again and await self._store.request_check(url, self._clock.wall_seconds()):
                 self._detector.ask(url)
             raise
         return record.changed
@@ -121,7 +120,7 @@ class Broker:
         if not taken:
             raise next(iter(refusals.values()))
         for url in taken:
-            if await self._store.request_check(url, self._clock.seconds(), True):
+            if await self._store.request_check(url, self._clock.wall_seconds(), True):
                 self._detector.ask(url, pinged=True)
         return notes
 
@@ -136,7 +135,7 @@ class Broker:
         return await self._going_on(url, partial(self._check_topic, url))
 
     async def distribute(self, topic: str, content: Content) -> bool:
-        now = self._clock.seconds()
+        now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
         if wanted:
             self._bus.publish(TopicChanged(topic, now))

@@ -21,7 +21,6 @@ from functools import partial
 from attrs import evolve
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
@@ -30,7 +29,7 @@ from rsscloud_broker.core.sharing import SharedCalls
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IEventBus, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicEnded, TopicUnreadable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.remembered import Remembered
@@ -61,7 +60,7 @@ class ChangeDetector(Service):
         reader: TopicReader,
         feeds: FeedReading,
         bus: IEventBus,
-        clock: IReactorTime,
+        clock: IClock,
         counters: Counters,
         retries: Sequence[float] = (5.0, 30.0, 120.0),
     ) -> None:
@@ -112,7 +111,7 @@ class ChangeDetector(Service):
         if pinged:
             self._pinged.add(url)
             self._hear_of(url)
-        self._asked_at.setdefault(url, self._clock.seconds())
+        self._asked_at.setdefault(url, self._clock.wall_seconds())
         return self._check(url)
 
     def forget(self, url: str) -> None:
@@ -192,7 +191,7 @@ class ChangeDetector(Service):
         retries = iter(self._retries)
         answered = 0
         while answered != self._asked[url]:
-            asking, asked_until = self._asked[url], self._clock.seconds()
+            asking, asked_until = self._asked[url], self._clock.wall_seconds()
             attempt = partial(self._check_or_give_up, url, asked_until, retries)
             delay = await self._patience(attempt, url)
             if delay is None:
@@ -246,7 +245,7 @@ class ChangeDetector(Service):
 
         :param news: whether a change is one to anybody.
         """
-        now, url = self._clock.seconds(), reading.url
+        now, url = self._clock.wall_seconds(), reading.url
         ping = Ping(name=url, url=url, rss_url=url, received_at=now) if reading.pinged else None
         record = await self._store.record_reading(reading, ping)
         self._reader.recorded(record.topic, pinged=reading.pinged)

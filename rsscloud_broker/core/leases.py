@@ -6,12 +6,11 @@ again, the broker lets them go on for whoever asks for them.
 
 from __future__ import annotations
 
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
-from rsscloud_broker.interfaces import IEventBus, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.timing import EachPeriod
 
 #: Seconds after its last reading at which a topic that nobody subscribes to is
@@ -27,7 +26,7 @@ class Sweeper(EachPeriod):
 
     log = Logger()
 
-    def __init__(self, store: IStore, bus: IEventBus, clock: IReactorTime, access: Access) -> None:
+    def __init__(self, store: IStore, bus: IEventBus, clock: IClock, access: Access) -> None:
         super().__init__(clock, 3600.0, self.sweep, name="sweep")
         self._store = store
         self._bus = bus
@@ -35,7 +34,7 @@ class Sweeper(EachPeriod):
 
     async def sweep(self) -> None:
         """What the top of the hour does."""
-        now = self._clock.seconds()
+        now = self._clock.wall_seconds()
         swept = await self._store.sweep(now, now - IDLE_TOPIC_SECONDS)
         if swept.expired or swept.marked:
             self.log.info(

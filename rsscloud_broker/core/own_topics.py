@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.events import Event, FilePublished
-from rsscloud_broker.interfaces import IEventSink, IStore
+from rsscloud_broker.interfaces import IClock, IEventSink, IStore
 
 
 @implementer(IEventSink)
@@ -21,7 +20,7 @@ class OwnTopicsSink:
     handles = (FilePublished,)
 
     def __init__(
-        self, store: IStore, detector: ChangeDetector, clock: IReactorTime, public_url: str
+        self, store: IStore, detector: ChangeDetector, clock: IClock, public_url: str
     ) -> None:
         self._store = store
         self._detector = detector
@@ -32,5 +31,5 @@ class OwnTopicsSink:
         if not isinstance(event, FilePublished):
             return
         url = self._public_url + event.path
-        if await self._store.request_check(url, self._clock.seconds()):
+        if await self._store.request_check(url, self._clock.wall_seconds()):
             self._detector.ask(url)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import Counter
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_reading import hints_of
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
-from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import (
     PollPlan,
     TopicAccount,
@@ -46,7 +45,7 @@ class Poller(EachPeriod):
     """Reads topics that are due, and plans when they are due next."""
 
     def __init__(
-        self, store: IStore, detector: ChangeDetector, clock: IReactorTime, options: Polling
+        self, store: IStore, detector: ChangeDetector, clock: IClock, options: Polling
     ) -> None:
         super().__init__(clock, PERIOD, self.look, name="polling")
         self._store = store
@@ -59,7 +58,7 @@ class Poller(EachPeriod):
         self._started_at = 0.0
 
     def startService(self) -> None:
-        self._started_at = self._clock.seconds()
+        self._started_at = self._clock.wall_seconds()
         super().startService()
 
     def stopService(self) -> Deferred[None] | None:
@@ -71,17 +70,21 @@ class Poller(EachPeriod):
 
     async def look(self) -> None:
         """Poll, or plan, what is due."""
-        now = self._clock.seconds()
-        if now < self._not_before:
+        if self._clock.seconds() < self._not_before:
             return
+        now = self._clock.wall_seconds()
         try:
             due = await self._store.polls_due(now, AT_ONCE)
             plans = [plan for account in due if (plan := self._take(account, now)) is not None]
             if plans:
                 await self._store.plan_polls(plans)
         except Unavailable as error:
-            self._not_before = now + UNAVAILABLE_PAUSE
+            self._pause()
             self.log.error("Polling is put off: {error}", error=error)
+
+    def _pause(self) -> None:
+        """Look at nothing for a while."""
+        self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
 
     def _take(self, account: TopicAccount, now: float) -> PollPlan | None:
         """Begin the poll of a topic that is due; or a plan, if it is to wait."""
@@ -118,14 +121,14 @@ class Poller(EachPeriod):
                 self.log.info("A poll failed: {error}", error=error)
             account = await self._store.account(url)
             if account is not None and not account.topic.ended:
-                await self._store.plan_polls([self._plan(account, self._clock.seconds())])
+                await self._store.plan_polls([self._plan(account, self._clock.wall_seconds())])
         except CancelledError:
             pass  # the service stops
         except Unavailable as error:
-            self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
+            self._pause()
             self.log.error("A poll of {url} is put off: {error}", url=url, error=error)
         except Exception:  # a bug must not end polling, nor come again at once
-            self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
+            self._pause()
             self.log.failure("A poll of {url} failed.", url=url)
 
     def _plan(self, account: TopicAccount, now: float) -> PollPlan:

@@ -95,8 +95,7 @@ class RateLimit:
         if not self._seconds_per_token:
             return 0
         now = self._clock.seconds() - self._began_at
-        # The clock of a computer may be set back: no bucket is emptier than empty.
-        to_fill = min(max(self._full_at.get(key, now) - now, 0.0), self._seconds_to_fill)
+        to_fill = max(self._full_at.get(key, now) - now, 0.0)
         missing = to_fill + self._seconds_per_token - self._seconds_to_fill
         if missing > self._seconds_per_token / 100:  # not 0, for sums of floats are inexact
             self._full_at[key] = now + to_fill
@@ -200,8 +199,7 @@ class Admission:
     def _check_failures(self, intent: Intent) -> None:
         known = self._failures.get(_identity(intent), None)
         left = known.until - self._clock.seconds() if known else 0.0
-        # More is left than can be if the clock was set back.
-        if known and 0 < left <= self._limits.failed_verification_pause:
+        if known and left > 0:
             self._counters.limited.labels("failed a moment ago").inc()
             raise CallbackFailed(known.reason, refused=known.refused)
 
@@ -249,8 +247,7 @@ class Admission:
         room = self._rooms.get(host, None)
         if room is None or room.left > 0:
             return room
-        # The clock of a computer may be set back.
-        return room if 0 <= self._clock.seconds() - room.counted_at < COUNT_PAUSE else None
+        return room if self._clock.seconds() - room.counted_at < COUNT_PAUSE else None
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
         self._counters.limited.labels(kind).inc()

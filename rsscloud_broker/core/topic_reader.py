@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Container
 
 from attrs import frozen
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker import events
 from rsscloud_broker.core.rooms import Rooms
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IEventBus, IStore, ITopicFetcher
+from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Fetched,
@@ -59,7 +58,7 @@ class TopicReader:
         store: IStore,
         fetcher: ITopicFetcher,
         bus: IEventBus,
-        clock: IReactorTime,
+        clock: IClock,
         counters: Counters,
         handed_in: Container[str] = (),
         max_fetches: int = 100,
@@ -114,8 +113,7 @@ class TopicReader:
 
     def _lately(self, url: str) -> _Recorded | None:
         last = self._recorded.get(url, None)
-        # The clock of a computer may be set back.
-        fresh = last and 0 <= self._clock.seconds() - last.at < REMEMBERED_SECONDS
+        fresh = last and self._clock.seconds() - last.at < REMEMBERED_SECONDS
         return last if fresh else None
 
     async def _topic(self, url: str) -> Topic | None:
@@ -126,7 +124,7 @@ class TopicReader:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         try:
             async with self._rooms.place(host_of(topic.url)):
-                started_at = self._clock.seconds()
+                started_at = self._clock.wall_seconds()
                 fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:
             self._readings.labels("failed").inc()
@@ -149,7 +147,7 @@ class TopicReader:
     async def _move(self, url: str, to: str) -> bool:
         if not self.reads(to):
             return False  # what is there is no word of its publisher's
-        moved = await self._store.move_topic(url, to, self._clock.seconds())
+        moved = await self._store.move_topic(url, to, self._clock.wall_seconds())
         if moved:
             self.forget(url)
             self.forget(to)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.rooms import Rooms
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.interfaces import IEventBus, INotifier, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
 from rsscloud_broker.model import (
     CallbackFailed,
     Denial,
@@ -49,7 +48,7 @@ class Verifier:
         bus: IEventBus,
         detector: ChangeDetector,
         notifiers: Mapping[str, INotifier],
-        clock: IReactorTime,
+        clock: IClock,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -104,7 +103,7 @@ class Verifier:
             Subscription(
                 topic=intent.topic,
                 callback=intent.callback,
-                lease=Lease(self._clock.seconds(), intent.lease_seconds),
+                lease=Lease(self._clock.wall_seconds(), intent.lease_seconds),
                 terms=intent.terms,
                 wants_content=notifier.carries_content,
             ),

@@ -120,7 +120,7 @@ class PingSinkDoor:
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
-        return self._clock.seconds()
+        return self._clock.wall_seconds()
 
     async def answer(self, ping: Ping, source: str) -> dict[str, Any]:
         """Store a ping and thank for it, or say that it is one too many."""

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from attrs import evolve
-from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IOutbound, ITopicFetcher, OutboundReply
+from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     AddressRefused,
@@ -67,7 +66,7 @@ class TopicFetcher:
     :param page: a URL where people learn what it is.
     """
 
-    def __init__(self, outbound: IOutbound, clock: IReactorTime, product: str, page: str) -> None:
+    def __init__(self, outbound: IOutbound, clock: IClock, product: str, page: str) -> None:
         self._outbound = outbound
         self._clock = clock
         self._product = product
@@ -84,9 +83,9 @@ class TopicFetcher:
         if reply.status == 410:
             reason = "its server answered that it is gone for good (status 410)"
             raise _gone(url, reply.hops, reason)
-        validators = _validators(reply.headers, self._clock.seconds())
+        validators = _validators(reply.headers, self._clock.wall_seconds())
         moved_to = _moved_to(reply.hops)
-        fresh_seconds = freshness(reply.headers, self._clock.seconds())
+        fresh_seconds = freshness(reply.headers, self._clock.wall_seconds())
         if reply.status == 304:
             validators = Validators(
                 validators.etag or known.etag, validators.last_modified or known.last_modified

@@ -81,7 +81,7 @@ class ArchiveSink(EachPeriod):
         """Nothing to do: the next minute finds it in the store."""
 
     async def _look(self) -> None:
-        this_hour = int(self._parts.clock.seconds() // HOUR)
+        this_hour = int(self._parts.clock.wall_seconds() // HOUR)
         await self._archive(self._look_from, this_hour)
         self._look_from = this_hour - _LOOK_BACK
         keep_from = this_hour - self._options.keep_hours

@@ -25,11 +25,10 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field
 from prometheus_client import Counter
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import INotifier
+from rsscloud_broker.interfaces import IClock, INotifier
 from rsscloud_broker.model import (
     Content,
     Delivery,
@@ -68,7 +67,7 @@ class Attempt(Job):
     :ivar make: makes it.
     :ivar content: what the notification carries; None to carry the newest there is
         when it begins, or nothing, as the subscription wants it.
-    :ivar submitted_at: when.
+    :ivar submitted_at: when, by the monotonic clock.
     :ivar news: whether the topic changed again since it began.
     :ivar followers: attempts for the same subscription that were submitted since.
     """
@@ -110,7 +109,7 @@ class Attempts:
     """
 
     _notifiers: Mapping[str, INotifier]
-    _clock: IReactorTime
+    _clock: IClock
     _dispatcher: Dispatcher
     _hosts: Hosts
     _counters: Counters
@@ -155,7 +154,7 @@ class Attempts:
         if self.stopping:
             self._finish(attempt, self._put_off(subscription, SOON))
             return attempt
-        now = self._clock.seconds()
+        now = self._clock.wall_seconds()
         if subscription.lease.expires_at <= now:  # it goes at the top of the hour
             self._finish(attempt, Delivery(subscription, None, now))
             return attempt
@@ -172,7 +171,7 @@ class Attempts:
         if closed_until is not None:
             self._finish(attempt, self._leave_alone(subscription, closed_until))
             return attempt
-        attempt.submitted_at = now
+        attempt.submitted_at = self._clock.seconds()
         self._under_way[subscription.id] = attempt
         self._dispatcher.submit(attempt)
         return attempt
@@ -273,9 +272,9 @@ class Attempts:
         notifier = self._notifiers.get(callback.protocol)
         if notifier is None:
             nobody = Outcome(False, f"no notifier for {callback.protocol} runs here")
-            return Delivery(subscription, nobody, self._clock.seconds(), attempts=tried)
+            return Delivery(subscription, nobody, self._clock.wall_seconds(), attempts=tried)
         outcome = await self._call(notifier, subscription, host, content)
-        now = self._clock.seconds()
+        now = self._clock.wall_seconds()
         if outcome is None:  # who waits for longer is looked after less often
             age = now - subscription.lease.granted_at
             return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
@@ -367,7 +366,7 @@ class Attempts:
         return self._put_off(subscription, (until - self._clock.seconds()) * self._stretch())
 
     def _put_off(self, subscription: Subscription, seconds: float) -> Delivery:
-        now = self._clock.seconds()
+        now = self._clock.wall_seconds()
         due = now if self.stopping else now + seconds
         tried = subscription.attempts or 0
         return Delivery(subscription, None, now, attempts=tried, retry_at=due)

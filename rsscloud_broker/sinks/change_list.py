@@ -54,7 +54,7 @@ class ChangeListSink(EachPeriod):
         """Nothing to do: the next minute finds it in the store."""
 
     async def _make(self) -> None:
-        now = self._parts.clock.seconds()
+        now = self._parts.clock.wall_seconds()
         count = await self._parts.store.count_pings()
         for name, seconds in self._windows.items():
             target = self._parts.public_directory.child(name)

@@ -23,7 +23,7 @@ from attrs import field, frozen
 from attrs.validators import ge
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -34,7 +34,7 @@ from rsscloud_broker.events import (
     TopicChanged,
     TopicEnded,
 )
-from rsscloud_broker.interfaces import IEventSink, IStore, SinkParts
+from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Fanout, Subscription, Unavailable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
@@ -83,7 +83,7 @@ class Distribution(Service):
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
         self._store: IStore = parts.store
-        self._clock: IReactorTime = parts.clock
+        self._clock: IClock = parts.clock
         self._max_walks = options.topics
         self._hosts = Hosts(parts.clock, parts.counters, self._hosts_changed)
         self._saving_hosts: IDelayedCall | None = None
@@ -149,7 +149,7 @@ class Distribution(Service):
         for walk in self._walks.values():
             walk.reconsider(stored.topic, stored.callback.url, stored.terms)
         if stored.attempts is not None:  # the topic changed while it was verified
-            self._retries.wake_at(self._clock.seconds())
+            self._retries.wake_at(self._clock.wall_seconds())
 
     async def _begin(self) -> None:
         try:
@@ -159,7 +159,7 @@ class Distribution(Service):
             return
         except Exception:  # a bug must not keep distribution from beginning
             self.log.failure("Looking for what waits failed.")
-            due = self._clock.seconds()
+            due = self._clock.wall_seconds()
         if due is not None:
             self._retries.wake_at(due)
         self._look()

@@ -140,7 +140,7 @@ def publish_file(target: FilePath[str], content: bytes) -> None:
 def tell_published(parts: SinkParts, target: FilePath[str]) -> None:
     """Say on the bus that a file below the public directory is there, or there anew."""
     path = "/".join(target.segmentsFrom(parts.public_directory))
-    parts.bus.publish(FilePublished(f"/{path}", parts.clock.seconds()))
+    parts.bus.publish(FilePublished(f"/{path}", parts.clock.wall_seconds()))
 
 
 def records_in(target: FilePath[str]) -> int | None:

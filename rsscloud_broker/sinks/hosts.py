@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from attrs import define
-from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import HostState
 
 #: Calls in a row without an answer after which a host is left alone.
@@ -58,9 +58,7 @@ class Hosts:
     :param changed: called when there is something new to be stored.
     """
 
-    def __init__(
-        self, clock: IReactorTime, counters: Counters, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, clock: IClock, counters: Counters, changed: Callable[[], None]) -> None:
         self._clock = clock
         self._tell = changed
         self._states: OrderedDict[str, _Failing] = OrderedDict()
@@ -72,14 +70,14 @@ class Hosts:
 
     def restore(self, states: Iterable[HostState]) -> None:
         """Take in the states that were stored; what is known by now goes before."""
-        now = self._clock.seconds()
+        now, wall = self._clock.seconds(), self._clock.wall_seconds()
         for one in states:
             if one.host in self._states:
                 continue
-            if one.retry_at < now - FORGOTTEN_AFTER:
+            if one.retry_at < wall - FORGOTTEN_AFTER:
                 self._change(HostState(one.host, failures=0, retry_at=0.0))
                 continue
-            self._states[one.host] = _Failing(one.failures, one.retry_at, now)
+            self._states[one.host] = _Failing(one.failures, now + one.retry_at - wall, now)
             self._forget_the_oldest()
 
     def closed_until(self, host: str, caller: object) -> float | None:
@@ -136,7 +134,8 @@ class Hosts:
         if state.left_alone:
             state.alone_since = self._clock.seconds()
             state.retry_at = state.alone_since + _pause(state.failures)
-            self._change(HostState(host, state.failures, state.retry_at))
+            pause = _pause(state.failures)
+            self._change(HostState(host, state.failures, self._clock.wall_seconds() + pause))
 
     def _forget_the_oldest(self) -> None:
         if len(self._states) > REMEMBERED:

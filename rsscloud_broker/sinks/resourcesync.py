@@ -99,7 +99,7 @@ class ResourceSyncSink(EachPeriod):
 
     async def _make_lists(self) -> None:
         paths, self._paths = self._paths, set()
-        now = self._parts.clock.seconds()
+        now = self._parts.clock.wall_seconds()
         try:
             made = await self._parts.in_thread(self._source.make, None if self._all else paths, now)
         except Exception:
@@ -117,7 +117,7 @@ class ResourceSyncSink(EachPeriod):
         # First the file: whoever is only told that the topic changed comes to get it.
         channel = self._source.file(CHANNEL)
         await self._parts.in_thread(publish_file, channel, notification)
-        now = self._parts.clock.seconds()
+        now = self._parts.clock.wall_seconds()
         topic = self._source.url(CHANNEL)
         content = Content(notification, "application/xml", self._source.channel_link)
         if await self._parts.store.push_content(topic, content, now):

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Delivery
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import SOON, Attempt, Attempts
@@ -49,7 +49,7 @@ class Retries:
     log = Logger()
 
     def __init__(
-        self, store: IStore, clock: IReactorTime, attempts: Attempts, patience: Patience
+        self, store: IStore, clock: IClock, attempts: Attempts, patience: Patience
     ) -> None:
         self._store = store
         self._clock = clock
@@ -68,7 +68,7 @@ class Retries:
         """Look for what is due at a time, or earlier."""
         if self._patience.stopped:
             return
-        pause = max(LEAST_PAUSE, when - self._clock.seconds())
+        pause = max(LEAST_PAUSE, when - self._clock.wall_seconds())
         if self._alarm is not None:
             if self._alarm.getTime() <= self._clock.seconds() + pause:
                 return
@@ -120,7 +120,7 @@ class Retries:
     async def _claim_due(self) -> None:
         try:
             while not self._patience.stopped and self._has_room():
-                now = self._clock.seconds()
+                now = self._clock.wall_seconds()
                 claim = partial(
                     self._store.claim_due, now, now + CLAIM, PORTION, self._busy_hosts()
                 )
@@ -136,11 +136,11 @@ class Retries:
             return
         except Exception:  # a bug must not end the retries until the next start
             self.log.failure("Looking for notifications that are due failed.")
-            following = self._clock.seconds() + CLAIM
+            following = self._clock.wall_seconds() + CLAIM
         finally:
             self._looking = None
         if self._look_again:  # what was saved meanwhile may not have been seen
-            following = self._clock.seconds()
+            following = self._clock.wall_seconds()
         if following is not None:
             self.wake_at(following)
 

@@ -20,10 +20,10 @@ from typing import TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Content, Delivery, Fanout, Subscription, Terms
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempt, Attempts, leave_to_the_store
@@ -51,7 +51,7 @@ class Tools:
     """
 
     store: IStore
-    clock: IReactorTime
+    clock: IClock
     attempts: Attempts
     counters: Counters
     patience: Patience
@@ -99,7 +99,7 @@ class _Slice:
         self._in_line = len(self._subscriptions) + 1  # until all are submitted
         for subscription in self._subscriptions:
             if self._changed and self._is_outdated(subscription):
-                self._done(leave_to_the_store(subscription, self._tools.clock.seconds()))
+                self._done(leave_to_the_store(subscription, self._tools.clock.wall_seconds()))
                 self._began()
                 continue
             attempt = self._tools.attempts.submit(
@@ -161,7 +161,7 @@ class _Slice:
         if self._in_line:
             self._timer = self._tools.clock.callLater(SETTLE, self._settle)
             return
-        now = self._tools.clock.seconds()
+        now = self._tools.clock.wall_seconds()
         for attempt in self._open.values():
             tried = attempt.subscription.attempts or 0
             self.deliveries.append(
@@ -247,7 +247,7 @@ class Walk:
             self._tools.counters.first_latency.observe(self._age())
 
     def _age(self) -> float:
-        return self._tools.clock.seconds() - self._fanout.begun_at
+        return self._tools.clock.wall_seconds() - self._fanout.begun_at
 
     async def _save(self, slice_: _Slice, cursor: int, done: bool, after: Deferred[None]) -> None:
         await slice_.settled

@@ -1,8 +1,8 @@
 """The store: every method one transaction, run outside the reactor's thread.
 
 What happens in a transaction is in ``pings``, ``topics``, ``polls``, ``moves``,
-``contents``, ``subscriptions``, ``intents`` and ``walks``; where it runs, in ``threads`` and
-``writer``.
+``contents``, ``subscriptions``, ``intents``, ``walks`` and ``due_times``; where it runs, in
+``threads`` and ``writer``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.storage import (
     contents,
+    due_times,
     intents,
     moves,
     pings,
@@ -217,6 +218,9 @@ class Store(Service):
 
     def next_due(self) -> Deferred[float | None]:
         return self._threads.read(walks.next_due)
+
+    def set_back(self, seconds: float, now: float) -> Deferred[None]:
+        return self._threads.write(lambda conn: due_times.set_back(conn, seconds, now))
 
     # hosts
 

@@ -15,6 +15,7 @@ pass.  ``make_..._tests(fixture)`` turns it into a TestCase::
 Nothing in the product depends on this package.
 """
 
+from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.contracts import (
     make_front_door_tests,
     make_notifier_tests,
@@ -38,6 +39,7 @@ from rsscloud_broker.testing.store_deliveries import make_store_tests
 
 __all__ = [
     "CallersThread",
+    "Clock",
     "FakeBroker",
     "FakeFetcher",
     "FakeNotifier",

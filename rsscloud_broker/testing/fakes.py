@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, cast
 from attrs import evolve, frozen
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
@@ -41,6 +40,7 @@ from rsscloud_broker.model import (
     TopicUnreadable,
     Validators,
 )
+from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
 
 # --- outbound ---------------------------------------------------------------

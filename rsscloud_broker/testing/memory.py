@@ -7,13 +7,13 @@ from typing import TypeVar, cast
 from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.internet.task import Clock
 
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.engine import database_errors, for_writing
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.threads import read_once
 from rsscloud_broker.storage.writer import Operation
+from rsscloud_broker.testing.clock import Clock
 
 T = TypeVar("T")
 

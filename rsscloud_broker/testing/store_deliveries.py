@@ -8,7 +8,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Callback, Delivery, HostState, Subscription
+from rsscloud_broker.model import Callback, Delivery, HostState, PollPlan, Subscription
 from rsscloud_broker.testing.store import (
     FEED,
     OTHER_FEED,
@@ -250,6 +250,29 @@ class DeliveriesContract(TopicsContract):
         self.assertEqual(await self.store.count_of_host("reader.example", 10), 4)
         self.assertEqual(await self.store.count_of_host("reader.example", 3), 3)
         self.assertEqual(await self.store.count_of_host("nobody.example", 3), 0)
+
+    # a wall clock that was set back
+
+    async def test_what_is_due_later_moves_along_with_a_clock_that_was_set_back(self) -> None:
+        stored = await self.store.put_subscription(a_subscription())
+        await self.store.record_deliveries([waits(stored, 5030.0)])
+        await self.store.request_check(FEED, 5000.0)
+        plan = PollPlan(FEED, 5600.0, "each ten minutes", 600.0, 5000.0)
+        await self.store.plan_polls([plan])
+        await self.store.record_hosts([HostState("reader1.example", 5, 5060.0)])
+        await self.store.set_back(1000.0, 4000.0)
+        self.assertEqual(await self.store.next_due(), 4030.0)
+        self.assertEqual([one.topic.url for one in await self.store.polls_due(4600.0, 9)], [FEED])
+        self.assertEqual(await self.store.polls_due(4599.0, 9), [])
+        self.assertEqual(await self.store.hosts(), [HostState("reader1.example", 5, 4060.0)])
+        await self.store.record_reading(a_reading(at=4000.5), None)
+        self.assertEqual(await self.store.checks_due(9), [], "it was asked for before")
+
+    async def test_what_is_due_stays_due_when_the_clock_is_set_back(self) -> None:
+        stored = await self.store.put_subscription(a_subscription())
+        await self.store.record_deliveries([waits(stored, 3000.0)])
+        await self.store.set_back(1000.0, 4000.0)
+        self.assertEqual(await self.store.next_due(), 3000.0)
 
 
 def make_store_tests(fixture: Callable[[TestCase], IStore]) -> type[TestCase]:

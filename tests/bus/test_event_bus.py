@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import cast
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -17,6 +16,7 @@ from rsscloud_broker.bus.event_bus import PATIENCE
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IEventSink
+from rsscloud_broker.testing.clock import Clock
 
 
 @implementer(IEventSink)

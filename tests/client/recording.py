@@ -5,11 +5,11 @@ from typing import cast
 from attrs import define, field, frozen
 from treq.client import HTTPClient
 from treq.testing import StubTreq
-from twisted.internet.task import Clock
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.client.web import Web
+from rsscloud_broker.testing.clock import Clock
 
 
 @frozen

@@ -9,7 +9,6 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.http import CACHED
 from twisted.web.resource import Resource
@@ -19,13 +18,14 @@ from rsscloud_broker.client.feed_findings import LARGE_BYTES, Finding, Kind, fin
 from rsscloud_broker.client.feed_requests import MAX_REDIRECTS, Answer, Fetches, fetch_twice
 from rsscloud_broker.client.feed_state import Report, examine, render
 from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire.text import clean
 from tests.client.recording import web_to
 
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
 FEED = (FEEDS / "rss20-hints.xml").read_bytes()
 HERE = "https://lighthouse.example.org/feed.xml"
-NOW = 1_704_276_000.0
+NOW = About(1_704_276_000.0)
 
 GOOD_HEADERS = {
     "Content-Type": "application/rss+xml; charset=utf-8",
@@ -72,8 +72,7 @@ class Publisher(Resource):
 class FeedStateCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.publisher = Publisher()
-        self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock = Clock(NOW)
 
     def publish(
         self, body: bytes = FEED, status: int = 200, uri: str = "/feed.xml", **headers: str

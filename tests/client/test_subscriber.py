@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
 
@@ -16,6 +15,7 @@ from rsscloud_broker.client.subscriber import (
     register,
 )
 from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud
 from tests.client.recording import Answer, Server, fields_of, web_to

@@ -3,12 +3,12 @@ from typing import Any, cast
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectError, DNSLookupError
-from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseFailed
 
 from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.testing.clock import Clock
 from tests.client.recording import Answer, Server, SilentServer, web_to
 
 

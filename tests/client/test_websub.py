@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.callbacks import HubCallbacks, own_address
@@ -20,6 +19,7 @@ from rsscloud_broker.client.websub import (
     hub_of,
     publish,
 )
+from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire.websub import sign
 from tests.client.recording import Answer, Server, web_to
 

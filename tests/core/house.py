@@ -6,7 +6,6 @@ from collections.abc import Container, Coroutine
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, execute, fail
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -33,12 +32,13 @@ from rsscloud_broker.model import (
     Unavailable,
 )
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
+from rsscloud_broker.testing.clock import About, Clock
 
 T = TypeVar("T")
 
 FEED = "http://feeds.example/rss.xml"
 CALLBACK = Callback("http://reader.example/notify", "http-post")
-NOW = 1_790_683_200.0
+NOW = About(1_790_683_200.0)
 DAY = 86_400
 
 
@@ -77,8 +77,7 @@ class CoreTestCase(SynchronousTestCase):
         self.addCleanup(self.store.stopService)
         self.fetcher = FakeFetcher({FEED: b"<rss>1</rss>"})
         self.bus = RecordingBus()
-        self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock = Clock(NOW)
         self.unavailable: set[str] = set()
         for name in ("checks_due", "record_reading", "drop_check", "add_ping"):
             self._watch(name)
@@ -105,13 +104,13 @@ class CoreTestCase(SynchronousTestCase):
 
     def subscribe(self, topic: str = FEED) -> Subscription:
         """Put a subscription into the store, as if it had been verified."""
-        wanted = Subscription(topic, CALLBACK, Lease(self.clock.seconds(), DAY))
+        wanted = Subscription(topic, CALLBACK, Lease(self.clock.wall_seconds(), DAY))
         stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
         return stored
 
     def store_ping(self, topic: str = FEED) -> None:
         """Put a ping into the store, so that its topic waits to be read."""
-        ping = Ping("A site", topic, self.clock.seconds())
+        ping = Ping("A site", topic, self.clock.wall_seconds())
         self.successResultOf(self.store.add_ping(ping, 0))
 
     def due(self) -> list[str]:

@@ -86,7 +86,7 @@ class CheckTests(CoreTestCase):
         self.fetcher.held[1].callback(None)
         self.assertEqual(len(self.fetcher.fetched), 2)
         self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
-        self.assertEqual(self.bus.events.count(TopicChanged(FEED, NOW)), 1)
+        self.assertEqual([type(event) for event in self.bus.events].count(TopicChanged), 1)
 
     def test_a_ping_during_a_fetch_makes_one_more(self) -> None:
         self.fetcher.held = []

@@ -36,7 +36,7 @@ class SweeperTests(CoreTestCase):
     def mark(self, subscription: Subscription) -> None:
         self.successResultOf(self.detector.check(FEED))
         (walk,) = self.successResultOf(self.store.fanouts(10))
-        failure = Delivery(subscription, Outcome(False, "gone"), self.clock.seconds(), marks=1)
+        failure = Delivery(subscription, Outcome(False, "gone"), self.clock.wall_seconds(), marks=1)
         self.successResultOf(self.store.record_slice(walk, subscription.id, [failure], True))
         del self.bus.events[:]
 
@@ -67,9 +67,9 @@ class SweeperTests(CoreTestCase):
 
     def test_topics_that_nobody_watches_are_forgotten(self) -> None:
         self.successResultOf(self.detector.check(FEED))
-        self.clock.advance(IDLE_TOPIC_SECONDS)
+        self.clock.advance(IDLE_TOPIC_SECONDS - HOUR)
         self.assertIsNotNone(self.successResultOf(self.store.topic(FEED)))
-        self.clock.advance(HOUR)
+        self.clock.advance(2 * HOUR)
         self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
 
     def test_stopped(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.core import OwnTopicsSink
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
+from rsscloud_broker.testing.clock import Clock
 from tests.core.house import NOW, CoreTestCase, change_detector
 
 HERE = "http://broker.example"

@@ -52,7 +52,7 @@ class PollerTests(PollingTestCase):
         planned = self.account()
         self.assertIn("first", planned.poll_reason)
         self.assertGreaterEqual(self.fetched(1300), 1)
-        self.assertGreater(self.account().next_poll_at or 0, self.clock.seconds())
+        self.assertGreater(self.account().next_poll_at or 0, self.clock.wall_seconds())
 
     def test_changes_reach_subscribers_as_if_pinged(self) -> None:
         self.subscribe()
@@ -120,7 +120,7 @@ class PollerTests(PollingTestCase):
 class PlacesTests(PollingTestCase):
     def make_due(self, *urls: str) -> None:
         """Have topics that are due now."""
-        now = self.clock.seconds()
+        now = self.clock.wall_seconds()
         for url in urls:
             self.fetcher.contents[url] = b"<rss/>"
             self.subscribe(url)
@@ -189,6 +189,6 @@ class PlacesTests(PollingTestCase):
 
     def polls_due(self) -> list[TopicAccount]:
         found: list[TopicAccount] = self.successResultOf(
-            self.store.polls_due(self.clock.seconds(), 10)
+            self.store.polls_due(self.clock.wall_seconds(), 10)
         )
         return [evolve(one) for one in found]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.sharing import SharedCalls
+from rsscloud_broker.testing.clock import Clock
 
 
 class SharedCallsTests(SynchronousTestCase):

@@ -18,7 +18,6 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection, select
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorFromThreads
-from twisted.internet.task import Clock
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -71,6 +70,7 @@ from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread
+from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
@@ -78,7 +78,7 @@ from tests.core.house import change_detector
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
 
 #: 2026-09-29 12:00:00 UTC
-NOON = 1_790_683_200.0
+NOON = About(1_790_683_200.0)
 PUBLIC_URL = "http://broker.example:5337"
 
 FEED = "http://feeds.example/rss.xml"
@@ -211,8 +211,7 @@ class House:
         root: Root | None = None,
     ) -> None:
         self._case = case
-        self.clock = Clock()
-        self.clock.advance(NOON)
+        self.clock = Clock(NOON)
         self.threads = CallersThread()
         self.store = Store(cast(IReactorFromThreads, self.clock), "sqlite://", self.threads)
         self.store.startService()

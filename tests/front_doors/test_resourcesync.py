@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from twisted.internet.task import Clock
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
@@ -25,6 +24,7 @@ from rsscloud_broker.interfaces import IHandsIn
 from rsscloud_broker.model import Content, Forbidden, TooMany, Unavailable
 from rsscloud_broker.tables import ConfigError, build
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
+from rsscloud_broker.testing.clock import Clock
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 
 BROKER = "http://broker.example"

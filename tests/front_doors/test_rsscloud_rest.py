@@ -11,6 +11,7 @@ from rsscloud_broker.front_doors import rsscloud as rsscloud_door
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.model import Callback
+from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire.rsscloud import MAX_TOPICS
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, House
@@ -82,7 +83,7 @@ class RegistrationTests(_RestTests):
         self.house.clock.advance(1000)
         self.callback_of()
         (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.lease.granted_at, self.house.clock.seconds())
+        self.assertEqual(subscription.lease.granted_at, About(self.house.clock.wall_seconds()))
 
     def test_callback_is_the_callers_address(self) -> None:
         self.assertEqual(self.callback_of(), Callback("http://192.0.2.7:5337/notify", "http-post"))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 from urllib.parse import urlencode
 
-from twisted.internet.task import Clock
 from twisted.protocols.policies import ProtocolWrapper
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -28,6 +27,7 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
+from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.links import HUB_PATHS
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorSSL, IReactorTCP
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import Certificate
-from twisted.internet.task import Clock, deferLater
+from twisted.internet.task import deferLater
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
@@ -24,6 +24,7 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.interfaces import IOutbound
 from rsscloud_broker.outbound import AddressGuard, LeanClient, TLSContext, TreqClient
+from rsscloud_broker.testing.clock import Clock
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 

@@ -12,7 +12,6 @@ from typing import Any
 from treq.client import HTTPClient
 from twisted.internet import reactor
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 from twisted.web.client import FileBodyProducer, readBody
 from twisted.web.http_headers import Headers
@@ -24,6 +23,7 @@ from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Unpacked
 from rsscloud_broker.outbound.exchanges import Exchanges
+from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import LOOPBACK, Names, Network, Pages, page, serve, silence
 
 

@@ -11,12 +11,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import connectionDone
-from twisted.internet.task import Clock, deferLater
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.outbound import dialling
 from rsscloud_broker.outbound.dialling import Together
+from rsscloud_broker.testing.clock import Clock
 from tests.outbound.authority import authority
 from tests.outbound.scripted import OK, LeanTestCase, Scripted
 from tests.outbound.servers import Client, Names, make_client, make_lean_client

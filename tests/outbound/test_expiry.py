@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.outbound.expiry import Expiry
+from rsscloud_broker.testing.clock import Clock
 
 
 class ExpiryTests(SynchronousTestCase):

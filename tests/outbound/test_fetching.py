@@ -7,12 +7,12 @@ import zlib
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 from twisted.web.server import Request
 
 from rsscloud_broker.model import NO_VALIDATORS, Fetched, TopicEnded, TopicUnreadable, Validators
 from rsscloud_broker.outbound import TopicFetcher
+from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import Pages, RawFactory, listen, make_client, page, serve
 
 DATE = "Sat, 21 Nov 2026 07:28:00 GMT"

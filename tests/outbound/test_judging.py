@@ -5,7 +5,6 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
@@ -13,6 +12,7 @@ from rsscloud_broker.interfaces import IJudge
 from rsscloud_broker.model import AddressRefused
 from rsscloud_broker.outbound import AddressGuard, Judge
 from rsscloud_broker.outbound.judging import PATIENCE
+from rsscloud_broker.testing.clock import Clock
 
 NAMES = {
     "public.example": ["192.0.2.1", "93.184.216.34"],

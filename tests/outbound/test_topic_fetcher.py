@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -25,11 +24,12 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.outbound import TopicFetcher
 from rsscloud_broker.testing import FakeOutbound, reply
+from rsscloud_broker.testing.clock import About, Clock
 
 FEED = "http://feeds.example/rss.xml?x=%2F"
 NEW, OTHER, THIRD = (f"http://{name}.example/rss" for name in ("new", "other", "third"))
 
-NOW = 1_795_250_000.0  # an hour and more after that date
+NOW = About(1_795_250_000.0)  # an hour and more after that date
 ETAG, DATE = '"33a6"', "Sat, 21 Nov 2026 07:28:00 GMT"
 KNOWN = Validators(ETAG, DATE)
 
@@ -49,8 +49,7 @@ def after(answer: OutboundReply, *hops: tuple[int, str]) -> OutboundReply:
 class FetcherTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound()
-        self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock = Clock(NOW)
         self.fetcher = TopicFetcher(
             self.outbound, self.clock, "rsscloud-broker/1.0", "http://broker.example"
         )
@@ -136,7 +135,9 @@ class AnswerTests(FetcherTestCase):
             (reply(200, cache_control="max-age=-5"), None),
             (reply(200, cache_control="max-age=999999999999999"), 2.0**31),
         ):
-            self.assertEqual(self.fetched(answer).fresh_seconds, seconds, answer)
+            with self.subTest(seconds=seconds):
+                expected = None if seconds is None else About(seconds)
+                self.assertEqual(self.fetched(answer).fresh_seconds, expected, answer)
 
 
 class UserAgentTests(FetcherTestCase):

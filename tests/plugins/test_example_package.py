@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 from treq.testing import StubTreq
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -53,6 +52,7 @@ from rsscloud_broker.model import (
     Unavailable,
 )
 from rsscloud_broker.testing import sink_parts
+from rsscloud_broker.testing.clock import About, Clock
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
@@ -381,8 +381,7 @@ class HelloPingTests(ExampleTestCase):
         super().setUp()
         self.broker = FakeBroker()
         maker = self.example.HelloPingMaker()
-        clock = Clock()
-        clock.advance(12)
+        clock = Clock(12.0)
         unused: Any = None
         broker: Any = self.broker
         parts = FrontDoorParts(
@@ -403,7 +402,7 @@ class HelloPingTests(ExampleTestCase):
     def test_ping(self) -> None:
         status, text = self.get("?url=http%3A%2F%2Fexample.org%2F")
         self.assertEqual((status, text), (200, "Hello, and thanks for the ping.\n"))
-        ping = Ping("http://example.org/", "http://example.org/", 12.0)
+        ping = Ping("http://example.org/", "http://example.org/", About(12.0))
         self.assertEqual(self.broker.pings, [(ping, 5.0, "127.0.0.1")])
 
     def test_no_web_address(self) -> None:

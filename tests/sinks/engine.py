@@ -8,7 +8,6 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection, insert
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -32,9 +31,10 @@ from rsscloud_broker.storage.schema import subscription
 from rsscloud_broker.storage.subscriptions import lease_values
 from rsscloud_broker.storage.topics import topic_key
 from rsscloud_broker.testing import memory_store, sink_parts
+from rsscloud_broker.testing.clock import About, Clock
 
 FEED = "http://feeds.example/rss.xml"
-NOW = 1_790_683_200.0
+NOW = About(1_790_683_200.0)
 
 #: The outcome of a call to a host that is not there.
 NO_ANSWER = Outcome(False, "nobody is there", answered=False)
@@ -82,7 +82,7 @@ class ScriptedNotifier:
 
     async def _call(self, callback: Callback) -> Outcome:
         names = (callback.url, callback.host)
-        self.calls.append((callback.url, self._clock.seconds()))
+        self.calls.append((callback.url, self._clock.wall_seconds()))
         if self.holds.intersection(names):
             gate: Deferred[None] = Deferred()
             self.held.append((callback.url, gate))
@@ -113,8 +113,7 @@ class EngineTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.store: Any = memory_store()
         self.addCleanup(self.store.stopService)
-        self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock = Clock(NOW)
         self.jitter = 0.0
         self.notifier = ScriptedNotifier(self.clock, self.retries)
         self.contents = 0
@@ -203,20 +202,22 @@ class EngineTestCase(SynchronousTestCase):
         """Have the store begin a walk, and tell of it."""
         self.contents += 1
         content = Content(b"%d" % self.contents, "text/plain")
-        reading = Reading(topic, content.digest, len(content.body), self.clock.seconds(), content)
+        reading = Reading(
+            topic, content.digest, len(content.body), self.clock.wall_seconds(), content
+        )
         self.successResultOf(self.store.record_reading(reading, None))
-        self.hint(TopicChanged(topic, self.clock.seconds()))
+        self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
     def hand_in(self, body: bytes, topic: str = FEED) -> None:
         """Have a content carried that a publisher hands in."""
         content = Content(body, "text/plain")
-        self.successResultOf(self.store.push_content(topic, content, self.clock.seconds()))
-        self.hint(TopicChanged(topic, self.clock.seconds()))
+        self.successResultOf(self.store.push_content(topic, content, self.clock.wall_seconds()))
+        self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
     def end_topic(self, reason: str, topic: str = FEED) -> None:
         """Have a topic end, and tell of it."""
-        self.successResultOf(self.store.end_topic(topic, reason, self.clock.seconds()))
-        self.hint(TopicEnded(topic, reason, self.clock.seconds()))
+        self.successResultOf(self.store.end_topic(topic, reason, self.clock.wall_seconds()))
+        self.hint(TopicEnded(topic, reason, self.clock.wall_seconds()))
 
     def hint(self, event: Event) -> None:
         """Give the distribution an event."""
@@ -228,8 +229,8 @@ class EngineTestCase(SynchronousTestCase):
 
     def advance(self, seconds: float, step: float = 0.05) -> None:
         """Let time pass, in steps."""
-        until = self.clock.seconds() + seconds
-        while (left := until - self.clock.seconds()) > 0:
+        until = self.clock.wall_seconds() + seconds
+        while (left := until - self.clock.wall_seconds()) > 0:
             self.clock.advance(min(step, left))
 
     def called(self) -> list[str]:
@@ -238,7 +239,7 @@ class EngineTestCase(SynchronousTestCase):
 
     def times(self, url: str) -> list[float]:
         """When a URL was called, in seconds since the test began."""
-        return [at - NOW for called, at in self.notifier.calls if called == url]
+        return [About(at - NOW) for called, at in self.notifier.calls if called == url]
 
     def assert_times(self, url: str, expected: Iterable[float], delta: float = 0.3) -> None:
         """A URL was called at these times, or up to a moment later."""

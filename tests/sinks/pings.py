@@ -8,15 +8,14 @@ from typing import Any, cast
 
 from lxml import etree
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IEventBus, SinkParts
+from rsscloud_broker.interfaces import IClock, IEventBus, SinkParts
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import RecordingBus, memory_store
+from rsscloud_broker.testing.clock import Clock
 
 HOUR = 3600
 #: 2026-09-29 12:00:00 UTC
@@ -80,7 +79,7 @@ def make_parts(
         store=store.store,
         bus=bus or RecordingBus(),
         notifiers={},
-        clock=cast(IReactorTime, clock),
+        clock=cast(IClock, clock),
         public_directory=directory,
         in_thread=in_thread,
         public_url="http://broker.example",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from twisted.application.service import IService
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -14,6 +13,7 @@ from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink, archive_path
 from rsscloud_broker.testing import RecordingBus
+from rsscloud_broker.testing.clock import About, Clock
 from tests.sinks.pings import HOUR, NOON, PingStore, ages, make_parts, read_list
 
 
@@ -30,8 +30,7 @@ class ArchivePathTests(SynchronousTestCase):
 
 class ArchiveSinkTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock = Clock()
-        self.clock.advance(NOON + 30)
+        self.clock = Clock(NOON + 30)
         self.store = PingStore(self)
         self.directory = FilePath(self.mktemp())
         self.bus = RecordingBus()
@@ -103,8 +102,8 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.assertEqual(
             self.bus.events,
             [
-                FilePublished("/2026/09/29/11.xml", NOON + 30),
-                FilePublished("/2026/09/29/12.xml", NOON + 30),
+                FilePublished("/2026/09/29/11.xml", About(NOON + 30)),
+                FilePublished("/2026/09/29/12.xml", About(NOON + 30)),
             ],
         )
         self.advance(60)

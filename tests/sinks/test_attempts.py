@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -24,6 +23,7 @@ from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import LINGER, Dispatcher
 from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD, Hosts
 from rsscloud_broker.testing import memory_store
+from rsscloud_broker.testing.clock import About, Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
 
 HOST = "reader.example"
@@ -42,8 +42,7 @@ class AttemptsTestCase(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock = Clock(NOW)
         self.store = memory_store()
         self.addCleanup(self.store.stopService)
         self.jitter = 0.0
@@ -191,8 +190,8 @@ class OutcomeTests(AttemptsTestCase):
             put_off = self.delivered[-1]
             self.assertEqual((put_off.outcome, put_off.attempts), (None, 2))
             assert put_off.retry_at is not None
-            pauses.append(put_off.retry_at - self.clock.seconds())
-        self.assertEqual(pauses, [SOON, 60, LONGEST_WAIT])
+            pauses.append(put_off.retry_at - self.clock.wall_seconds())
+        self.assertEqual(pauses, [About(SOON), About(60), About(LONGEST_WAIT)])
         self.assertEqual((self.notifier.calls, self.hosts.take_changes()), ([], []))
         self.assertEqual((self.count("open_hosts"), self.count("retries_total")), (1, 0))
 
@@ -211,7 +210,9 @@ class OutcomeTests(AttemptsTestCase):
 
 class PutOffTests(AttemptsTestCase):
     def put_off(self, pause: float, attempts: int = 0) -> Delivery:
-        return Delivery(subscription(), None, self.clock.seconds(), None, attempts, NOW + pause)
+        return Delivery(
+            subscription(), None, About(self.clock.wall_seconds()), None, attempts, NOW + pause
+        )
 
     def test_host_that_does_not_answer(self) -> None:
         self.hosts.restore([HostState(HOST, THRESHOLD, NOW + 7)])
@@ -317,7 +318,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertNoResult(idle)
         self.attempts.call_off()
         self.successResultOf(idle)
-        self.assertEqual({one.retry_at for one in self.delivered}, {NOW})
+        self.assertEqual([one.retry_at for one in self.delivered], [NOW] * len(self.delivered))
         self.assertEqual({one.outcome for one in self.delivered}, {None})
         self.assertEqual((self.began, len(self.notifier.calls)), ([1, 2, 3], 1))
         self.assertEqual(self.hosts.take_changes(), [])

@@ -8,7 +8,6 @@ from typing import Any
 
 from twisted.application.service import IService
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -18,13 +17,13 @@ from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.testing import RecordingBus
+from rsscloud_broker.testing.clock import About, Clock
 from tests.sinks.pings import HOUR, NOON, PingStore, ages, at_once, make_parts, read_list
 
 
 class ChangeListSinkTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock = Clock()
-        self.clock.advance(NOON + 30)
+        self.clock = Clock(NOON + 30)
         self.store = PingStore(self)
         self.directory = FilePath(self.mktemp())
         self.changes = self.directory.child("changes.xml")
@@ -79,23 +78,23 @@ class ChangeListSinkTests(SynchronousTestCase):
         self.assertEqual(
             bus.events,
             [
-                FilePublished("/shortChanges.xml", NOON + 30),
-                FilePublished("/changes.xml", NOON + 30),
+                FilePublished("/shortChanges.xml", About(NOON + 30)),
+                FilePublished("/changes.xml", About(NOON + 30)),
             ],
         )
 
     def test_windows(self) -> None:
         now = NOON + 30
-        self.store.add(now - 3 * HOUR - 1, now - 3 * HOUR, now - 301, now - 300, now - 1)
+        self.store.add(now - 3 * HOUR - 1, now - 3 * HOUR + 1, now - 301, now - 299, now - 1)
         self.start()
-        self.assertEqual(ages(self.changes), ["0", "5", "5", "180"])
-        self.assertEqual(ages(self.short_changes), ["0", "5"])
+        self.assertEqual(ages(self.changes), ["0", "4", "5", "179"])
+        self.assertEqual(ages(self.short_changes), ["0", "4"])
 
     def test_options(self) -> None:
         now = NOON + 30
-        self.store.add(now - HOUR - 1, now - HOUR, now - 61)
+        self.store.add(now - HOUR - 1, now - HOUR + 1, now - 61)
         self.start(ChangeListOptions(hours=1, unit="seconds"))
-        self.assertEqual(ages(self.changes), ["61", "3600"])
+        self.assertEqual(ages(self.changes), ["61", "3599"])
 
     def test_wrong_options(self) -> None:
         for wrong in ({"hours": 0}, {"hours": 25}, {"unit": "hours"}):

@@ -75,7 +75,7 @@ class CarriedTests(EngineTestCase):
         self.advance(1)
         del self.notifier.calls[:], self.notifier.contents[:]
         self.successResultOf(self.store.put_subscription(subscription, known))
-        self.distribution._retries.wake_at(self.clock.seconds())
+        self.distribution._retries.wake_at(self.clock.wall_seconds())
         self.advance(1)
         self.assertEqual(self.called(), [])
         content = Content(b"here it is")

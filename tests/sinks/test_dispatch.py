@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from attrs import define
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.sinks.dispatch import LEAST_PAUSE, LINGER, PATIENCE, Dispatcher, Job
+from rsscloud_broker.testing.clock import Clock
 
 
 @define(eq=False)

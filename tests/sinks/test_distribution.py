@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.events import TopicChanged
@@ -30,9 +29,10 @@ from rsscloud_broker.sinks.distribution import (
 )
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
 from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
+from rsscloud_broker.testing.clock import About, Clock
 
 FEED = "http://feeds.example/rss.xml"
-NOW = 1_790_683_200.0
+NOW = About(1_790_683_200.0)
 
 
 def _made(case: TestCase) -> IEventSink:
@@ -51,8 +51,7 @@ class DistributionTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.store: Any = memory_store()
         self.addCleanup(self.store.stopService)
-        self.clock = Clock()
-        self.clock.advance(NOW)
+        self.clock = Clock(NOW)
         self.notifier = FakeNotifier("http-post", marks_after=3)
         self.notifiers: dict[str, INotifier] = {"http-post": self.notifier}
         self.contents = 0
@@ -102,9 +101,9 @@ class DistributionTestCase(SynchronousTestCase):
         """Have the store begin a walk; the event that tells of it."""
         self.contents += 1
         digest = self.contents.to_bytes(32, "big")
-        reading = Reading(topic, digest, self.contents, self.clock.seconds())
+        reading = Reading(topic, digest, self.contents, self.clock.wall_seconds())
         self.successResultOf(self.store.record_reading(reading, None))
-        return TopicChanged(topic, self.clock.seconds())
+        return TopicChanged(topic, self.clock.wall_seconds())
 
     def tell(self, distribution: Distribution, topic: str = FEED) -> None:
         event = self.change(topic)
@@ -221,7 +220,9 @@ class WalkTests(DistributionTestCase):
         reading: Deferred[list[Fanout]] = Deferred()
         self.patch(self.store, "fanouts", lambda limit: reading)
         self.successResultOf(
-            Deferred.fromCoroutine(distribution.handle(TopicChanged(FEED, self.clock.seconds())))
+            Deferred.fromCoroutine(
+                distribution.handle(TopicChanged(FEED, self.clock.wall_seconds()))
+            )
         )
         for gate in held:
             gate.callback(None)
@@ -246,7 +247,7 @@ class OutcomeTests(DistributionTestCase):
             bad, good = self.subscriptions()
             self.assertEqual((bad.consecutive_errors, bad.marked), (errors, marked))
             self.assertEqual((bad.last_error, good.consecutive_errors), ("connection refused", 0))
-            self.assertEqual(bad.last_error_at, self.clock.seconds())
+            self.assertEqual(bad.last_error_at, About(self.clock.wall_seconds()))
 
     def test_success_clears_failures(self) -> None:
         self.subscribe_many(1)

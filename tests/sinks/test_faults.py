@@ -17,12 +17,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.events import SubscriptionRemoved
 from rsscloud_broker.model import Notification, Outcome, Subscription
 from rsscloud_broker.sinks.hosts import LONGEST_PAUSE
+from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotifier
 
 TOPICS = ("http://feeds.example/a", "http://feeds.example/b")

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.files import Draft, publish_change_list, publish_file, records_in
+from rsscloud_broker.testing.clock import Clock
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
 
 

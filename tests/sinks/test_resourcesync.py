@@ -15,7 +15,6 @@ from resync.source_description import (  # type: ignore[import-untyped] # has no
 )
 from twisted.application.service import IService
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
@@ -39,6 +38,7 @@ from rsscloud_broker.testing import (
     memory_store,
     sink_parts,
 )
+from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.resourcesync import Document, Entry, decode, decode_notification, w3c
 from tests.sinks.pings import NOON
@@ -49,8 +49,7 @@ FIRST, SECOND, THIRD = (f"/2026/09/29/{hour}.xml" for hour in ("11", "12", "13")
 
 class ResourceSyncTestCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock = Clock()
-        self.clock.advance(NOON + 30)
+        self.clock = Clock(NOON + 30)
         self.directory = FilePath(self.mktemp())
         self.bus = RecordingBus()
         self.store = memory_store()
@@ -92,7 +91,9 @@ class ResourceSyncTestCase(SynchronousTestCase):
         os.utime(file.path, (at, at))
 
     def publish(self, sink: ResourceSyncSink, path: str) -> None:
-        handled = Deferred.fromCoroutine(sink.handle(FilePublished(path, self.clock.seconds())))
+        handled = Deferred.fromCoroutine(
+            sink.handle(FilePublished(path, self.clock.wall_seconds()))
+        )
         self.successResultOf(handled)
 
     def read(self, path: str) -> Document:
@@ -225,7 +226,10 @@ class DocumentsTests(ResourceSyncTestCase):
         self.publish(sink, FIRST)
         self.assertEqual(
             self.bus.events,
-            [FilePublished(CHANGE_LIST, NOON + 30.0), FilePublished(RESOURCE_LIST, NOON + 30.0)],
+            [
+                FilePublished(CHANGE_LIST, About(NOON + 30)),
+                FilePublished(RESOURCE_LIST, About(NOON + 30)),
+            ],
         )
 
     def test_long_lists_are_cut(self) -> None:
@@ -293,7 +297,7 @@ class RestartTests(ResourceSyncTestCase):
                 spoil(self.path(path))
                 self.restart()
                 self.assertEqual((self.resources(), self.changes()), ([FIRST], []))
-                self.assertEqual(self.read(CHANGE_LIST).since, w3c(self.clock.seconds()))
+                self.assertEqual(self.read(CHANGE_LIST).since, w3c(self.clock.wall_seconds()))
 
     def test_there_is_a_hub_from_now_on(self) -> None:
         self.restart(has_hub=False)
@@ -325,7 +329,7 @@ class ChannelTests(ResourceSyncTestCase):
         self.put(FIRST)
         self.publish(sink, FIRST)
         ((topic, content, at),) = self.pushed
-        self.assertEqual((topic, at), (BROKER + CHANNEL, NOON + 30))
+        self.assertEqual((topic, at), (BROKER + CHANNEL, About(NOON + 30)))
         self.assertEqual(content.content_type, "application/xml")
         found = links.parse(content.link)
         for relation, url in (
@@ -355,7 +359,7 @@ class ChannelTests(ResourceSyncTestCase):
     def test_subscribers_are_told(self) -> None:
         self.subscribe()
         self.start()
-        self.assertIn(TopicChanged(BROKER + CHANNEL, NOON + 30.0), self.bus.events)
+        self.assertIn(TopicChanged(BROKER + CHANNEL, About(NOON + 30)), self.bus.events)
         (fanout,) = self.successResultOf(self.store.fanouts(10))
         self.assertEqual(fanout.topic, BROKER + CHANNEL)
 

@@ -511,7 +511,7 @@ class MovedTests(EngineTestCase):
         for topic in (FEED, OTHER_FEED):
             self.change(topic)
         self.assertEqual(sorted(self.called()), urls[:4])
-        moved = self.store.move_topic(FEED, OTHER_FEED, self.clock.seconds())
+        moved = self.store.move_topic(FEED, OTHER_FEED, self.clock.wall_seconds())
         self.assertTrue(self.successResultOf(moved))
         self.notifier.end(urls[0], urls[3])  # so the slice of one walk is saved
         self.crash()

@@ -66,7 +66,7 @@ class HelloPing:
         """
         if not _WEB_ADDRESS.fullmatch(url):
             return 400, "Say which site changed, such as ?url=http://example.org/"
-        ping = Ping(name=url, url=url, received_at=self._parts.clock.seconds())
+        ping = Ping(name=url, url=url, received_at=self._parts.clock.wall_seconds())
         try:
             await self._parts.broker.ping(ping, self._options.repeat_window, caller)
         except TooMany as error:
