@@ -36,8 +36,16 @@ class Callback:
         """The host that is called; see ``host_of``."""
         return host_of(self.url)
 
+    @property
+    def origin(self) -> str:
+        """The host and the port that are called, as ``host:port``."""
+        port = _PORT.match(self.url)
+        default = 443 if self.url[:6].lower() == "https:" else 80
+        return f"{self.host}:{port[1] if port else default}"
+
 
 _HOST = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[([^\]/?#]*)\]|([^/?#:]*))", re.IGNORECASE)
+_PORT = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[[^\]/?#]*\]|[^/?#:]*):0*([0-9]+)", re.IGNORECASE)
 
 
 def host_of(url: str) -> str:
@@ -336,6 +344,8 @@ class Outcome:
     :ivar retry_after: seconds that the answer asked to wait before the next try.
     :ivar gone: the subscriber wants no more of this, ever.
     :ivar refused: the broker would not call a URL like that, and did not.
+    :ivar port_only: there was no answer, but the host is there: only the port that was
+        called is to blame.
     """
 
     success: bool
@@ -344,6 +354,7 @@ class Outcome:
     retry_after: float | None = None
     gone: bool = False
     refused: bool = False
+    port_only: bool = False
 
 
 @frozen
@@ -374,8 +385,9 @@ class Delivery:
 
 @frozen
 class HostState:
-    """A host that does not answer.
+    """A host, or a port of one, that does not answer.
 
+    :ivar host: its name, with ``:`` and the port if only that does not answer.
     :ivar failures: calls without an answer since the last one that had one; 0
         when it answers again.
     :ivar retry_at: when it may be called again.
@@ -546,7 +558,13 @@ class OutboundError(Exception):
     """A request to somebody else's server did not get an answer.
 
     Its text says why, to people.
+
+    :ivar port_only: the host is there: only the port that was called is to blame.
     """
+
+    def __init__(self, reason: str, *, port_only: bool = False) -> None:
+        super().__init__(reason)
+        self.port_only = port_only
 
 
 class TooLarge(OutboundError):

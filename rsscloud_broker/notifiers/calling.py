@@ -82,7 +82,7 @@ async def call(
         reply = await outbound.request(method, url, headers, body, redirects)
     except OutboundError as error:
         refused = isinstance(error, AddressRefused)
-        return failed(str(error), answered=False, refused=refused)
+        return failed(str(error), answered=False, refused=refused, port_only=error.port_only)
     if not reply.success:
         pause = retry_after(reply.headers)
         return failed(

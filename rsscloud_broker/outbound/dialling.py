@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from errno import EADDRNOTAVAIL, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
+from errno import EADDRNOTAVAIL, ECONNREFUSED, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from socket import AF_INET, AF_INET6, SO_ERROR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any
 
@@ -97,7 +97,7 @@ def _refusal(problem: BaseException | None, address: str) -> NotConnected | Unav
     text = " ".join(str(problem).split())
     if number in (_WANT_OVER_IPV6 if ":" in address else OUR_OWN_WANT):
         return Unavailable(f"no connection can be made just now: {text}")
-    return NotConnected(text)
+    return NotConnected(text, port_only=number == ECONNREFUSED)
 
 
 # TLS says anew of each connection whatever the transport below provides, so it had

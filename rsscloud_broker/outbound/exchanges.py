@@ -105,7 +105,8 @@ class Exchanges:
             addresses = await looking
         for address in addresses:  # before any is dialled: one that is bad spoils them all
             self._guard.judge(address, target.port)
-        problem = f"the name {target.host} has no address"
+        problem = OutboundError(f"the name {target.host} has no address")
+        refused = True
         for number, address in enumerate(addresses, 1):
             # A timer for each attempt but the last, which has all the time that is left.
             timeout = self._seconds / len(addresses) if number < len(addresses) else None
@@ -116,8 +117,10 @@ class Exchanges:
                 self._dialler.dial(connection, address, timeout)
                 return self._keep(connection, await asking)
             except NotConnected as error:  # the next address may do
-                problem = f"no connection to {address} port {target.port}: {error}"
-        raise OutboundError(problem)
+                refused = refused and error.port_only
+                reason = f"no connection to {address} port {target.port}: {error}"
+                problem = OutboundError(reason, port_only=refused)
+        raise problem
 
     def _keep(self, connection: Http1, answer: Answer) -> Answer:
         """Pass an answer on; see what becomes of the connection."""

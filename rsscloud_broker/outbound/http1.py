@@ -235,7 +235,7 @@ class Http1(Protocol):
                 # What a method that the parser calls raises is the context of its error.
                 refusal = error.__context__
                 if not isinstance(refusal, OutboundError):
-                    refusal = OutboundError(f"the answer is not HTTP: {error}")
+                    refusal = OutboundError(f"the answer is not HTTP: {error}", port_only=True)
                 self._fail(refusal)
                 return
         if self._whole:
@@ -256,7 +256,7 @@ class Http1(Protocol):
             # Over TLS the other side has said goodbye then, or the end may be anybody's.
             self._succeed(whole=bool(reason.check(ConnectionDone)))
         else:
-            self._fail(OutboundError(self._why_lost(reason)))
+            self._fail(OutboundError(self._why_lost(reason), port_only=True))
 
     # --- the parser calls
 

@@ -38,9 +38,9 @@ from rsscloud_broker.model import (
     Subscription,
     Unavailable,
 )
+from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher, Job
-from rsscloud_broker.sinks.hosts import Hosts
 
 #: Seconds until an attempt that was not made, or not to its end, is made again.
 SOON = 5.0
@@ -111,7 +111,7 @@ class Attempts:
     _notifiers: Mapping[str, INotifier]
     _clock: IClock
     _dispatcher: Dispatcher
-    _hosts: Hosts
+    _breakers: Breakers
     _counters: Counters
     _contents: Contents
     _jitter: Callable[[], float] = random
@@ -150,7 +150,7 @@ class Attempts:
         :param pushed: whether that was handed in.
         """
         host = subscription.callback.host
-        attempt = Attempt(host, subscription, self._make, done, began, content)
+        attempt = Attempt(host, subscription.topic, subscription, self._make, done, began, content)
         if self.stopping:
             self._finish(attempt, self._put_off(subscription, SOON))
             return attempt
@@ -167,9 +167,9 @@ class Attempts:
         if news and subscription.attempts and not (pushed and subscription.wants_content):
             self._finish(attempt, leave_to_the_store(subscription, now))
             return attempt
-        closed_until = self._hosts.closed_until(host, attempt)
-        if closed_until is not None:
-            self._finish(attempt, self._leave_alone(subscription, closed_until))
+        until = self._breakers.ask(subscription.callback, attempt)
+        if until is not None:
+            self._finish(attempt, self._leave_alone(subscription, until))
             return attempt
         attempt.submitted_at = self._clock.seconds()
         self._under_way[subscription.id] = attempt
@@ -219,21 +219,20 @@ class Attempts:
 
     async def _make(self, attempt: Attempt) -> None:
         attempt.began()
-        subscription, host = attempt.subscription, attempt.host
-        closed_until = self._hosts.closed_since(host, attempt.submitted_at)
-        if closed_until is not None:
-            self._finish(attempt, self._leave_alone(subscription, closed_until))
+        subscription = attempt.subscription
+        until = self._breakers.stops(subscription.callback, attempt)
+        if until is not None:
+            self._finish(attempt, self._leave_alone(subscription, until))
             return
         try:
-            delivery = await self._notify(subscription, host, attempt.content)
-        except CancelledError:
-            if not self.stopping:  # it took long, and others needed the place
-                self._hosts.failed(host)
+            delivery = await self._notify(subscription, attempt.content)
+        except CancelledError:  # the broker stops
             delivery = self._put_off(subscription, SOON)
         except Unavailable as error:  # says nothing of the subscriber: later, then
             self._tell_of_want(error)
             self._count(subscription, "unavailable")
             delivery = self._put_off(subscription, SOON)
+        attempt.went_well = delivery.outcome is not None and delivery.outcome.success
         if attempt.news and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
         self._finish(attempt, delivery)
@@ -249,7 +248,7 @@ class Attempts:
         if attempt.over:
             return  # called off, and came to its end all the same
         attempt.over = True
-        self._hosts.give_back(attempt.host, attempt)  # unless it has called
+        self._breakers.give_back(attempt.subscription.callback, attempt)
         if not attempt.begun:
             attempt.began()
         for follower in attempt.followers:
@@ -264,16 +263,14 @@ class Attempts:
             for idle in waiting:
                 idle.callback(None)
 
-    async def _notify(
-        self, subscription: Subscription, host: str, content: Content | None
-    ) -> Delivery:
+    async def _notify(self, subscription: Subscription, content: Content | None) -> Delivery:
         callback = subscription.callback
         tried = (subscription.attempts or 0) + 1
         notifier = self._notifiers.get(callback.protocol)
         if notifier is None:
             nobody = Outcome(False, f"no notifier for {callback.protocol} runs here")
             return Delivery(subscription, nobody, self._clock.wall_seconds(), attempts=tried)
-        outcome = await self._call(notifier, subscription, host, content)
+        outcome = await self._call(notifier, subscription, content)
         now = self._clock.wall_seconds()
         if outcome is None:  # who waits for longer is looked after less often
             age = now - subscription.lease.granted_at
@@ -294,7 +291,7 @@ class Attempts:
         return delivery
 
     async def _call(
-        self, notifier: INotifier, subscription: Subscription, host: str, content: Content | None
+        self, notifier: INotifier, subscription: Subscription, content: Content | None
     ) -> Outcome | None:
         """What came of a call; None if the content of the topic is not there yet."""
         topic, callback, terms = subscription.topic, subscription.callback, subscription.terms
@@ -315,9 +312,9 @@ class Attempts:
             self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
             return Outcome(False, f"the notifier failed: {error}")  # says nothing of the host
         if outcome.answered:
-            self._hosts.answered(host)
+            self._breakers.answered(callback)
         elif not (outcome.success or outcome.refused):
-            self._hosts.failed(host)
+            self._breakers.failed(callback, outcome)
         return outcome
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:

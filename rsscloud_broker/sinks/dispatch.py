@@ -1,50 +1,57 @@
-"""Decides when a notification may begin: places in all, and for each host.
+"""Decides when a notification may begin.
 
-There is a number of places in all, and a small number for each host; who gets
-no place waits in line.  So a slow host fills its own places and nothing else.
+There is a number of places in all, and a small number for each host.  A notification that gets
+no place waits in line: in the line of its host, or in the line of all.  Topics take turns in the
+line of all, so that a topic with many subscribers does not hold up the others.
 
-A host that takes its time, without being one of many at the same address, would
-still hold one of the places in all.  So a notification that has no answer after
-a moment *lingers*: it goes on, but gives its place to the next in line.  How
-many may linger is limited too; beyond that, the one that has lingered longest
-is called off, to be tried again later.
+A host that answers quickly and without errors earns more places for itself, one after another; it
+loses them at the first failure or slow answer.
+
+A notification without an answer after a moment *lingers*: it goes on, but gives its place to
+the next in line.  How many may linger is limited.  None is ever called off because others wait.
+
+So that thousands of hosts that say nothing cannot take every place, hosts that answered quickly
+the last time have places of their own: half of the number in all, beside the others.  And
+some of those that may linger are theirs alone.  How many places there are follows ``Pace``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from typing import TypeAlias
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.sinks.pace import Pace
 
-#: Seconds after which a notification without an answer lingers.
-PATIENCE = 0.1
+#: The most places that one host can earn.
+MOST_PER_HOST = 16
 
-#: Seconds that a notification may linger, at the least, before it is called off.
-LINGER = 2.0
-
-#: Seconds to wait for a job to be old enough, at the least: an age is a difference
-#: of floats, and may be short of its mark by less than the clock can tell.
-LEAST_PAUSE = 0.001
+#: Hosts of which it is remembered that they answered quickly.
+REMEMBERED = 20_000
 
 
 @define(eq=False)
 class Job(ABC):
     """One notification; a subclass says how it is made.
 
-    :ivar host: whose place it needs.
+    :ivar host: the host whose place it needs.
+    :ivar topic: what takes turns with other topics.
     :ivar begun: whether it has begun.
     :ivar behind_its_host: whether it waits for others of the same host.
+    :ivar went_well: whether it succeeded; its ``begin`` says so.
     """
 
     host: str
+    topic: str
     begun: bool = field(default=False, init=False)
     behind_its_host: bool = field(default=False, init=False)
+    went_well: bool = field(default=False, init=False)
+    _quick: bool = field(default=False, init=False)
     _since: float = field(default=0.0, init=False)
     _running: Deferred[None] | None = field(default=None, init=False)
 
@@ -60,15 +67,63 @@ class Job(ABC):
             self._running.cancel()
 
 
-#: Jobs in the order in which they came.
-Line: TypeAlias = "OrderedDict[Job, None]"
+class _Line:
+    """Jobs that wait: topics take turns, and the jobs of each keep their order."""
+
+    def __init__(self) -> None:
+        self._topics: OrderedDict[str, OrderedDict[Job, None]] = OrderedDict()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, job: Job) -> None:
+        self._topics.setdefault(job.topic, OrderedDict())[job] = None
+        self._length += 1
+
+    def discard(self, job: Job) -> bool:
+        """Take a job out.  False if it is not here."""
+        jobs = self._topics.get(job.topic)
+        if jobs is None or job not in jobs:
+            return False
+        del jobs[job]
+        if not jobs:
+            del self._topics[job.topic]
+        self._length -= 1
+        return True
+
+    def pop(self) -> Job:
+        """Take out the first job of the topic whose turn it is."""
+        topic, jobs = next(iter(self._topics.items()))
+        job, _ = jobs.popitem(last=False)
+        if jobs:
+            self._topics.move_to_end(topic)
+        else:
+            del self._topics[topic]
+        self._length -= 1
+        return job
+
+
+@define
+class _Host:
+    """A host that jobs are of.
+
+    :ivar places: jobs that it may have under way, or in the line of all; a part of a place
+        is one that is not earned yet.
+    :ivar taken: those that it has.
+    :ivar line: jobs that wait for a place of the host.
+    """
+
+    places: float
+    taken: int = 0
+    line: OrderedDict[Job, None] = field(factory=OrderedDict)
 
 
 class Dispatcher:
     """Begins jobs as places become free.
 
     :param places: jobs under way at a time, in all, but for those that linger.
-    :param per_host: jobs under way at a time for one host.
+    :param per_host: jobs under way at a time for one host, at first.
     :param lingering: jobs that may linger.
     """
 
@@ -83,117 +138,155 @@ class Dispatcher:
     ) -> None:
         self._clock = clock
         self._counters = counters
-        self._places = places
         self._per_host = per_host
         self._may_linger = lingering
-        self._taken: dict[str, int] = {}  # the places of each host that are
-        self._behind: dict[str, Line] = {}  # those in line for a place of each host
-        self._line: Line = OrderedDict()  # these have a place of their host already
-        self._young: Line = OrderedDict()
-        self._lingering: Line = OrderedDict()
-        self._alarm: IDelayedCall | None = None
+        self._pace = Pace(clock, places, self._look)
+        self._hosts: dict[str, _Host] = {}
+        self._quick_hosts: Remembered[str, float] = Remembered(REMEMBERED)  # and their places
+        self._quick_line, self._line = _Line(), _Line()
+        self._young: OrderedDict[Job, None] = OrderedDict()
+        self._young_quick = 0
+        self._lingering: set[Job] = set()
+        self._behind = 0
         self._beginning = False
         counters.in_flight.set_function(lambda: len(self._young) + len(self._lingering))
         counters.lingering.set_function(lambda: len(self._lingering))
         counters.queued.set_function(self._queued)
 
+    def _queued(self) -> int:
+        return len(self._quick_line) + len(self._line) + self._behind
+
     def submit(self, job: Job) -> None:
         """Begin a job, now or when there is a place for it."""
-        taken = self._taken.get(job.host, 0)
-        if taken < self._per_host:
-            self._taken[job.host] = taken + 1
-            self._line[job] = None
+        host = self._hosts.get(job.host)
+        places = self._quick_hosts.get(job.host, 0)
+        if host is None:
+            host = self._hosts[job.host] = _Host(places or self._per_host)
+        job._quick = places > 0
+        if host.taken < int(host.places):
+            host.taken += 1
+            self._line_up(job)
             self._begin()
         else:
             job.behind_its_host = True
-            self._behind.setdefault(job.host, OrderedDict())[job] = None
+            host.line[job] = None
+            self._behind += 1
 
     def withdraw(self, job: Job) -> bool:
         """Take a job out of the line.  False if it is in none."""
-        if job in self._line:
-            del self._line[job]
+        if self._quick_line.discard(job) or self._line.discard(job):
             self._leave_host(job)
             return True
-        behind = self._behind.get(job.host)
-        if behind is None or job not in behind:
+        host = self._hosts.get(job.host)
+        if host is None or job not in host.line:
             return False
-        del behind[job]
-        if not behind:
-            del self._behind[job.host]
+        del host.line[job]
+        self._behind -= 1
         return True
 
-    def _queued(self) -> int:
-        return len(self._line) + sum(map(len, self._behind.values()))
+    def stop(self) -> None:
+        """Leave no timer behind: nothing is under way any more."""
+        self._pace.stop()
+
+    def in_line_of(self, host: str) -> int:
+        """How many jobs wait for a place of a host."""
+        found = self._hosts.get(host)
+        return 0 if found is None else len(found.line)
+
+    def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time."""
+        return self._quick_hosts.get(host, 0) > 0
+
+    def _line_up(self, job: Job) -> None:
+        (self._quick_line if job._quick else self._line).add(job)
 
     def _begin(self) -> None:
-        """Begin what is first in line, for as long as there are places."""
+        """Begin jobs as long as there are places."""
         if self._beginning:  # a job that is over at once leads back here
             return
         self._beginning = True
-        while self._line and (len(self._young) < self._places or self._make_place()):
-            job, _ = self._line.popitem(last=False)
+        while (line := self._next_line()) is not None:
+            job = line.pop()
             job.begun = True
-            job._since = self._clock.seconds()
+            job._since = self._pace.time()
             self._young[job] = None
+            self._young_quick += job._quick
+            began_at = self._clock.seconds()
             job._running = running = job.begin()
-            running.addBoth(self._over, job)
+            running.addBoth(self._over, job, began_at)
         self._beginning = False
+        if self._young:
+            self._pace.start()
 
-    def _over(self, result: object, job: Job) -> None:
+    def _next_line(self) -> _Line | None:
+        """The line whose first job has a place; None if there is no place for any."""
+        window = self._pace.window
+        if self._quick_line and (
+            len(self._young) < window or self._young_quick < (window + 1) // 2
+        ):
+            return self._quick_line
+        if self._line and len(self._young) < window:
+            return self._line
+        if self._quick_line or self._line:
+            self._pace.filled = True
+        return None
+
+    def _over(self, result: object, job: Job, began_at: float) -> None:
         job._running = None
-        if job in self._young:
-            del self._young[job]
-        else:
-            del self._lingering[job]
+        seconds = self._clock.seconds() - began_at
+        quick = job in self._young and self._pace.time() - job._since < self._pace.patience
+        self._remove(job)
+        if quick:
+            self._pace.took(seconds)
+        self._judge(job, well=quick and job.went_well)
         self._leave_host(job)
         self._begin()
 
-    def _leave_host(self, job: Job) -> None:
-        """Give a host's place to the next in its line."""
-        behind = self._behind.get(job.host)
-        if behind is not None:
-            following, _ = behind.popitem(last=False)
-            following.behind_its_host = False
-            self._line[following] = None
-            if not behind:
-                del self._behind[job.host]
+    def _remove(self, job: Job) -> None:
+        if job in self._young:
+            del self._young[job]
+            self._young_quick -= job._quick
+        else:
+            self._lingering.discard(job)
+
+    def _judge(self, job: Job, *, well: bool) -> None:
+        """Let a host earn another place, or lose those that it has earned."""
+        host = self._hosts[job.host]
+        if not well:
+            host.places = self._per_host
+            self._quick_hosts.pop(job.host, 0)
             return
-        self._taken[job.host] -= 1
-        if not self._taken[job.host]:
-            del self._taken[job.host]
+        if host.places < MOST_PER_HOST:
+            host.places += 1 / host.places  # so it takes as many successes as it has places
+        self._quick_hosts[job.host] = host.places
 
-    def _make_place(self) -> bool:
-        """Let the oldest job linger, if it is old enough."""
-        oldest = next(iter(self._young))
-        age = self._clock.seconds() - oldest._since
-        if age < PATIENCE:
-            self._wake_after(PATIENCE - age)
-            return False
-        if not self._may_linger:
-            return False
-        if len(self._lingering) >= self._may_linger:
-            longest = next(iter(self._lingering))
-            lingered = self._clock.seconds() - longest._since
-            if lingered < LINGER:
-                self._wake_after(LINGER - lingered)
-                return False
-            longest.call_off()
-            if longest in self._lingering:  # it does not let itself be called off
-                self._lingering.move_to_end(longest)
-                self._wake_after(PATIENCE)
-                return False
-        del self._young[oldest]
-        self._lingering[oldest] = None
-        return True
+    def _leave_host(self, job: Job) -> None:
+        """Give back a place of a host, and let those in its line have the free ones."""
+        host = self._hosts[job.host]
+        host.taken -= 1
+        while host.line and host.taken < int(host.places):
+            following, _ = host.line.popitem(last=False)
+            following.behind_its_host = False
+            following._quick = self.is_quick(job.host)
+            self._behind -= 1
+            host.taken += 1
+            self._line_up(following)
+        if not host.taken:
+            del self._hosts[job.host]
 
-    def _wake_after(self, seconds: float) -> None:
-        seconds = max(seconds, LEAST_PAUSE)
-        if self._alarm is not None:
-            if self._alarm.getTime() <= self._clock.seconds() + seconds:
-                return
-            self._alarm.cancel()
-        self._alarm = self._clock.callLater(seconds, self._wake)
+    def _look(self) -> bool:
+        """Let jobs linger that are slow, where others wait; whether to look again."""
+        if self._quick_line or self._line:
+            self._let_linger()
+            self._begin()
+        return bool(self._young)
 
-    def _wake(self) -> None:
-        self._alarm = None
-        self._begin()
+    def _let_linger(self) -> None:
+        slow_since = self._pace.time() - self._pace.patience
+        for job in list(self._young):
+            if job._since > slow_since:
+                break  # they are in the order in which they began
+            room = self._may_linger if job._quick else self._may_linger * 3 // 4
+            if len(self._lingering) < room:
+                self._remove(job)
+                self._lingering.add(job)

@@ -6,12 +6,12 @@ The work is in the store, and an event is only a hint to look there:
 - a notification that failed or was put off is a row with the time at which it
   is due, for ``Retries``.
 
-Both make ``Attempts``, for which the ``Dispatcher`` has a limited number of
-places, in all and for each host, while ``Hosts`` keeps those apart that do not
-answer.  Several topics are walked at a time and take turns, slice by slice.  When
-others wait, a walk leaves after a few slices and goes to the end of their line.
-While a topic is walked, further changes of it wait; together they make one more
-walk after it.
+Both make ``Attempts``.  The ``Dispatcher`` limits how many run at once, in all and for each
+host; the circuit ``Breakers`` hold back hosts that do not answer.
+
+Several topics are walked at a time and take turns.  When others wait, a walk leaves after a few
+slices and goes to the end of their line.  While a topic is walked, further changes of it wait;
+together they make one more walk after it.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Fanout, Subscription, Unavailable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
+from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
-from rsscloud_broker.sinks.hosts import Hosts
 from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.walk import Tools, Walk
 
 #: Seconds that a stopping broker waits for notifications in flight.
 STOP_PATIENCE = 5.0
 
-#: Seconds within which changes of the states of hosts are stored together.
-SAVE_HOSTS = 1.0
+#: Seconds within which changes of the circuit breakers are stored together.
+SAVE_BREAKERS = 1.0
 
 
 @frozen
 class DistributionOptions:
     """Options of the distribution sink.
 
-    :ivar in_flight: notifications under way at the same time, in all.
-    :ivar per_host: notifications under way at the same time for one host.
+    :ivar in_flight: notifications under way at the same time, in all, at the most.
+    :ivar per_host: notifications under way at the same time for one host; it can earn more.
     :ivar lingering: notifications under way that have no answer after a moment;
         they do not count as in flight.
     :ivar slice_size: subscriptions that are read and saved together.
@@ -85,10 +85,10 @@ class Distribution(Service):
         self._store: IStore = parts.store
         self._clock: IClock = parts.clock
         self._max_walks = options.topics
-        self._hosts = Hosts(parts.clock, parts.counters, self._hosts_changed)
-        self._saving_hosts: IDelayedCall | None = None
+        self._breakers = Breakers(parts.clock, parts.counters, self._breakers_changed)
+        self._saving_breakers: IDelayedCall | None = None
         self._patience = Patience(parts.clock, "Distribution")
-        dispatcher = Dispatcher(
+        self._dispatcher = Dispatcher(
             parts.clock,
             parts.counters,
             places=options.in_flight,
@@ -97,7 +97,12 @@ class Distribution(Service):
         )
         self._contents = Contents(parts.store)
         self._attempts = Attempts(
-            parts.notifiers, parts.clock, dispatcher, self._hosts, parts.counters, self._contents
+            parts.notifiers,
+            parts.clock,
+            self._dispatcher,
+            self._breakers,
+            parts.counters,
+            self._contents,
         )
         self._retries = Retries(parts.store, parts.clock, self._attempts, self._patience)
         self._tools = Tools(
@@ -145,6 +150,7 @@ class Distribution(Service):
                 walk.reconsider(event.topic, event.callback_url, None)
 
     def _renewed(self, stored: Subscription) -> None:
+        self._breakers.answered(stored.callback)  # when it was verified
         self._attempts.withdraw_outdated(stored)
         for walk in self._walks.values():
             walk.reconsider(stored.topic, stored.callback.url, stored.terms)
@@ -153,7 +159,7 @@ class Distribution(Service):
 
     async def _begin(self) -> None:
         try:
-            self._hosts.restore(await self._patience(self._store.hosts))
+            self._breakers.restore(await self._patience(self._store.hosts))
             due = await self._patience(self._store.next_due)
         except CancelledError:
             return
@@ -171,24 +177,25 @@ class Distribution(Service):
         await DeferredList([*walks, *([self._looking] if self._looking else [])])
         await self._attempts.idle()
         await self._retries.idle()
+        self._dispatcher.stop()
         if impatience.active():
             impatience.cancel()
-        if self._saving_hosts is not None:
-            self._saving_hosts.cancel()
-            await self._save_hosts()
+        if self._saving_breakers is not None:
+            self._saving_breakers.cancel()
+            await self._save_breakers()
 
-    def _hosts_changed(self) -> None:
-        if self._saving_hosts is None:
-            self._saving_hosts = self._clock.callLater(
-                SAVE_HOSTS, lambda: Deferred.fromCoroutine(self._save_hosts())
+    def _breakers_changed(self) -> None:
+        if self._saving_breakers is None:
+            self._saving_breakers = self._clock.callLater(
+                SAVE_BREAKERS, lambda: Deferred.fromCoroutine(self._save_breakers())
             )
 
-    async def _save_hosts(self) -> None:
-        self._saving_hosts = None
+    async def _save_breakers(self) -> None:
+        self._saving_breakers = None
         try:
-            await self._store.record_hosts(self._hosts.take_changes())
+            await self._store.record_hosts(self._breakers.take_changes())
         except Unavailable as error:  # they are found to be dead again, if it comes to that
-            self.log.error("The states of hosts are not stored: {error}", error=error)
+            self.log.error("The states of circuit breakers are not stored: {error}", error=error)
 
     def _look(self) -> None:
         """Look for fan-outs to walk; if that is going on, once more after it."""

@@ -19,9 +19,9 @@ from rsscloud_broker.model import (
     Unavailable,
 )
 from rsscloud_broker.sinks.attempts import JITTER, LONGEST_WAIT, SOON, Attempt, Attempts
+from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.sinks.contents import Contents
-from rsscloud_broker.sinks.dispatch import LINGER, Dispatcher
-from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD, Hosts
+from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
@@ -53,7 +53,7 @@ class AttemptsTestCase(SynchronousTestCase):
         self.make()
 
     def make(self, places: int = 200, per_host: int = 4, lingering: int = 2000) -> None:
-        self.hosts = Hosts(self.clock, self.counters, lambda: None)
+        self.breakers = Breakers(self.clock, self.counters, lambda: None)
         dispatcher = Dispatcher(
             self.clock, self.counters, places=places, per_host=per_host, lingering=lingering
         )
@@ -61,7 +61,7 @@ class AttemptsTestCase(SynchronousTestCase):
             {"http-post": self.notifier},
             self.clock,
             dispatcher,
-            self.hosts,
+            self.breakers,
             self.counters,
             Contents(self.store),
             jitter=lambda: self.jitter,
@@ -131,14 +131,16 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="gone"), 1)
 
     def test_any_answer_is_one_for_the_host(self) -> None:
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         self.outcome(REFUSED)
-        self.assertEqual(self.hosts.take_changes(), [HostState(HOST, 0, 0.0)])
+        self.assertEqual(self.breakers.take_changes(), [HostState(HOST, 0, 0.0)])
 
     def test_no_answer_is_none_for_the_host(self) -> None:
         for _ in range(THRESHOLD):
             self.outcome(NO_ANSWER)
-        self.assertEqual(self.hosts.take_changes(), [HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)])
+        self.assertEqual(
+            self.breakers.take_changes(), [HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)]
+        )
 
     def test_broker_that_cannot_call_says_nothing_of_anybody(self) -> None:
         async def cannot(notification: object) -> Outcome:
@@ -149,7 +151,7 @@ class OutcomeTests(AttemptsTestCase):
             self.submit()
         put_off = Delivery(subscription(), None, NOW, None, 0, NOW + SOON)
         self.assertEqual(self.delivered, [put_off] * 2 * THRESHOLD)
-        self.assertEqual(self.hosts.take_changes(), [])
+        self.assertEqual(self.breakers.take_changes(), [])
         labels = {"protocol": subscription().callback.protocol, "outcome": "unavailable"}
         self.assertEqual(self.count("deliveries_total", **labels), 2 * THRESHOLD)
 
@@ -171,18 +173,18 @@ class OutcomeTests(AttemptsTestCase):
             raise ZeroDivisionError("no good")
 
         self.patch(self.notifier, "notify", broken)
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         for _ in range(2):
             self.submit()
         self.assertEqual([one.attempts for one in self.delivered], [1, 1])
-        self.assertEqual(self.hosts.take_changes(), [])
+        self.assertEqual(self.breakers.take_changes(), [])
         self.assertEqual(self.count("open_hosts"), 1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
 
     def test_content_that_is_not_there_yet_is_no_attempt(self) -> None:
         """And says nothing of the host."""
         waiting = evolve(subscription(), wants_content=True, attempts=2)
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         pauses = []
         for pause in (1, 59, 3600):
             self.clock.advance(pause)
@@ -192,20 +194,20 @@ class OutcomeTests(AttemptsTestCase):
             assert put_off.retry_at is not None
             pauses.append(put_off.retry_at - self.clock.wall_seconds())
         self.assertEqual(pauses, [About(SOON), About(60), About(LONGEST_WAIT)])
-        self.assertEqual((self.notifier.calls, self.hosts.take_changes()), ([], []))
+        self.assertEqual((self.notifier.calls, self.breakers.take_changes()), ([], []))
         self.assertEqual((self.count("open_hosts"), self.count("retries_total")), (1, 0))
 
     def test_denial_that_needs_no_call_says_nothing_of_the_host(self) -> None:
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         self.notifier.outcomes[HOST] = Outcome(True, answered=False)
         self.submit(evolve(subscription(), ended="it is gone"))
-        self.assertEqual((len(self.notifier.denials), self.hosts.take_changes()), (1, []))
+        self.assertEqual((len(self.notifier.denials), self.breakers.take_changes()), (1, []))
 
     def test_what_the_broker_would_not_call_says_nothing_of_the_host(self) -> None:
         for _ in range(2 * THRESHOLD):
             self.outcome(Outcome(False, "a private address", answered=False, refused=True))
         self.assertEqual(len(self.notifier.calls), 2 * THRESHOLD)
-        self.assertEqual(self.hosts.take_changes(), [])
+        self.assertEqual(self.breakers.take_changes(), [])
 
 
 class PutOffTests(AttemptsTestCase):
@@ -215,7 +217,7 @@ class PutOffTests(AttemptsTestCase):
         )
 
     def test_host_that_does_not_answer(self) -> None:
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW + 7)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW + 7)])
         self.jitter = 1.0
         self.submit()
         self.assertEqual(self.delivered, [self.put_off(7 * (1 + JITTER))])
@@ -223,7 +225,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="put_off"), 1)
 
     def test_one_tries_when_the_pause_is_over(self) -> None:
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         self.hold()
         for number in (1, 2, 3):
             self.submit(subscription(number))
@@ -236,7 +238,7 @@ class PutOffTests(AttemptsTestCase):
         async def cannot(notification: object) -> Outcome:
             raise Unavailable("too many open files")
 
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         works = self.notifier.notify
         self.patch(self.notifier, "notify", cannot)
         self.submit()
@@ -251,7 +253,7 @@ class PutOffTests(AttemptsTestCase):
         self.make(places=1)
         self.notifier.holds = {"other.example"}
         self.submit(subscription(2, "other.example"))
-        self.hosts.restore([HostState(HOST, THRESHOLD, NOW)])
+        self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         self.attempts.withdraw(self.submit())
         self.submit()
         self.notifier.end()
@@ -290,22 +292,6 @@ class PutOffTests(AttemptsTestCase):
         self.attempts.withdraw(self.submit())
         self.assertEqual((self.delivered, self.began), ([], [1]))
 
-    def test_called_off_for_lingering_is_no_answer(self) -> None:
-        """Else a host that swallows everything would never be left alone."""
-        self.make(places=1, lingering=1)
-        other = subscription(2, "other.example")
-        self.notifier.holds = {HOST, "other.example"}
-        for _ in range(THRESHOLD):
-            self.submit()
-            self.clock.advance(LINGER)
-            self.submit(other)
-            self.clock.advance(LINGER)
-            self.submit(subscription(3, "third.example"))
-            self.notifier.end("http://other.example/notify")
-        put_off = [one for one in self.delivered if one.subscription.id == 1]
-        self.assertEqual({(one.outcome, one.attempts) for one in put_off}, {(None, 0)})
-        self.assertEqual([one.host for one in self.hosts.take_changes()], [HOST])
-
     def test_stopping(self) -> None:
         self.make(places=1)
         self.notifier.holds = {HOST, "other.example"}
@@ -321,7 +307,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual([one.retry_at for one in self.delivered], [NOW] * len(self.delivered))
         self.assertEqual({one.outcome for one in self.delivered}, {None})
         self.assertEqual((self.began, len(self.notifier.calls)), ([1, 2, 3], 1))
-        self.assertEqual(self.hosts.take_changes(), [])
+        self.assertEqual(self.breakers.take_changes(), [])
 
     def test_idle_when_nothing_is_under_way(self) -> None:
         self.successResultOf(Deferred.fromCoroutine(self.attempts.idle()))

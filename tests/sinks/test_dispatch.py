@@ -9,7 +9,8 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.sinks.dispatch import LEAST_PAUSE, LINGER, PATIENCE, Dispatcher, Job
+from rsscloud_broker.sinks.dispatch import MOST_PER_HOST, Dispatcher, Job
+from rsscloud_broker.sinks.pace import LONGEST_PATIENCE, PATIENCE, TICK
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -47,11 +48,19 @@ class DispatchTestCase(SynchronousTestCase):
             lingering=lingering,
         )
 
-    def submit(self, name: str, host: str = "") -> Job:
+    def submit(
+        self, name: str, host: str = "", topic: str = "topic", *, fails: bool = False
+    ) -> Job:
         """Submit a job that the test ends; its host is its own where none is named."""
-        job = Work(host or name, lambda: Deferred.fromCoroutine(self._work(name)))
+        job = Work(host or name, topic, lambda: Deferred.fromCoroutine(self._work(name)))
+        job.went_well = not fails
         self.dispatcher.submit(job)
         return job
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in small steps, as it does where the process is not slow."""
+        for _ in range(round(seconds * 100)):
+            self.clock.advance(0.01)
 
     async def _work(self, name: str) -> None:
         self.begun.append(name)
@@ -79,8 +88,9 @@ class DispatchTestCase(SynchronousTestCase):
         self.assertEqual(
             [self.gauge(name) for name in ("in_flight", "lingering", "queued")], [0.0] * 3
         )
-        for kept in ("_taken", "_behind", "_line", "_young", "_lingering"):
+        for kept in ("_hosts", "_quick_line", "_line", "_young", "_lingering"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
+        self.assertEqual((self.dispatcher._behind, self.dispatcher._young_quick), (0, 0))
 
 
 class PlacesTests(DispatchTestCase):
@@ -124,7 +134,7 @@ class PlacesTests(DispatchTestCase):
                 over.append(number)
                 return succeed(None)
 
-            return Work("host", begin)
+            return Work("host", "topic", begin)
 
         first = self.submit("first", "host")
         for number in range(10_000):
@@ -142,10 +152,10 @@ class PlacesTests(DispatchTestCase):
             nonlocal submitted
             submitted += 1
             if submitted < 10_000:
-                self.dispatcher.submit(Work(f"host {submitted}", begin))
+                self.dispatcher.submit(Work(f"host {submitted}", "topic", begin))
             return succeed(None)
 
-        self.dispatcher.submit(Work("host", begin))
+        self.dispatcher.submit(Work("host", "topic", begin))
         self.assertEqual(submitted, 10_000)
         self.assert_idle()
 
@@ -196,16 +206,84 @@ class WithdrawTests(DispatchTestCase):
         self.submit("hangs", "host")
         for number in range(100):
             self.dispatcher.withdraw(self.submit(str(number), "host"))
-        self.assertEqual(len(self.dispatcher._behind), 0)
+        self.assertEqual(self.dispatcher.in_line_of("host"), 0)
+
+
+class TurnsTests(DispatchTestCase):
+    def test_topics_take_turns(self) -> None:
+        self.make(places=1)
+        for number in range(3):
+            self.submit(f"a{number}", topic="a")
+        self.submit("b0", topic="b")
+        self.submit("c0", topic="c")
+        self.end("a0", "a1", "b0", "c0", "a2")
+        self.assertEqual(self.begun, ["a0", "a1", "b0", "c0", "a2"])
+        self.assert_idle()
+
+
+class EarnTests(DispatchTestCase):
+    def notify(self, number: int, *, fails: bool = False) -> None:
+        """Have a number of jobs of one host done, each quickly."""
+        for each in range(number):
+            self.submit(str(each), "host", fails=fails)
+            self.end(str(each))
+
+    def places(self) -> int:
+        """How many jobs of the host begin at once."""
+        self.begun.clear()
+        jobs = [self.submit(f"place {number}", "host") for number in range(2 * MOST_PER_HOST)]
+        taken = len(self.begun)
+        for job in reversed(jobs):
+            self.dispatcher.withdraw(job)
+        self.end(*self.begun)
+        return taken
+
+    def test_a_host_that_answers_quickly_earns_places(self) -> None:
+        self.make()
+        self.assertEqual(self.places(), 4)
+        self.notify(4 + 5 + 6)
+        self.assertGreater(self.places(), 6)
+        self.notify(200)
+        self.assertEqual(self.places(), MOST_PER_HOST)
+
+    def test_the_first_failure_takes_them_away(self) -> None:
+        self.make()
+        self.notify(200)
+        self.notify(1, fails=True)
+        self.assertEqual(self.places(), 4)
+
+    def test_a_slow_answer_takes_them_away(self) -> None:
+        self.make()
+        self.notify(200)
+        self.submit("slow", "host")
+        self.advance(2 * PATIENCE)
+        self.end("slow")
+        self.assertEqual(self.places(), 4)
+
+    def test_they_follow_as_places_come_free(self) -> None:
+        """Sixty of one host, each 0.1 seconds: with four places that is 1.5 seconds."""
+        self.make()
+        for number in range(60):
+            self.submit(str(number), "host")
+        began = self.clock.seconds()
+        done = 0
+        while done < 60:
+            under_way = self.begun[done:]
+            self.advance(0.1)
+            self.end(*under_way)
+            done += len(under_way)
+        self.assertLess(self.clock.seconds() - began, 1.6)
+        self.assert_idle()
 
 
 class LingerTests(DispatchTestCase):
     def test_only_when_somebody_waits(self) -> None:
         self.make(places=1)
         self.submit("a")
-        self.clock.advance(10 * PATIENCE)
-        self.assertEqual((self.gauge("lingering"), self.clock.getDelayedCalls()), (0, []))
+        self.advance(10 * PATIENCE)
+        self.assertEqual(self.gauge("lingering"), 0)
         self.submit("b")
+        self.advance(TICK)
         self.assertEqual(self.begun, ["a", "b"])
         self.assertEqual((self.gauge("lingering"), self.gauge("in_flight")), (1, 2))
         self.end("a", "b")
@@ -213,14 +291,13 @@ class LingerTests(DispatchTestCase):
 
     def test_after_a_moment(self) -> None:
         self.make(places=1)
-        self.submit("a")
-        self.clock.advance(PATIENCE / 2)
-        for name in "bc":
+        for name in "abc":
             self.submit(name)
+        self.advance(PATIENCE - 0.02)
         self.assertEqual(self.begun, ["a"])
-        self.clock.advance(PATIENCE / 2)
+        self.advance(0.02 + TICK)
         self.assertEqual(self.begun, ["a", "b"])
-        self.clock.advance(PATIENCE)
+        self.advance(PATIENCE + TICK)
         self.assertEqual(self.begun, ["a", "b", "c"])
         self.assertEqual(self.gauge("queued"), 0)
 
@@ -229,65 +306,92 @@ class LingerTests(DispatchTestCase):
         self.submit("a", "host")
         self.submit("b", "host")
         self.submit("c")
-        self.clock.advance(PATIENCE)
+        self.advance(PATIENCE + TICK)
         self.assertEqual(self.begun, ["a", "c"])
         self.end("a")
-        self.clock.advance(PATIENCE)
+        self.advance(PATIENCE + TICK)
         self.assertEqual(self.begun, ["a", "c", "b"])
 
-    def test_longest_is_called_off_when_too_many_do(self) -> None:
-        self.make(places=1, lingering=2)
-        for name in "abcd":
-            self.submit(name)
-        for _ in range(int(LINGER / PATIENCE) - 1):
-            self.clock.advance(PATIENCE)
-        self.assertEqual((self.begun, self.called_off), (["a", "b", "c"], []))
-        self.clock.advance(2 * PATIENCE)
-        self.assertEqual((self.begun, self.called_off), (["a", "b", "c", "d"], ["a"]))
-        self.assertEqual(self.gauge("lingering"), 2)
-        self.end("b", "c", "d")
-        self.assert_idle()
-
-    def test_place_that_becomes_free_is_taken_in_a_moment(self) -> None:
-        """Whoever waits for one who lingers to be called off need not, if one ends."""
-        self.make(places=1, lingering=1)
-        for name in "abc":
-            self.submit(name)
-        self.clock.advance(PATIENCE)
-        self.clock.advance(PATIENCE)
-        self.assertEqual(self.begun, ["a", "b"])
-        self.end("a")  # b has had its moment, so it lingers now
-        self.assertEqual(self.begun, ["a", "b", "c"])
-        self.submit("d")
-        self.submit("e")
-        self.clock.advance(PATIENCE)
-        self.assertEqual(self.begun, ["a", "b", "c"])
-        self.end("c")
-        self.assertEqual(self.begun, ["a", "b", "c", "d"])
-        self.end("b")  # d lingers as soon as it is old enough, not when b would have been
-        self.clock.advance(PATIENCE + LEAST_PAUSE)
-        self.assertEqual(self.begun, ["a", "b", "c", "d", "e"])
+    def test_none_is_called_off_because_others_wait(self) -> None:
+        self.make(places=2, lingering=4)
+        for number in range(20):
+            self.submit(str(number))
+        self.advance(60.0)
+        self.assertEqual((len(self.begun), self.called_off), (2 + 3, []))
+        self.end("0")
+        self.advance(1.0)
+        self.assertEqual((len(self.begun), self.called_off), (2 + 3 + 1, []))
 
     def test_nobody_may_linger(self) -> None:
         self.make(places=1, lingering=0)
         for name in "ab":
             self.submit(name)
-        self.clock.advance(LINGER + PATIENCE)
+        self.advance(10 * PATIENCE)
         self.assertEqual((self.begun, self.called_off), (["a"], []))
         self.end("a", "b")
         self.assertEqual(self.begun, ["a", "b"])
         self.assert_idle()
 
-    def test_job_that_does_not_let_itself_be_called_off(self) -> None:
-        self.make(places=1, lingering=2)
-        self.stubborn = {"a"}
-        for name in "abcd":
-            self.submit(name)
-        for _ in range(int(LINGER / PATIENCE) + 4):
-            self.clock.advance(PATIENCE)
-        self.assertEqual((self.begun, self.called_off), (["a", "b", "c", "d"], ["a", "b"]))
-        self.end("a", "c", "d")
-        self.assert_idle()
+    def test_hosts_that_say_nothing_leave_room_for_those_that_answered_before(self) -> None:
+        self.make(places=10, lingering=20)
+        for number in range(50):
+            self.submit(f"good {number}")
+            self.end(f"good {number}")
+        for number in range(1000):
+            self.submit(f"silent {number}")
+        self.advance(10.0)
+        self.begun.clear()
+        for number in range(50):
+            self.submit(f"good {number}")
+        while self.begun:
+            self.end(*(names := list(self.begun)))
+            self.begun[:] = self.begun[len(names) :]
+        self.assertEqual(self.gauge("in_flight"), 10 + 15)
+        self.assertEqual(self.gauge("queued"), 1000 - 10 - 15)
+
+
+class SlowSelfTests(DispatchTestCase):
+    """The process is slow: the timer fires late, and every call takes long."""
+
+    def test_fewer_begin_and_none_lingers(self) -> None:
+        self.make(places=200)
+        for number in range(500):
+            self.submit(str(number))
+        window = len(self.begun)
+        for _ in range(20):
+            self.clock.advance(0.5)
+            self.end(*self.begun[:2])
+            del self.begun[:2]
+        self.assertLess(self.gauge("in_flight"), window)
+        self.assertEqual(self.gauge("lingering"), 0)
+
+    def test_it_goes_faster_again_when_the_process_does(self) -> None:
+        self.make(places=200)
+        for number in range(20_000):
+            self.submit(str(number))
+        for _ in range(50):
+            self.clock.advance(0.5)
+            self.end(*self.begun[:10])
+            del self.begun[:10]
+        self.assertEqual(self.gauge("in_flight"), 16)
+        for _ in range(60):
+            self.advance(0.02)
+            self.end(*(names := list(self.begun)))
+            self.begun[:] = self.begun[len(names) :]
+        self.assertEqual(self.gauge("in_flight"), 200)
+
+    def test_patience_follows_what_is_usual_but_has_an_end(self) -> None:
+        self.make(places=100)
+        for number in range(1000):
+            self.submit(str(number))
+        for _ in range(20):
+            self.clock.advance(0.5)
+            self.end(*self.begun[:5])
+            del self.begun[:5]
+        self.assertEqual(self.gauge("lingering"), 0)
+        for _ in range(5):  # from now on it is the others that say nothing
+            self.advance(LONGEST_PATIENCE)
+        self.assertGreater(self.gauge("lingering"), 0)
 
 
 class GaugeTests(DispatchTestCase):
@@ -297,7 +401,7 @@ class GaugeTests(DispatchTestCase):
             self.submit(name)
         self.submit("behind", "a")
         self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (2, 2))
-        self.clock.advance(PATIENCE)
+        self.advance(PATIENCE + TICK)
         self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (3, 1))
         self.assertEqual(self.gauge("lingering"), 1)
         self.end("a", "b", "c", "behind")

@@ -21,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.events import SubscriptionRemoved
 from rsscloud_broker.model import Notification, Outcome, Subscription
-from rsscloud_broker.sinks.hosts import LONGEST_PAUSE
+from rsscloud_broker.sinks.breakers import LONGEST_PAUSE
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotifier
 

@@ -9,7 +9,7 @@ from rsscloud_broker.model import Lease, Outcome
 from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
-from rsscloud_broker.sinks.hosts import FIRST_PAUSE, THRESHOLD
+from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
 from rsscloud_broker.sinks.retries import AT_A_TIME, CLAIM, OF_A_HOST, PORTION
 from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 

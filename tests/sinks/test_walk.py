@@ -19,6 +19,7 @@ from rsscloud_broker.model import (
     Unavailable,
 )
 from rsscloud_broker.sinks.attempts import SOON
+from rsscloud_broker.sinks.pace import TICK
 from rsscloud_broker.sinks.walk import SAFETY, SETTLE
 from tests.sinks.engine import FEED, NOW, REFUSED, EngineTestCase
 
@@ -45,6 +46,7 @@ class SettleTests(EngineTestCase):
         self.advance(0.1)
         self.notifier.end()
         self.assertEqual((self.walks(), self.waiting()), ([], {}))
+        self.advance(TICK)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_who_succeeds_late_waits_no_more(self) -> None:
