@@ -25,7 +25,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory
 from twisted.internet.task import react
-from twisted.python.filepath import FilePath
 from twisted.web.client import Agent
 
 from rsscloud_broker import __version__, config, discovery, storage
@@ -41,6 +40,7 @@ from rsscloud_broker.front_doors.listening import SYSTEMD, listener
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.timing import SystemClock
 from rsscloud_broker.wire import cloud, text, topic_account
+from rsscloud_broker.wire.links import HUB_PATHS
 
 _EXPECTED = (
     ClientError,
@@ -354,16 +354,12 @@ def _check_endpoints(endpoints: Iterable[str], where: str) -> None:
 def export(config_file: str | None, data: str | None, file: str) -> None:
     """Write topics and subscriptions to FILE, as JSON."""
     with storage.open_database(_existing(config_file, data), writes=False) as connection:
-        document = storage.export_document(connection, time.time())
-    written = json.dumps(document, indent=2, ensure_ascii=False)
-    if file == "-":
-        click.echo(written)
-    else:
-        before = os.umask(0o177)  # the secrets of subscribers are in it
-        try:
-            FilePath(file).setContent(f"{written}\n".encode())
-        finally:
-            os.umask(before)
+        written = storage.export_text(connection, time.time())
+        if file == "-":
+            for piece in written:
+                click.echo(piece, nl=False)
+        else:
+            storage.write_file(file, written)
 
 
 @main.command("import")
@@ -381,13 +377,13 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
         document = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
-    url = _settings(config_file, data).database_url
-    storage.migrate(url)
-    taken = storage.import_in_parts(partial(storage.open_database, url), document, time.time())
-    click.echo(
-        f"topics: {taken.topics}, subscriptions: {taken.subscriptions}, "
-        f"left out because they had expired: {taken.expired}"
-    )
+    settings = _settings(config_file, data)
+    protocols = discovery.protocols(settings.notifiers, config_file or "")
+    hub = f"{settings.address}{HUB_PATHS[0]}"
+    storage.migrate(settings.database_url)
+    begin = partial(storage.open_database, settings.database_url)
+    taken = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
+    click.echo("\n".join(taken.sentences(hub)))
 
 
 @main.command()

@@ -331,6 +331,16 @@ class Config:
         file = URL.create("sqlite", database=str(Path(self.data, "broker.sqlite")))
         return file.render_as_string(hide_password=False)
 
+    @property
+    def address(self) -> str:
+        """``public_url``; or else an address for this machine's own browser."""
+        if self.public_url is not None:
+            return self.public_url
+        kind, _, rest = self.listen[0].partition(":")
+        port = rest.partition(":")[0]
+        scheme = "https" if kind == "ssl" else "http"
+        return f"{scheme}://localhost:{port}" if port.isdigit() else f"{scheme}://localhost"
+
 
 def load(path: str | None, check: Check | None = None) -> Config:
     """Read a configuration file; None gives the defaults.

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 import attrs
 from attrs import field, frozen
 from twisted.plugin import IPlugin, getPlugins
-from zope.interface import Invalid
+from zope.interface import Invalid, implementer
 from zope.interface.interface import InterfaceClass
 from zope.interface.verify import verifyObject
 
@@ -33,9 +33,12 @@ from rsscloud_broker.config import ConfigError, build, nearest
 from rsscloud_broker.interfaces import (
     IFrontDoorMaker,
     INotifierMaker,
+    IOutbound,
     IPluginMaker,
     ISinkMaker,
+    OutboundReply,
 )
+from rsscloud_broker.model import OutboundError
 
 Maker = TypeVar("Maker", bound=IPluginMaker)
 
@@ -234,6 +237,33 @@ def select(
         prefix = f"{where}: " if where else ""
         raise ConfigError("\n".join(prefix + problem for problem in problems))
     return chosen
+
+
+@implementer(IOutbound)
+class _NoOutbound:
+    """For notifiers that are only asked what they are."""
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        redirects: int = 0,
+    ) -> OutboundReply:
+        raise OutboundError("this notifier was not made to call anybody")
+
+
+def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> frozenset[str]:
+    """The protocols that the notifiers of a configuration speak.
+
+    :param tables: the tables of notifiers in the configuration, by name.
+    :param where: the file that they come from, for messages.
+    :raises PluginError, ConfigError: as `discover` and `select`.
+    """
+    chosen = select(discover().notifiers, tables, "notifiers", where)
+    outbound = _NoOutbound()
+    return frozenset(maker.make(options, outbound).protocol for maker, options in chosen)
 
 
 def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:

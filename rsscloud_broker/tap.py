@@ -283,7 +283,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     makers = makers or discover()
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
-    public_url = config.public_url or _public_url(config.listen)
+    public_url = config.address
     needed = OTHER_DESCRIPTORS + config.http.max_connections + _notifications(chosen["sinks"])
     service = BrokerService(config, public_url, reactor, needed)
     product = f"rsscloud-broker/{__version__}"
@@ -433,11 +433,3 @@ def _locked(path: Path) -> IO[bytes]:
     file = path.open("ab")
     flock(file, LOCK_EX | LOCK_NB)
     return file
-
-
-def _public_url(listen: Sequence[str]) -> str:
-    """An address for this machine's own browser, for want of a better one."""
-    kind, _, rest = listen[0].partition(":")
-    port = rest.partition(":")[0]
-    scheme = "https" if kind == "ssl" else "http"
-    return f"{scheme}://localhost:{port}" if port.isdigit() else f"{scheme}://localhost"

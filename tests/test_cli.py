@@ -184,6 +184,41 @@ class DatabaseTests(CommandTests):
         (again,) = json.loads(self.output_of("export", "--data", other))["topics"]
         self.assertEqual(again, topic)
 
+    def test_what_became_of_a_document_is_said(self) -> None:
+        taken = OLD["feeds"]["http://example.org/rss.xml"]["subscriptions"][0]  # type: ignore[index] # it is there
+        different: tuple[dict[str, object], ...] = (
+            {"url": "http://reader.example/1", "ctConsecutiveErrors": 3},
+            {"url": "http://reader.example/2", "protocol": "websub"},
+            {"url": "http://reader.example/3", "whenExpires": "2001-01-01T00:00:00Z"},
+            {"url": "http://reader.example/4", "protocol": "pigeon\x1b"},
+        )
+        some = [taken, *(taken | one for one in different)]
+        feeds = {"http://example.org/rss.xml": {"resource": None, "subscriptions": some}}
+        file = self.written("d.json", json.dumps({"version": 2, "feeds": feeds}))
+        configuration = self.written("c.toml", "listen = ['tcp:8181']\n")
+        options = ("--config", configuration, "--data", self.data)
+        expected = [
+            "topics: 1, subscriptions: 3",
+            "of these, marked since their callbacks failed too often in a row, to be dropped at "
+            "the top of the hour: 1",
+            "of these, by WebSub from another hub: 1; their deliveries name "
+            "http://localhost:8181/websub",
+            "left out because they had expired: 1",
+            "left out because no notifier here speaks pigeon: 1",
+        ]
+        said = self.output_of("import", *options, file).splitlines()
+        self.assertEqual(
+            [line[: len(start)] for line, start in zip(said, expected, strict=True)], expected
+        )
+        again = self.output_of("import", *options, file).splitlines()
+        self.assertEqual(again[1], "of these, in the place of one that was here: 3")
+
+    def test_protocol_whose_notifier_does_not_run(self) -> None:
+        file = self.written("c.toml", "[notifiers.http_post]\nenabled = false\n")
+        old = self.written("d.json", json.dumps(OLD))
+        said = self.output_of("import", "--config", file, "--data", self.data, old)
+        self.assertIn("left out because no notifier here speaks http-post: 1", said)
+
     def test_export_to_a_file(self) -> None:
         self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
         file = self.directory / "export.json"

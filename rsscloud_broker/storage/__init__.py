@@ -9,10 +9,10 @@ from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.exchange import (
     Imported,
     InvalidDocument,
-    export_document,
     import_document,
     import_in_parts,
 )
+from rsscloud_broker.storage.exports import export_text, write_file
 from rsscloud_broker.storage.polls import account
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
@@ -25,11 +25,12 @@ __all__ = [
     "Store",
     "UnfitDatabase",
     "account",
-    "export_document",
+    "export_text",
     "import_document",
     "import_in_parts",
     "migrate",
     "open_database",
     "revive_topic",
     "sweep",
+    "write_file",
 ]

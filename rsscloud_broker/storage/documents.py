@@ -1,6 +1,6 @@
 """Reading the documents that ``import`` takes, without touching a database.
 
-Two kinds are understood: our own, as ``exchange.export_document`` makes it::
+Two kinds are understood: our own, as ``exports.export_text`` makes it::
 
     {"format": "rsscloud-broker", "version": 1, "exported_at": "2026-05-01T12:00:00.000000Z",
      "topics": [{"url": "http://feeds.example/rss", "digest": "9f86…", "size": 4711,
@@ -21,8 +21,21 @@ will be found to have moved when it is read.
 
 and version 2 of the data file of rsscloud-server, whose ``feeds`` have a
 member per feed.  What that remembers of a feed's content cannot be compared
-with what we remember, so only its subscriptions are taken.  Its leases are
-known by their end alone; they are taken to have begun 25 hours before.
+with what we remember, so only its subscriptions are taken::
+
+    {"version": 2,
+     "feeds": {"http://feeds.example/rss": {
+         "resource": {…},
+         "subscriptions": [{"url": "http://reader.example/websub", "protocol": "websub",
+                            "ctUpdates": 3, "ctErrors": 1, "ctConsecutiveErrors": 1,
+                            "whenCreated": "…Z", "whenLastUpdate": "…Z",
+                            "whenLastError": null, "whenExpires": "…Z",
+                            "details": {"leaseSeconds": 864000, "secret": "sesame"}}]}}}
+
+``notifyProcedure`` is there for ``xml-rpc``.  Only a WebSub subscription says how long
+its lease is; any other is taken to have begun 25 hours before its end.  After three
+errors in a row that server calls a callback no more, and drops the subscription later;
+here it comes in marked, which means the same.
 """
 
 from __future__ import annotations
@@ -37,6 +50,10 @@ from attrs import define, frozen
 
 from rsscloud_broker.model import Callback, Lease, Subscription, Topic
 from rsscloud_broker.storage.schema import to_seconds
+from rsscloud_broker.wire import websub
+
+#: What WebSub is called in both kinds of documents.
+WEBSUB = "websub"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -45,6 +62,8 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 _SERVER_LEASE_SECONDS = 25 * 3600
+#: How often in a row rsscloud-server lets a callback fail.
+_SERVER_ERRORS = 3
 _LONGEST_LEASE_SECONDS = 10**9
 _MOST = 2**31 - 1
 
@@ -152,24 +171,36 @@ def _feed(url: str, value: _Value) -> TopicEntry:
 
 
 def _server_subscription(topic: str, item: _Value) -> Subscription:
+    protocol = item.member("protocol").name()
     procedure = item.member("notifyProcedure")
     has_procedure = procedure.value is not None and procedure.value is not False
+    details = _details(item)
+    length = details.member("leaseSeconds", _SERVER_LEASE_SECONDS)
+    seconds = length.whole(1, _LONGEST_LEASE_SECONDS)
     # rsscloud-server writes the epoch for "never".
     last_error_at = item.member("whenLastError").time_or_none() or None
+    errors = item.member("ctConsecutiveErrors", 0).whole(0, _MOST)
+    secret = details.member("secret", "").text() if protocol == WEBSUB else ""
     return Subscription(
         topic=topic,
         callback=Callback(
             url=item.member("url").url(),
-            protocol=item.member("protocol").name(),
+            protocol=protocol,
             procedure=procedure.text() if has_procedure else "",
         ),
-        lease=Lease(
-            granted_at=item.member("whenExpires").time() - _SERVER_LEASE_SECONDS,
-            seconds=_SERVER_LEASE_SECONDS,
-        ),
-        consecutive_errors=item.member("ctConsecutiveErrors", 0).whole(0, _MOST),
+        lease=Lease(item.member("whenExpires").time() - seconds, seconds),
+        consecutive_errors=errors,
         last_error_at=last_error_at,
+        marked=errors >= _SERVER_ERRORS,
+        terms={websub.SECRET: secret} if secret else {},
+        wants_content=protocol == WEBSUB,
     )
+
+
+def _details(item: _Value) -> _Value:
+    """What rsscloud-server keeps of a subscription for its protocol alone."""
+    details = item.member("details")
+    return _Value({}, item, "details") if details.value is None else details
 
 
 def _each_once(subscriptions: Iterator[Subscription]) -> tuple[Subscription, ...]:

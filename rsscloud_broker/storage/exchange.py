@@ -1,40 +1,41 @@
-"""Topics and subscriptions as a JSON document, out of the store and into it.
+"""Topics and subscriptions into the store, out of a document.
 
 The documents are described in ``documents``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import ne
 from typing import Any
 
 from attrs import asdict, astuple, evolve, frozen
-from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from rsscloud_broker.model import Subscription, Topic
 from rsscloud_broker.storage.documents import (
+    WEBSUB,
     InvalidDocument,
     TopicEntry,
-    format_time,
     read_document,
 )
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     from_terms,
     subscription,
-    to_micros,
     to_micros_or_none,
-    to_terms,
     topic,
 )
 from rsscloud_broker.storage.subscriptions import MATCH_WAITING, lease_values
 from rsscloud_broker.storage.topics import NO_VALIDATORS
+from rsscloud_broker.wire import websub
+from rsscloud_broker.wire.text import clean
 
 __all__ = [
     "Imported",
     "InvalidDocument",
-    "export_document",
     "import_document",
     "import_in_parts",
 ]
@@ -51,79 +52,54 @@ class Imported:
     :ivar topics: those in the document, known before or not.
     :ivar subscriptions: those stored.
     :ivar expired: those left out, since their leases had ended.
+    :ivar replaced: how many of those stored took the place of one that was here.
+    :ivar marked: how many of those stored are marked, and so dropped at the next sweep.
+    :ivar taken_over: how many of those stored are by WebSub and named no hub before.
+    :ivar unspoken: how many were left out, since no notifier here speaks their protocol,
+        by protocol.
     """
 
     topics: int
     subscriptions: int
     expired: int
+    replaced: int = 0
+    marked: int = 0
+    taken_over: int = 0
+    unspoken: Mapping[str, int] = {}
+
+    def sentences(self, hub: str) -> Iterator[str]:
+        """What became of the document, for people; a line for each thing there is to say.
+
+        :param hub: the URL of the WebSub hub here.
+        """
+        yield f"topics: {self.topics}, subscriptions: {self.subscriptions}"
+        if self.replaced:
+            yield f"of these, in the place of one that was here: {self.replaced}"
+        if self.marked:
+            yield (
+                "of these, marked since their callbacks failed too often in a row, to be dropped "
+                f"at the top of the hour: {self.marked}"
+            )
+        if self.taken_over:
+            yield (
+                f"of these, by WebSub from another hub: {self.taken_over}; their deliveries name "
+                f"{hub} as the hub; if that is not its address, set public_url in the "
+                "configuration, and import again with --config"
+            )
+        if self.expired:
+            yield f"left out because they had expired: {self.expired}"
+        for protocol, number in sorted(self.unspoken.items()):
+            yield f"left out because no notifier here speaks {clean(protocol)}: {number}"
 
 
-# --- export
-
-
-def export_document(conn: Connection, now: float) -> dict[str, Any]:
-    """Every topic with its subscriptions, fit for ``json.dumps``.
-
-    Where a topic moved, those who subscribed to it before are under the URL that they
-    asked for, as if it still were there: once imported, it is found to move again.
-
-    :param now: seconds since the epoch, noted in the document.
-    """
-    rows = conn.execute(select(topic).order_by(topic.c.url)).all()
-    present = {row.id: row for row in rows if row.moved_to_id is None}
-    places: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        places[row.url] = _export_topic(present[row.moved_to_id or row.id], row.url)
-    for row in conn.execute(select(subscription).order_by(subscription.c.id)):
-        url = row.asked_url or present[row.topic_id].url
-        places[url]["subscriptions"].append(_export_subscription(row))
-    there = {row.url for row in present.values()}
-    topics = [place for url, place in places.items() if url in there or place["subscriptions"]]
-    return {
-        "format": "rsscloud-broker",
-        "version": 1,
-        "exported_at": format_time(to_micros(now)),
-        "topics": topics,
-    }
-
-
-def _export_topic(row: Row[tuple[object, ...]], url: str) -> dict[str, Any]:
-    """A topic, under its URL or one that it moved from."""
-    return {
-        "url": url,
-        "digest": row.digest and row.digest.hex(),
-        "size": row.size,
-        "read_at": _time_or_none(row.read_at),
-        "changed_at": _time_or_none(row.changed_at),
-        "ended": row.ended,
-        "subscriptions": [],
-    }
-
-
-def _export_subscription(row: Row[tuple[object, ...]]) -> dict[str, Any]:
-    return {
-        "callback": row.callback_url,
-        "protocol": row.protocol,
-        "procedure": row.procedure,
-        "granted_at": format_time(row.granted_at),
-        "lease_seconds": row.lease_seconds,
-        "consecutive_errors": row.consecutive_errors,
-        "last_error": row.last_error,
-        "last_error_at": _time_or_none(row.last_error_at),
-        "marked": row.marked,
-        "terms": to_terms(row.terms),
-        "wants_content": row.wants_content,
-    }
-
-
-def _time_or_none(micros: int | None) -> str | None:
-    return None if micros is None else format_time(micros)
-
-
-# --- import
-
-
-def import_document(conn: Connection, document: object, now: float) -> Imported:
+def import_document(
+    conn: Connection,
+    document: object,
+    now: float,
+    *,
+    hub: str = "",
+    protocols: Collection[str] | None = None,
+) -> Imported:
     """Take in the topics and subscriptions of a document, in one transaction.
 
     A subscription of the same topic and callback is replaced, others are kept.
@@ -131,13 +107,21 @@ def import_document(conn: Connection, document: object, now: float) -> Imported:
 
     :param document: as ``json.loads`` gives it.
     :param now: seconds since the epoch; leases that ended before are left out.
+    :param hub: the URL of the WebSub hub here, which deliveries name as theirs where a
+        subscription in the document names none.
+    :param protocols: those that notifiers here speak, if others are to be left out.
     :raises InvalidDocument: before anything is written.
     """
-    return import_in_parts(lambda: nullcontext(conn), document, now)
+    return import_in_parts(lambda: nullcontext(conn), document, now, hub=hub, protocols=protocols)
 
 
 def import_in_parts(
-    begin: Callable[[], AbstractContextManager[Connection]], document: object, now: float
+    begin: Callable[[], AbstractContextManager[Connection]],
+    document: object,
+    now: float,
+    *,
+    hub: str = "",
+    protocols: Collection[str] | None = None,
 ) -> Imported:
     """Like `import_document`, but in many short transactions.
 
@@ -147,16 +131,34 @@ def import_in_parts(
     :param begin: begins a transaction, which ends with the context.
     """
     entries = read_document(document)
-    stored = expired = 0
+    stored = expired = replaced = marked = taken_over = 0
+    unspoken: Counter[str] = Counter()
     for part in _parts(entries):
         every = [one for entry in part for one in entry.subscriptions]
         alive = [one for one in every if one.lease.expires_at > now]
+        foreign = [one.callback.protocol for one in alive if not _speaks(protocols, one)]
+        spoken = [one for one in alive if _speaks(protocols, one)]
+        taken = [_of_hub(one, hub) for one in spoken]
         with begin() as conn:
             places = _store_topics(conn, [entry.topic for entry in part])
-            _store_subscriptions(conn, places, alive)
-        stored += len(alive)
+            replaced += _store_subscriptions(conn, places, taken)
+        stored += len(taken)
+        marked += sum(one.marked for one in taken)
+        taken_over += sum(map(ne, taken, spoken))
         expired += len(every) - len(alive)
-    return Imported(topics=len(entries), subscriptions=stored, expired=expired)
+        unspoken.update(foreign)
+    return Imported(len(entries), stored, expired, replaced, marked, taken_over, dict(unspoken))
+
+
+def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
+    return protocols is None or one.callback.protocol in protocols
+
+
+def _of_hub(one: Subscription, hub: str) -> Subscription:
+    """A subscription, of this hub if it is one by WebSub that names none."""
+    if not hub or one.callback.protocol != WEBSUB or websub.HUB in one.terms:
+        return one
+    return evolve(one, terms={**one.terms, websub.HUB: hub})
 
 
 def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
@@ -241,7 +243,8 @@ def _last(read_at: int | None, changed_at: int | None) -> int:
 
 def _store_subscriptions(
     conn: Connection, places: dict[str, _Place], wanted: Sequence[Subscription]
-) -> None:
+) -> int:
+    """Store subscriptions; how many of them took the place of one that was here."""
     table = subscription.c
     among = {(*astuple(places[one.topic]), one.callback.url) for one in wanted}
     identified = (
@@ -277,6 +280,7 @@ def _store_subscriptions(
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
         conn.execute(MATCH_WAITING, [{"key": one["key"]} for one in renewed])
     make_due(conn, {place.topic_id for place in places.values()}, 0)
+    return len(renewed)
 
 
 def _state_values(one: Subscription) -> dict[str, Any]:

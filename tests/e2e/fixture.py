@@ -155,13 +155,13 @@ class Broker:
 
     def __init__(self, directory: Path, configuration: str = "") -> None:
         self.directory = directory
-        self._configuration = directory / "config.toml"
+        self.configuration = directory / "config.toml"
         self.data = directory / "data"
         self.port = free_port()
         self._log = directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        self._configuration.write_text(configuration, encoding="utf-8")
+        self.configuration.write_text(configuration, encoding="utf-8")
 
     @property
     def url(self) -> str:
@@ -203,7 +203,7 @@ class Broker:
     def _spawn(self, ahead: float) -> None:
         listen = f"tcp:{self.port}:interface=127.0.0.1"
         command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
-        options = ["--config", str(self._configuration)]
+        options = ["--config", str(self.configuration)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *options, "--data", str(self.data), "--local", "--listen", listen],

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import hmac
+import json
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from rsscloud_broker.storage import export_document, open_database
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, until
+from rsscloud_broker.storage import export_text, open_database
+from tests.e2e.fixture import (
+    Answer,
+    Broker,
+    EndToEndTestCase,
+    post_form,
+    request,
+    run,
+    until,
+)
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.websub_servers import APART, FlaskSubscriber, GoneOrigin, HubReceiver
 from tests.processes import free_port
@@ -43,7 +52,7 @@ class HubTestCase(EndToEndTestCase):
     def stored(self, broker: Broker, receiver: HubReceiver, topic: str) -> dict[str, Any] | None:
         """The subscription of a receiver."""
         with open_database(broker.database, writes=False) as connection:
-            document = export_document(connection, 0.0)
+            document = json.loads("".join(export_text(connection, 0.0)))
         for entry in document["topics"]:
             for subscription in entry["subscriptions"]:
                 if (entry["url"], subscription["callback"]) == (topic, receiver.callback):
@@ -231,6 +240,36 @@ class SignatureTests(HubTestCase):
             digest = hmac.new("sesam\xe9".encode(), STRANGE, method).hexdigest()
             (delivery,) = receiver.delivered
             self.assertEqual(delivery.headers["x-hub-signature"], f"{method}={digest}")
+
+
+class TakenOverTests(HubTestCase):
+    def test_subscription_of_another_hub(self) -> None:
+        """What rsscloud-server granted goes on: signed, and with this broker as the hub."""
+        broker = self.own_broker("public_url = 'http://hub.example'\n")
+        origin, receiver = self.origin(), self.receiver()
+        topic = origin.feed()
+        taken = {
+            "url": receiver.callback,
+            "protocol": "websub",
+            "whenCreated": "2998-12-29T00:00:00.000Z",
+            "whenLastError": None,
+            "whenExpires": "2999-01-08T00:00:00.000Z",
+            "details": {"leaseSeconds": 864_000, "secret": "sesame"},
+        }
+        document = {"version": 2, "feeds": {topic: {"resource": None, "subscriptions": [taken]}}}
+        options = ("--config", broker.configuration, "--data", broker.data)
+        done = run("rsscloud-broker", "import", *options, "-", stdin=json.dumps(document))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("http://hub.example/websub", done.stdout)
+        broker.start()
+        origin.pages["/rss.xml"] = STRANGE
+        self.publish(broker, topic)
+        until(lambda: receiver.delivered, "a delivery")
+        delivery = receiver.delivered[-1]
+        digest = hmac.new(b"sesame", delivery.body, "sha256").hexdigest()
+        self.assertEqual(delivery.headers["x-hub-signature"], f"sha256={digest}")
+        link = f'<http://hub.example/websub>; rel="hub", <{topic}>; rel="self"'
+        self.assertEqual(delivery.headers["link"], link)
 
 
 class TimeTests(HubTestCase):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, Table, func, insert, select
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import (
@@ -24,15 +26,17 @@ from rsscloud_broker.model import (
     Outcome,
     Reading,
     Subscription,
+    Unavailable,
     Validators,
 )
 from rsscloud_broker.storage import (
     Imported,
     InvalidDocument,
-    export_document,
+    export_text,
     import_document,
     import_in_parts,
     open_database,
+    write_file,
 )
 from rsscloud_broker.storage.contents import newest_content
 from rsscloud_broker.storage.moves import move_topic
@@ -55,6 +59,9 @@ MEMBER = Subscription(
     wants_content=True,
 )
 READING = Reading(FEED, b"d" * 32, 4711, NOW - 60)
+
+#: As rsscloud-server 4 writes it, with a protocol that it does not have.
+PEER_FILE = Path(__file__).parent.parent / "fixtures" / "rsscloud-server.json"
 
 SERVER_FILE: dict[str, Any] = {
     "version": 2,
@@ -108,6 +115,12 @@ def count(conn: Connection, table: Table) -> int:
     return conn.execute(select(func.count()).select_from(table)).scalar_one()
 
 
+def export_document(conn: Connection, now: float) -> dict[str, Any]:
+    """The document whose text is exported."""
+    document: dict[str, Any] = json.loads("".join(export_text(conn, now)))
+    return document
+
+
 def export_of_a_broker() -> dict[str, Any]:
     """A document with a topic that was read, and a subscription with an error."""
     with memory_database() as conn:
@@ -158,13 +171,57 @@ class ExportTests(SynchronousTestCase):
         with memory_database() as conn:
             self.assertEqual(export_document(conn, NOW)["topics"], [])
 
+    def test_text_is_laid_out_like_any_other(self) -> None:
+        with memory_database() as conn:
+            self.assert_laid_out(conn)
+            put_subscription(conn, evolve(MEMBER, topic="http://feeds.example/é\u2028"))
+            for number in range(3):
+                callback = Callback(f"http://reader.example/{number}", "http-post")
+                put_subscription(conn, evolve(MEMBER, callback=callback))
+            record_reading(conn, evolve(READING, url="http://feeds.example/of-nobody"), None)
+            self.assert_laid_out(conn)
+
+    def assert_laid_out(self, conn: Connection) -> None:
+        text = "".join(export_text(conn, NOW))
+        self.assertEqual(text, json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n")
+
+    def test_is_made_while_rows_are_read(self) -> None:
+        """However many subscriptions there are, few are in memory."""
+        with memory_database() as conn:
+            put_subscription(conn, MEMBER)
+            (row,) = conn.execute(select(subscription)).mappings().all()
+            some = [{**row, "id": n, "callback_url": f"http://a/{n}"} for n in range(2, 20_000)]
+            conn.execute(insert(subscription), some)
+            tracemalloc.start()
+            self.addCleanup(tracemalloc.stop)
+            size = sum(map(len, export_text(conn, NOW)))
+            _, most = tracemalloc.get_traced_memory()
+        self.assertGreater(size, 5_000_000)
+        self.assertLess(most, size / 3)
+
+    def test_file_is_there_whole_or_as_it_was(self) -> None:
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        file = directory / "export.json"
+
+        def broken() -> Iterator[str]:
+            yield "{"
+            raise Unavailable("the disk is gone")
+
+        for before in ([], ["as it was"]):
+            self.assertRaises(Unavailable, write_file, str(file), broken())
+            self.assertEqual([path.read_text() for path in directory.iterdir()], before)
+            write_file(str(file), ["as it", " was"])
+        self.assertEqual(file.read_text(), "as it was")
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+
 
 class ImportTests(SynchronousTestCase):
     def test_export_comes_in_again(self) -> None:
         document = export_of_a_broker()
         with memory_database() as conn:
             imported = import_document(conn, document, NOW)
-            self.assertEqual(imported, Imported(topics=1, subscriptions=1, expired=0))
+            self.assertEqual(imported, Imported(1, 1, expired=0, marked=1))
             self.assertEqual(export_document(conn, NOW), document)
 
     def test_subscriptions_that_come_in_count_for_their_hosts(self) -> None:
@@ -295,7 +352,8 @@ class ImportTests(SynchronousTestCase):
         document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
         with memory_database() as conn:
             for _ in range(2):
-                self.assertEqual(import_document(conn, document, NOW), Imported(1203, 1203, 0))
+                imported = import_document(conn, document, NOW)
+                self.assertEqual((imported.topics, imported.subscriptions), (1203, 1203))
                 self.assertEqual((count(conn, topic), count(conn, subscription)), (1203, 1203))
 
     def test_short_transactions(self) -> None:
@@ -320,7 +378,7 @@ class ImportTests(SynchronousTestCase):
 
         for _ in range(2):
             imported = import_in_parts(begin, document, NOW)
-            self.assertEqual(imported, Imported(1501, 6500, 0))
+            self.assertEqual((imported.topics, imported.subscriptions), (1501, 6500))
         with open_database(url, writes=False) as conn:
             self.assertEqual((count(conn, topic), count(conn, subscription)), (1501, 6500))
         self.assertEqual(sum(sizes), 1501 + 6500)
@@ -359,6 +417,64 @@ class ImportTests(SynchronousTestCase):
         document = {"format": "rsscloud-broker", "version": 1, "topics": []}
         with memory_database() as conn:
             self.assertEqual(import_document(conn, document, NOW), Imported(0, 0, 0))
+
+    def test_what_is_replaced_or_marked_is_counted(self) -> None:
+        document = export_of_a_broker()  # its subscription is marked
+        with memory_database() as conn:
+            for replaced in (0, 1):
+                imported = import_document(conn, document, NOW)
+                self.assertEqual((imported.replaced, imported.marked), (replaced, 1))
+
+    def test_protocols_that_nobody_speaks_here_are_left_out(self) -> None:
+        document = export_of_a_broker()
+        with memory_database() as conn:
+            imported = import_document(conn, document, NOW, protocols={"websub"})
+            self.assertEqual(imported, Imported(1, 0, 0, unspoken={"http-post": 1}))
+            self.assertEqual(count(conn, subscription), 0)
+
+    def test_subscription_by_websub_is_of_the_hub_that_it_names(self) -> None:
+        document = export_of_a_broker()
+        (one,) = document["topics"][0]["subscriptions"]
+        one["protocol"] = "websub"
+        for terms, hub, taken_over in (
+            ({}, "http://new.example/hub", 1),
+            ({"hub": "http://b.example/hub"}, "http://b.example/hub", 0),
+        ):
+            one["terms"] = terms
+            with memory_database() as conn:
+                imported = import_document(conn, document, NOW, hub="http://new.example/hub")
+                (stored,) = subscriptions(conn, FEED, 0, 10)
+            self.assertEqual(stored.terms, {"hub": hub})
+            self.assertEqual(imported.taken_over, taken_over)
+
+    def test_websub_subscriptions_of_rsscloud_server(self) -> None:
+        document = json.loads(PEER_FILE.read_text())
+        hub = "https://broker.example/websub"
+        spoken = {"websub", "http-post", "xml-rpc"}
+        with memory_database() as conn:
+            imported = import_document(conn, document, NOW, hub=hub, protocols=spoken)
+            found = subscriptions(conn, FEED, 0, 10)
+        expected = Imported(2, 5, expired=1, marked=1, taken_over=3, unspoken={"pigeon": 1})
+        self.assertEqual(imported, expected)
+        signed, plain, failing, post, rpc = found
+        self.assertEqual(
+            signed,
+            Subscription(
+                topic=FEED,
+                callback=Callback("http://reader.example/websub/signed", "websub"),
+                lease=Lease(NOW - 3 * 86_400 + 0.5, 864_000),
+                id=signed.id,
+                terms={"secret": "the miller's daughter", "hub": hub},
+                wants_content=True,
+            ),
+        )
+        self.assertEqual((plain.lease, plain.terms), (Lease(NOW - 3600, 3900), {"hub": hub}))
+        self.assertEqual((plain.consecutive_errors, plain.marked), (2, False))
+        self.assertEqual((plain.last_error, plain.last_error_at), ("", NOW - 1200))
+        self.assertEqual((failing.consecutive_errors, failing.marked), (3, True))
+        for one in (post, rpc):
+            self.assertEqual((one.terms, one.wants_content), ({}, False))
+            self.assertEqual(one.lease, Lease(NOW - 3600, 90_000))
 
     def test_data_file_of_rsscloud_server(self) -> None:
         with memory_database() as conn:
@@ -427,6 +543,8 @@ BROKEN_SERVER_FILES: list[tuple[tuple[str | int, ...], object, str]] = [
     ),
     (("feeds", FEED, "subscriptions", 2, "url"), 1, "subscriptions[2].url: must be an http"),
     (("feeds", FEED, "subscriptions", 2, "protocol"), 1, "subscriptions[2].protocol: must be a"),
+    (("feeds", FEED, "subscriptions", 0, "details"), [], "[0].details: must be an object"),
+    (("feeds", FEED, "subscriptions", 0, "details"), {"leaseSeconds": 0}, "leaseSeconds: must be"),
     (("feeds", FEED, "subscriptions", 0, "notifyProcedure"), [], "[0].notifyProcedure: must be a"),
     (("feeds", FEED, "subscriptions", 0, "ctConsecutiveErrors"), "2", "Errors: must be a whole"),
 ]
