@@ -9,25 +9,35 @@ another process waits at the start, where nothing has to be undone.
 It waits for half a minute, or for as long as the URL says:
 ``sqlite:////var/lib/broker.db?timeout=5``.
 
-No connection makes the file: ``make_parent_directory`` does, and one that is removed
-or replaced later is noticed.
+No connection makes the file: ``make_parent_directory`` does; ``files`` watches what becomes
+of it later.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from weakref import finalize
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Connection, Engine, Select, StaticPool, Table, event, func, select
-from sqlalchemy.exc import DisconnectionError, OperationalError
+from sqlalchemy import (
+    URL,
+    Connection,
+    Dialect,
+    Engine,
+    Select,
+    StaticPool,
+    Table,
+    event,
+    func,
+    select,
+)
+
+from rsscloud_broker.storage.files import Files
 
 DIALECT = "sqlite"
 
-_IDENTITY = "rsscloud_broker_file"
 #: Seconds to wait for another process that writes.
 TIMEOUT = 30.0
 
@@ -61,6 +71,15 @@ def make_parent_directory(url: URL) -> None:
         Path(file).touch(mode=0o600)
 
 
+#: The files of engines by their dialects, which those for writing share.
+_files: WeakKeyDictionary[Dialect, Files] = WeakKeyDictionary()
+
+
+def files_of(engine: Engine) -> Files | None:
+    """The files of the database of an engine; None if it has none of its own."""
+    return _files.get(engine.dialect)
+
+
 def configure(engine: Engine, writes: str) -> None:
     """Set up each connection of an engine.
 
@@ -82,54 +101,7 @@ def configure(engine: Engine, writes: str) -> None:
     event.listen(engine, "begin", begin)
     path = _path(engine.url)
     if path is not None:
-        file = _File(path)
-        event.listen(engine, "do_connect", file.open)
-        event.listen(engine, "checkout", file.check)
-
-
-class _File:
-    """The file of a database, which may be removed or replaced while it is open.
-
-    SQLite would go on with what it has open: what is written there, and thanked for,
-    would be gone with the process.  So connections are only used while it is the same
-    file.  Another one is never taken up: what is under way belongs to the one before,
-    whose log may still be there, and SQLite would write that into the other.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._address = f"{Path(path).absolute().as_uri()}?mode=rw"  # makes no empty file
-        self._taken_up: tuple[int, int] | None = None
-
-    def open(self, dialect: Any, record: Any, arguments: Any, options: dict[str, Any]) -> Any:
-        """Make a connection."""
-        identity = _identity(self._path)  # before it is opened: ``check`` sees what comes after
-        if identity is not None and self._taken_up is None:
-            identity = self._taken_up = self._hold()
-        if identity not in {None, self._taken_up}:
-            log = f"{os.path.realpath(self._path)}-wal"
-            raise OperationalError(
-                "open",
-                None,
-                OSError(
-                    f"{self._path} was replaced: put the file before back; or stop the broker, "
-                    f"remove {log} and the file beside it that ends in -shm, and start it"
-                ),
-            )
-        record.info[_IDENTITY] = identity
-        return dialect.connect(self._address, **options | {"uri": True})
-
-    def _hold(self) -> tuple[int, int]:
-        """Keep what tells the file from another from being given to another."""
-        # By its path only: to close what is open for reading would release SQLite's locks.
-        held = os.open(self._path, os.O_PATH | os.O_CLOEXEC)
-        finalize(self, os.close, held)
-        return _identity_of(os.fstat(held))
-
-    def check(self, connection: Any, record: Any, proxy: Any) -> None:
-        """See to it that a connection is one to the file that is there now."""
-        if record.info[_IDENTITY] != _identity(self._path):
-            raise DisconnectionError(f"{self._path} was removed or replaced")
+        _files[engine.dialect] = Files(engine, path)
 
 
 def serves(conn: Connection) -> bool:
@@ -190,15 +162,3 @@ def _path(url: URL) -> str | None:
     if in_memory(url) or url.database is None or url.database.startswith("file:"):
         return None
     return url.database
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a file from another at the same path; None if it cannot be seen."""
-    try:
-        return _identity_of(os.stat(path))
-    except OSError:  # it is not there, or its directory is not, or the disk does not answer
-        return None
-
-
-def _identity_of(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

@@ -14,12 +14,14 @@ one after the other.  Where nothing else is going on, such a turn takes no time.
 
 An operation that raises undoes its whole group.  Each is then run again in a
 transaction of its own, so that only the culprit fails; operations must
-therefore be fit to run twice.  A database that cannot be used ails them all,
+therefore be fit to run twice.  So they can also be run again if the database has lost them:
+see ``files``.  A database that cannot be used ails them all,
 and they fail together, without each one waiting for the same lock.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from queue import Empty, SimpleQueue
@@ -30,10 +32,12 @@ from attrs import frozen
 from sqlalchemy import Connection, Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
+from rsscloud_broker.storage.sqlite import files_of
 
 T = TypeVar("T")
 
@@ -62,6 +66,9 @@ class Batched(Generic[A, T]):
 GROUP_LIMIT = 500
 
 
+#: The most operations that are kept to be written again; the oldest are the least needed.
+UNKEPT = 20_000
+
 #: For how many more turns of the reactor operations are gathered, at the most.
 TURNS = 3
 
@@ -84,11 +91,17 @@ class Writer:
     :param at_end: called in the thread when the last operation is done.
     """
 
+    log = Logger()
+
     def __init__(
         self, reactor: IReactorFromThreads, engine: Engine, at_end: Callable[[], None]
     ) -> None:
         self._reactor = reactor
         self._engine = for_writing(engine)
+        self._files = files_of(engine)
+        # What was committed and may be in the log of the database alone.
+        self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
+        self._losses = 0
         self._at_end = at_end
         self._gathered: list[_Job] = []
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -144,12 +157,33 @@ class Writer:
     # --- in the thread
 
     def _run(self) -> None:
-        while (first := self._jobs.get()) is not None:
+        while (first := self._next()) is not None:
             group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
             self._reactor.callFromThread(_fire, self._outcomes(group))
         self._at_end()
         assert self._stopped is not None  # the end is only queued by stop
         self._reactor.callFromThread(self._stopped.callback, None)
+
+    def _next(self) -> _Job | None:
+        """Wait for an operation, or for the end; meanwhile, keep what was written."""
+        while True:
+            due = None if self._files is None else self._files.keep_in
+            if due == 0:
+                self._keep()
+                continue
+            try:
+                return self._jobs.get(timeout=due)
+            except Empty:
+                continue
+
+    def _keep(self) -> None:
+        """Have what was committed put where it cannot be lost with the log."""
+        assert self._files is not None  # there is something to keep
+        kept = self._files.keep()
+        if self._files.losses != self._losses:
+            self._outcomes([])  # which writes again what was lost
+        elif kept:
+            self._unkept.clear()
 
     def _waiting(self) -> Iterator[_Job]:
         """The operations that are queued now, up to the end if that is queued."""
@@ -185,6 +219,9 @@ class Writer:
     def _commit(self, group: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
         with self._engine.begin() as connection:
+            losses = self._files.losses if self._files is not None else 0
+            if losses != self._losses:
+                self._write_again(connection)
             for function, jobs in groupby(group, _batch_function):
                 if function is None:
                     outcomes += [(job.done, job.operation(connection)) for job in jobs]
@@ -195,7 +232,22 @@ class Writer:
                     [cast(Batched[Any, Any], job.operation).argument for job in together],
                 )
                 outcomes += zip((job.done for job in together), results, strict=True)
+        if self._files is not None:
+            self._files.confirm()
+            self._unkept += [job.operation for job in group]
+            self._losses = losses
         return outcomes
+
+    def _write_again(self, connection: Connection) -> None:
+        """Write once more what was thanked for, and is lost with the log."""
+        for operation in self._unkept:
+            try:
+                with connection.begin_nested():
+                    operation(connection)
+            except Exception as error:
+                if as_unavailable(error) is not None:
+                    raise
+                self.log.failure("What was written could not be written again.")
 
 
 def _batch_function(job: _Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:

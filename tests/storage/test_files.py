@@ -1,0 +1,224 @@
+"""What becomes of what was thanked for, when somebody damages the files of the database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+from twisted.internet import reactor
+from twisted.internet.task import deferLater
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.storage import Store, files
+from rsscloud_broker.storage.pings import insert_pings
+from rsscloud_broker.storage.sqlite import files_of
+from tests.storage.databases import file_database, threaded_store
+
+# A reactor is a module; what it provides is known only at run time.
+running: Any = reactor
+
+
+class DamageTests(TestCase):
+    """Each test damages the files of a store that runs."""
+
+    timeout = 30
+
+    def setUp(self) -> None:
+        url = file_database(self)
+        self.store: Store = threaded_store(self, url)
+        self.file = Path(url.removeprefix("sqlite:///"))
+        self.log = self.file.with_name(f"{self.file.name}-wal")
+        self.thanked: set[str] = set()
+        self.events: list[LogEvent] = []
+        keep: Any = self.events.append
+        globalLogPublisher.addObserver(keep)
+        self.addCleanup(globalLogPublisher.removeObserver, keep)
+
+    def logged(self) -> str:
+        return "\n".join(map(formatEvent, self.events))
+
+    def watch(self) -> files.Files:
+        """What watches the files of the store."""
+        found = files_of(self.store._threads._engine)  # type: ignore[attr-defined] # it is there
+        assert found is not None
+        return found
+
+    async def add(self, *names: str) -> None:
+        """Add pings, one after the other; those that are thanked for are noted."""
+        for name in names:
+            await self.store.add_ping(Ping(name, "http://site.example/", 1.0), 60)
+            self.thanked.add(name)
+
+    async def add_if_possible(self, *names: str) -> int:
+        """Add pings; how many of them were refused."""
+        refused = 0
+        for name in names:
+            try:
+                await self.add(name)
+            except Unavailable:
+                refused += 1
+        return refused
+
+    def after_a_crash(self) -> set[str]:
+        """The pings that would be there if the process ended now."""
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        for path in (self.file, self.log):
+            if path.exists():
+                shutil.copy(path, directory / path.name)
+        with closing(sqlite3.connect(directory / self.file.name)) as copy:
+            self.assertEqual(copy.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+            return {name for (name,) in copy.execute("SELECT name FROM ping")}
+
+    async def test_log_is_removed(self) -> None:
+        await self.add("a", "b")
+        self.log.unlink()
+        await self.add("c", "d")
+        self.assertEqual(self.after_a_crash(), {"a", "b", "c", "d"})
+        self.assertIn("was removed by somebody", self.logged())
+
+    async def test_log_is_replaced(self) -> None:
+        await self.add("a")
+        self.log.rename(self.log.with_name("away"))
+        self.log.write_bytes(os.urandom(9000))
+        await self.add("b")
+        self.assertEqual(self.after_a_crash(), {"a", "b"})
+
+    async def test_log_is_removed_while_it_is_read(self) -> None:
+        """Nothing is opened anew before everybody has let go of the files as they were."""
+        await self.add("a")
+        engine = self.store._threads._engine  # type: ignore[attr-defined] # it is there
+        with engine.connect() as reader:
+            reader.exec_driver_sql("SELECT * FROM ping").fetchall()
+            self.log.unlink()
+            self.assertEqual(await self.add_if_possible("b"), 1)
+        await self.add("c")
+        self.assertEqual(self.after_a_crash(), {"a", "c"})
+
+    async def test_log_is_cut_short(self) -> None:
+        """What was put into the main file is there, and what comes after it."""
+        for size in (0, 5000):
+            await self.add(f"a{size}", f"b{size}")
+            self.kept()
+            os.truncate(self.log, size)
+            await self.add(f"c{size}")
+        self.assertEqual(self.after_a_crash(), self.thanked)
+        self.assertIn("was cut short by somebody", self.logged())
+
+    async def test_log_is_cut_short_before_it_is_kept(self) -> None:
+        await self.add("a")
+        self.kept()
+        await self.add("b")
+        os.truncate(self.log, 0)
+        await self.add("c")
+        self.assertEqual(self.after_a_crash(), {"a", "b", "c"})
+
+    async def test_log_is_cut_short_and_nothing_else_comes(self) -> None:
+        await self.add("a")
+        os.truncate(self.log, 0)
+        while self.after_a_crash() != {"a"}:  # within a second
+            await deferLater(running, 0.05)
+
+    async def test_what_cannot_be_written_again_keeps_nothing_from_being_written(self) -> None:
+        calls: list[str] = []
+
+        def fickle(conn: Connection) -> None:
+            insert_pings(conn, [Ping("b", "http://site.example/", 1.0)])
+            calls.append("b")
+            if len(calls) > 1:
+                raise ValueError("not twice")
+
+        await self.add("a")
+        self.kept()
+        await self.store._threads.write(fickle)
+        await self.add("c")
+        os.truncate(self.log, 0)
+        await self.add("d")
+        self.assertEqual(self.after_a_crash(), {"a", "c", "d"})
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+    async def test_log_is_cut_short_within_a_transaction(self) -> None:
+        await self.add("a")
+        self.kept()
+        await self.add("b")
+
+        def cut(conn: Connection) -> None:
+            insert_pings(conn, [Ping("c", "http://site.example/", 1.0)])
+            os.truncate(self.log, 0)
+
+        with self.assertRaises(Unavailable):
+            await self.store._threads.write(cut)
+        await self.add("d")
+        self.assertEqual(self.after_a_crash(), {"a", "b", "d"})
+
+    async def test_what_was_written_is_kept_within_a_second(self) -> None:
+        self.patch(files, "KEEP_WITHIN", 0.0)
+        await self.add("a")
+        await self.add("b")  # the writer keeps what was written before
+        self.log.unlink()
+        self.log = self.log.with_name("none")
+        self.assertIn("a", self.after_a_crash())
+
+    def kept(self) -> None:
+        """Have what was written until now put into the main file."""
+        self.watch().keep()
+
+    async def test_main_file_is_written_over(self) -> None:
+        await self.add("a")
+        self.kept()
+        before = self.file.read_bytes()
+        with self.file.open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(60_000))
+        self.assertEqual(await self.add_if_possible("b", "c"), 2)
+        self.assertIn("is damaged", self.logged())
+        self.patch(files, "KEEP_WITHIN", 0.0)
+        with self.file.open("r+b") as file:
+            file.write(before)
+        await self.add("d")
+        self.assertLessEqual(self.thanked, self.after_a_crash())
+
+    async def test_main_file_is_cut_short(self) -> None:
+        await self.add("a")
+        self.kept()
+        os.truncate(self.file, 8192)
+        self.assertEqual(await self.add_if_possible("b", "c"), 2)
+        self.assertIn("is damaged", self.logged())
+
+    async def test_damage_is_found_though_nothing_shows_it(self) -> None:
+        """What lies on the disk may change without the time of the file."""
+        await self.add("a")
+        self.kept()
+        times = self.file.stat()
+        with self.file.open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(60_000))
+        os.utime(self.file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        await self.add_if_possible("b")
+        self.watch().keep()
+        self.assertEqual(await self.add_if_possible("c"), 1)
+
+    async def test_others_may_empty_the_log(self) -> None:
+        """As tools for copies of databases do."""
+        await self.add("a")
+        with closing(sqlite3.connect(self.file)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.assertEqual(self.log.stat().st_size, 0)
+        await self.add("b")
+        self.assertEqual(self.after_a_crash(), {"a", "b"})
+
+
+class QuietTests(TestCase):
+    async def test_nothing_is_done_where_nothing_is_written(self) -> None:
+        store = threaded_store(self)
+        await store.count_pings()
+        found = files_of(store._threads._engine)  # type: ignore[attr-defined] # it is there
+        assert found is not None
+        self.assertIsNone(found.keep_in)
