@@ -29,10 +29,13 @@ class ChangeListOptions:
         three hours.
     :ivar unit: what ``when`` counts: ``minutes`` or ``seconds``.  Crawlers
         written for weblogs.com itself expect seconds.
+    :ivar max_lines: the most pings in either list, the newest ones.  The archives
+        have them all.
     """
 
     hours: int = field(default=3, validator=[validators.ge(1), validators.le(24)])
     unit: Unit = field(default="minutes", validator=validators.in_(("minutes", "seconds")))
+    max_lines: int = field(default=50_000, validator=validators.ge(1))
 
 
 @implementer(IEventSink)
@@ -44,7 +47,7 @@ class ChangeListSink(EachPeriod):
     def __init__(self, options: ChangeListOptions, parts: SinkParts) -> None:
         super().__init__(parts.clock, 60, self._make, name="change_list", at_start=True)
         self._parts = parts
-        self._unit = options.unit
+        self._options = options
         self._windows = {
             "shortChanges.xml": SHORT_SECONDS,
             "changes.xml": options.hours * 3600,
@@ -59,5 +62,11 @@ class ChangeListSink(EachPeriod):
         for name, seconds in self._windows.items():
             target = self._parts.public_directory.child(name)
             await publish_change_list(
-                self._parts, target, now - seconds, now, unit=self._unit, count=count
+                self._parts,
+                target,
+                now - seconds,
+                now,
+                unit=self._options.unit,
+                count=count,
+                most=self._options.max_lines,
             )

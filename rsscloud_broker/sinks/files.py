@@ -4,7 +4,7 @@ A crawler, or a web server in front of the broker, must never see half a file.
 So a change list grows as ``NAME.part`` and its gzipped twin as
 ``NAME.gz.part``; once both are on disk they are renamed over the old ones.
 
-A list may hold 100,000 pings.  They are read, rendered and written slice by
+A list may hold 100,000 pings, and an archive more.  They are read, rendered and written slice by
 slice, the last two in the thread of the sinks, so the reactor never does more
 than hand the next slice over.  Once a file is in its place, ``FilePublished`` says so.
 """
@@ -12,6 +12,7 @@ than hand the next slice over.  Once a file is in its place, ``FilePublished`` s
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -94,6 +95,7 @@ async def publish_change_list(
     *,
     unit: Unit,
     count: int,
+    most: int | None = None,
 ) -> int:
     """Make the change list of the pings with ``since <= received_at < until``.
 
@@ -101,6 +103,7 @@ async def publish_change_list(
     stays as it is and nothing is left behind.
 
     :param count: the number of pings ever received.
+    :param most: of more pings the newest are listed; None for all.
     :returns: how many pings the list holds.
     :raises Unavailable: the store cannot be read.
     :raises OSError: the file cannot be written.
@@ -110,7 +113,7 @@ async def publish_change_list(
     try:
         await parts.in_thread(draft.begin)
         await parts.in_thread(draft.write, change_list.opening(until, count))
-        async for pings in _slices(parts.store, since, until):
+        async for pings in _slices(parts.store, since, until, most):
             await parts.in_thread(draft.write_pings, pings, until, unit)
             records += len(pings)
         await parts.in_thread(draft.write, change_list.closing(records))
@@ -159,11 +162,15 @@ def records_in(target: FilePath[str]) -> int | None:
         return None
 
 
-async def _slices(store: IStore, since: float, until: float) -> AsyncIterator[list[Ping]]:
+async def _slices(
+    store: IStore, since: float, until: float, most: int | None
+) -> AsyncIterator[list[Ping]]:
     last: Ping | None = None
-    while pings := await store.pings(since, until, last, SLICE):
+    left = sys.maxsize if most is None else most
+    while left and (pings := await store.pings(since, until, last, min(SLICE, left))):
         yield pings
         last = pings[-1]
+        left -= len(pings)
 
 
 def _part(target: FilePath[str]) -> FilePath[str]:

@@ -15,6 +15,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.events import FilePublished, PingReceived
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.testing import RecordingBus
 from rsscloud_broker.testing.clock import About, Clock
@@ -96,8 +97,22 @@ class ChangeListSinkTests(SynchronousTestCase):
         self.start(ChangeListOptions(hours=1, unit="seconds"))
         self.assertEqual(ages(self.changes), ["61", "3599"])
 
+    def test_most_lines(self) -> None:
+        """The newest, however the slices fall; the number of all pings is told."""
+        now = NOON + 30
+        self.store.add(*(now - age for age in range(1, 8)))
+        for slices, most in ((2000, 4), (2, 4), (3, 4), (2, 7), (2, 100), (2000, 1)):
+            with self.subTest(slices=slices, most=most):
+                self.patch(files, "SLICE", slices)
+                self.start(ChangeListOptions(unit="seconds", max_lines=most)).stopService()
+                for changes in (self.changes, self.short_changes):
+                    newest = [str(age) for age in range(1, 8)][:most]
+                    self.assertEqual(ages(changes), newest)
+                    self.assertEqual(read_list(changes).get("count"), "7")
+                    self.assertEqual(files.records_in(changes), len(newest))
+
     def test_wrong_options(self) -> None:
-        for wrong in ({"hours": 0}, {"hours": 25}, {"unit": "hours"}):
+        for wrong in ({"hours": 0}, {"hours": 25}, {"unit": "hours"}, {"max_lines": 0}):
             with self.subTest(wrong), self.assertRaises(ValueError):
                 ChangeListOptions(**wrong)
 
