@@ -36,6 +36,7 @@ __all__ = [
     "Limits",
     "Network",
     "Polling",
+    "Storage",
     "Topics",
     "build",
     "load",
@@ -265,6 +266,17 @@ class Topics:
     body_limit: int = field(default=5 * 1024 * 1024, validator=and_(ge(1024), le(64 * 1024 * 1024)))
 
 
+@frozen
+class Storage:
+    """``[storage]``: what is left free on the disk.
+
+    :ivar min_free_mb: while fewer megabytes are free where ``data`` is, nothing new is
+        taken in; a tenth of the disk is enough in any case, and 0 is no limit.
+    """
+
+    min_free_mb: int = field(default=100, validator=ge(0))
+
+
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
     if seconds < table.floor:
         raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'floor'")
@@ -319,6 +331,7 @@ class Config:
     limits: Limits = field(factory=Limits)
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
+    storage: Storage = field(factory=Storage)
     front_doors: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=_holds_tables)

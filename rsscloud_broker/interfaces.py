@@ -267,6 +267,16 @@ class IOutbound(Interface):
         """
 
 
+class IDiskSpace(Interface):
+    """Says whether there is room for what is new."""
+
+    def check() -> None:
+        """Return, if there is.
+
+        :raises Unavailable: there is too little; its text says what to do.
+        """
+
+
 class IJudge(Interface):
     """Says which URLs the broker calls, without calling them."""
 

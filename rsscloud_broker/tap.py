@@ -65,6 +65,7 @@ from rsscloud_broker.outbound import (
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
+from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.workers import Workers
@@ -295,6 +296,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
+    space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
     own = tuple(own_listeners(config.listen))
@@ -349,6 +351,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         reading,
         Judge(resolver, callback_guard, reactor),
         counters,
+        space,
     )
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
     # A hub takes subscriptions in, and calls whom it subscribed.
@@ -395,6 +398,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     for part in (
         store,
         filing,
+        space,
         *outwards,
         bus,
         detector,

@@ -21,6 +21,7 @@ from rsscloud_broker.config import Config
 from rsscloud_broker.discovery import Makers
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
+from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.tap import LOOPBACK, MOMENT, STOP_WITHIN, BrokerService, Options, make_broker
@@ -166,3 +167,19 @@ class HubTests(SynchronousTestCase):
             for notifier in (False, True):
                 has_hub = self.has_hub(front_door, notifier)
                 self.assertEqual(has_hub, {front_door and notifier})
+
+
+class DiskSpaceTests(SynchronousTestCase):
+    def test_pings_wait_for_room_on_the_disk_of_the_data(self) -> None:
+        maker = PartsMaker()
+        makers = Makers(front_doors={"parts": maker}, notifiers={}, sinks={})
+        config = Config(data=self.mktemp(), front_doors={"parts": {}})
+        service = make_broker(config, reactor, makers)
+        space: Any = service.getServiceNamed("disk space")
+        space._short = "it is full"
+        (parts,) = maker.given
+        assert isinstance(parts, FrontDoorParts)
+        ping = Ping("A", "http://site.example/", 1.0)
+        asking: Any = parts.broker.ping(ping, 60.0, "192.0.2.7")
+        asked: Deferred[None] = Deferred.fromCoroutine(asking)
+        self.failureResultOf(asked, Unavailable)

@@ -16,7 +16,7 @@ from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IJudge, IStore
+from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IJudge, IStore
 from rsscloud_broker.model import (
     AddressRefused,
     CallbackFailed,
@@ -43,6 +43,7 @@ class Broker:
     :param access: says which topics there may be.
     :param topics: says which topics the broker would read.
     :param callbacks: says which callbacks it would call.
+    :param space: says whether there is room for what is new; None if there always is.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Broker:
         topics: IJudge,
         callbacks: IJudge,
         counters: Counters,
+        space: IDiskSpace | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -70,6 +72,7 @@ class Broker:
         self._topics = topics
         self._callbacks = callbacks
         self._counters = counters
+        self._space = space
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -80,6 +83,7 @@ class Broker:
         return self._verifier.content_protocols
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        self._check_space()
         self._admission.ping(source)
         self._access.check_publish(*ping.named_urls)
         record = await self._store.add_ping(ping, repeat_window)
@@ -92,6 +96,7 @@ class Broker:
             self._detector.ask(topic)
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
+        self._check_space()
         self._admission.ping(source)
         self._access.check_publish(url)
         try:
@@ -103,6 +108,7 @@ class Broker:
         return record.changed
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
+        self._check_space()
         for _ in urls:
             self._admission.ping(source)
         notes: dict[str, str] = {}
@@ -124,6 +130,14 @@ class Broker:
                 self._detector.ask(url, pinged=True)
         return notes
 
+    def _check_space(self) -> None:
+        """Return, if there is room for what is new.
+
+        :raises Unavailable: there is not.
+        """
+        if self._space is not None:
+            self._space.check()
+
     async def _check_publish(self, url: str) -> str:
         """As ``_check_topic``, for who says that a topic changed.
 
@@ -135,6 +149,7 @@ class Broker:
         return await self._going_on(url, partial(self._check_topic, url))
 
     async def distribute(self, topic: str, content: Content) -> bool:
+        self._check_space()
         now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
         if wanted:
@@ -142,6 +157,7 @@ class Broker:
         return wanted
 
     async def subscribe(self, intent: Intent) -> Subscription:
+        self._check_space()
         self._verifier.notifier(intent.callback.protocol)
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
@@ -165,6 +181,7 @@ class Broker:
     async def accept(self, intent: Intent) -> None:
         self._verifier.notifier(intent.callback.protocol)
         if not intent.ends:
+            self._check_space()
             self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent, remembering=False)
         try:

@@ -22,7 +22,7 @@ from rsscloud_broker.core import (
     Verifier,
 )
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IEventBus, IJudge, IStore, ITopicFetcher
+from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IJudge, IStore, ITopicFetcher
 from rsscloud_broker.model import (
     AddressRefused,
     Callback,
@@ -52,6 +52,17 @@ class FakeJudge:
     async def judge(self, url: str) -> None:
         if url in self.refused:
             raise AddressRefused("it leads to a private network")
+
+
+@implementer(IDiskSpace)
+class FakeDiskSpace:
+    """:ivar full: whether there is no room for what is new."""
+
+    full = False
+
+    def check(self) -> None:
+        if self.full:
+            raise Unavailable("the disk is full")
 
 
 def change_detector(
@@ -144,6 +155,7 @@ class BrokerTestCase(CoreTestCase):
             self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
         )
         self.topic_judge, self.callback_judge = FakeJudge(), FakeJudge()
+        self.space = FakeDiskSpace()
         self.broker = Broker(
             self.store,
             self.bus,
@@ -156,6 +168,7 @@ class BrokerTestCase(CoreTestCase):
             self.topic_judge,
             self.callback_judge,
             self.counters,
+            self.space,
         )
         self.start()
         self.intents.startService()

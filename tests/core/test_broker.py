@@ -47,6 +47,29 @@ class BrokerTests(BrokerTestCase):
         self.assertEqual(self.broker.content_protocols, {"carrier"})
 
 
+class FullDiskTests(BrokerTestCase):
+    def test_nothing_new_is_taken_in(self) -> None:
+        intent = Intent(FEED, CALLBACK, LEASE)
+        self.space.full = True
+        for call in (
+            self.broker.ping(Ping("A", HOME, NOW), 60, CALLER),
+            self.broker.ping_topic(FEED, CALLER),
+            self.broker.publish([FEED], CALLER),
+            self.broker.distribute(FEED, Content(b"new")),
+            self.broker.subscribe(intent),
+            self.broker.accept(intent),
+        ):
+            self.refusal(call, Unavailable)
+        self.assertEqual(self.successResultOf(self.store.count_pings()), 0)
+        self.assertEqual(self.fetcher.fetched, [])
+
+    def test_subscriptions_can_be_ended(self) -> None:
+        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        self.space.full = True
+        self.assertTrue(self.result(self.broker.unsubscribe(Intent(FEED, CALLBACK, 1, ends=True))))
+        self.result(self.broker.accept(Intent(FEED, CALLBACK, 1, ends=True)))
+
+
 class SubscribeTests(BrokerTestCase):
     intent = Intent(FEED, CALLBACK, LEASE)
 
