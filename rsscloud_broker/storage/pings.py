@@ -40,7 +40,8 @@ from rsscloud_broker.storage.schema import (
 )
 
 _HOUR = 3600 * MICROSECONDS
-_PRUNED = "pruned pings"
+#: The name of the number of pings ever made.
+_EVER = "pings"
 
 # The statements of the busiest path are made once, and serve many pings at once.
 
@@ -60,6 +61,11 @@ _ASK = (
     update(topic)
     .where(topic.c.id == bindparam("key"))
     .values(check_requested_at=bindparam("asked"))
+)
+
+
+_COUNT_ON = (
+    update(tally).where(tally.c.name == _EVER).values(value=tally.c.value + bindparam("more"))
 )
 
 
@@ -156,6 +162,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
     ]
     insert_all = sqlite.insert_at_once if sqlite.serves(conn) else _insert_portably
     ids = insert_all(conn, ping, rows)
+    _count_on(conn, len(rows))
     return [
         Ping(
             name=record.name,
@@ -168,6 +175,11 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
         )
         for (record, _), row, key in zip(new, rows, ids, strict=True)
     ]
+
+
+def _count_on(conn: Connection, more: int) -> None:
+    if not conn.execute(_COUNT_ON, {"more": more}).rowcount:
+        conn.execute(insert(tally).values(name=_EVER, value=more))
 
 
 def _insert_portably(
@@ -226,9 +238,7 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 
 def count_pings(conn: Connection) -> int:
     """See ``IStore.count_pings``."""
-    kept = conn.execute(select(func.count()).select_from(ping)).scalar_one()
-    pruned = conn.execute(select(tally.c.value).where(tally.c.name == _PRUNED)).scalar()
-    return kept + (pruned or 0)
+    return conn.execute(select(tally.c.value).where(tally.c.name == _EVER)).scalar() or 0
 
 
 def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
@@ -246,10 +256,4 @@ def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
 
 def prune_pings(conn: Connection, before: float) -> int:
     """See ``IStore.prune_pings``."""
-    pruned = conn.execute(delete(ping).where(ping.c.received_at < to_micros(before))).rowcount
-    counted = conn.execute(
-        update(tally).where(tally.c.name == _PRUNED).values(value=tally.c.value + pruned)
-    )
-    if not counted.rowcount:
-        conn.execute(insert(tally).values(name=_PRUNED, value=pruned))
-    return pruned
+    return conn.execute(delete(ping).where(ping.c.received_at < to_micros(before))).rowcount

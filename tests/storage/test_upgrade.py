@@ -18,10 +18,11 @@ from twisted.internet.defer import gatherResults
 from twisted.internet.utils import getProcessOutputAndValue
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.model import Check, Reading, Unavailable
+from rsscloud_broker.model import Check, Ping, Reading, Unavailable
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.moves import move_topic
+from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
 from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
@@ -151,6 +152,23 @@ class MigrateTests(SynchronousTestCase):
             self.assertEqual(conn.execute(of_topics).scalars().first(), 7)
             waiting = text("SELECT attempts FROM waiting WHERE subscription_id = 7")
             self.assertEqual(conn.execute(waiting).scalars().all(), [2])
+
+    def test_the_number_of_pings_ever_made_is_kept(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        ping = Ping("A", "http://site.example/", 1.0)
+        with open_database(url) as conn:
+            insert_pings(conn, [ping, evolve(ping, received_at=2.0), evolve(ping, received_at=9.0)])
+            prune_pings(conn, 3.0)
+            config = steps_on(conn)
+            command.downgrade(config, "0003")
+            pruned = text("SELECT value FROM tally WHERE name = 'pruned pings'")
+            self.assertEqual(conn.execute(pruned).scalars().all(), [2])
+            command.upgrade(config, "head")
+            self.assertEqual(count_pings(conn), 3)
+            self.assertEqual(conn.execute(pruned).scalars().all(), [])
+            insert_pings(conn, [ping])
+            self.assertEqual(count_pings(conn), 4)
 
     def test_back_and_forth(self) -> None:
         url = self.new_url()
