@@ -112,8 +112,18 @@ class Channel(HTTPChannel):
         if name.lower() == b"content-length" and len(value.strip()) > _MAX_DIGITS:
             self.requests[-1].refuse_body()
             return False
+        if name.lower() == b"transfer-encoding" and not self._is_chunked(value):
+            return bool(self._failChooseTransferDecoder())
         accepted: bool = super().headerReceived(line)
         return accepted
+
+    def _is_chunked(self, coding: bytes) -> bool:
+        """Whether a body comes in the one coding that there is between us and a client.
+
+        ``identity`` is none any more, and HTTP/1.0 has none at all: whoever passed such a
+        request on may have understood it in another way (RFC 9112, sections 6.1 and 11.2).
+        """
+        return coding.strip().lower() == b"chunked" and self._version == b"HTTP/1.1"
 
     # what goes
 
