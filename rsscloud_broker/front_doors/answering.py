@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -14,6 +16,32 @@ from rsscloud_broker.front_doors.requests import plain
 from rsscloud_broker.model import TooMany, Unavailable
 
 log = Logger()
+
+#: Seconds between two lines of the log that say that the store is unavailable.
+_SAID_AGAIN: Final = 60.0
+
+
+class _Complaints:
+    """Says that the store is unavailable once a minute: a log of it may fill a disk."""
+
+    def __init__(self) -> None:
+        self._said_at = -_SAID_AGAIN
+        self._unsaid = 0
+
+    def say(self, error: Unavailable, now: float) -> None:
+        """Say so, or count it.
+
+        :param now: seconds, by whatever clock only goes forward.
+        """
+        if now < self._said_at + _SAID_AGAIN:
+            self._unsaid += 1
+            return
+        more = f" ({self._unsaid:,} requests more since this was said)" if self._unsaid else ""
+        log.error("Unavailable: {error}{more}", error=error, more=more)
+        self._said_at, self._unsaid = now, 0
+
+
+_complaints = _Complaints()
 
 #: Seconds after which a client may try again when the store is unavailable.
 RETRY_AFTER = "30"
@@ -36,7 +64,7 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
             text = f"This was not accepted: {error}."
             content = plain(request, 429, text, retry_after=str(error.retry_after))
         except Unavailable as error:
-            log.error("Unavailable: {error}", error=error)
+            _complaints.say(error, time.monotonic())
             content = plain(
                 request,
                 503,
