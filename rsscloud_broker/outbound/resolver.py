@@ -11,7 +11,9 @@ as long as it is good.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from socket import SOCK_STREAM, inet_aton, inet_ntoa
@@ -23,6 +25,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IDelayedCall, IReadDescriptor, IWriteDescriptor
 from twisted.python.failure import Failure
+from twisted.python.threadable import isInIOThread
 from zope.interface import implementer
 
 from rsscloud_broker.model import Unavailable
@@ -80,6 +83,7 @@ class Resolver(Service):
         self._servers = servers
         self._channel: Channel | None = None
         self._sockets: dict[int, _Socket] = {}
+        self._changes: deque[tuple[int, bool, bool, int | None]] = deque()
         self._asked = 0
         self._found: list[tuple[Deferred[list[str]], list[str] | int]] = []
         self._timer: IDelayedCall | None = None
@@ -130,13 +134,26 @@ class Resolver(Service):
 
     def _watch(self, descriptor: int, reads: bool, writes: bool) -> None:
         """Watch a socket, or do not any more."""
-        watched = self._sockets.get(descriptor)
-        if watched is None:
-            watched = self._sockets[descriptor] = _Socket(descriptor, self._process)
-        (self._reactor.addReader if reads else self._reactor.removeReader)(watched)
-        (self._reactor.addWriter if writes else self._reactor.removeWriter)(watched)
-        if not (reads or writes):
-            del self._sockets[descriptor]
+        # A descriptor of our own: theirs may be closed, and be another's, before we know.
+        self._changes.append((descriptor, reads, writes, _another(descriptor)))
+        if isInIOThread():
+            self._follow()
+        else:
+            self._reactor.callFromThread(self._follow)
+
+    def _follow(self) -> None:
+        """Watch what there is to watch, in the order in which c-ares said so."""
+        while self._changes:
+            descriptor, reads, writes, own = self._changes.popleft()
+            watched = self._sockets.get(descriptor)
+            if watched is None:
+                watched = self._sockets[descriptor] = _Socket(descriptor, own, self._process)
+            elif own is not None:
+                os.close(own)
+            (self._reactor.addReader if reads else self._reactor.removeReader)(watched)
+            (self._reactor.addWriter if writes else self._reactor.removeWriter)(watched)
+            if not (reads or writes):
+                self._sockets.pop(descriptor).close()
 
     def _take(
         self, looking: Deferred[list[str]], result: AddrInfoResult | None, status: int | None
@@ -173,14 +190,24 @@ class Resolver(Service):
 
 @implementer(IReadDescriptor, IWriteDescriptor)
 class _Socket:
-    """A socket of c-ares, as the reactor watches it."""
+    """A socket of c-ares, as the reactor watches it.
 
-    def __init__(self, descriptor: int, process: Callable[[int, int], object]) -> None:
+    :param own: a descriptor of the same socket that is ours, if there is one.
+    """
+
+    def __init__(
+        self, descriptor: int, own: int | None, process: Callable[[int, int], object]
+    ) -> None:
         self._descriptor = descriptor
+        self._own = own
         self._process = process
 
     def fileno(self) -> int:
-        return self._descriptor
+        return self._descriptor if self._own is None else self._own
+
+    def close(self) -> None:
+        if self._own is not None:
+            os.close(self._own)
 
     def logPrefix(self) -> str:
         return "names"
@@ -194,6 +221,14 @@ class _Socket:
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
         """The reactor has found an error: c-ares finds it by reading."""
         self.doRead()
+
+
+def _another(descriptor: int) -> int | None:
+    """Another descriptor of the same socket; None if there can be no more."""
+    try:
+        return os.dup(descriptor)
+    except OSError:
+        return None
 
 
 def _addresses(result: AddrInfoResult) -> list[str]:

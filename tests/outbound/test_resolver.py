@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from socket import socketpair
 from typing import Any
 
 from pycares import AresError, Channel, errno
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.threads import deferToThread
+from twisted.python.threadable import isInIOThread
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import Unavailable
@@ -154,6 +157,35 @@ class ResolverTests(TestCase):
             for one in taken:
                 os.close(one)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    async def test_sockets_are_watched_in_the_thread_of_the_reactor(self) -> None:
+        """c-ares has a thread of its own, where it opens and closes sockets too."""
+        any_reactor: Any = reactor
+        ours, theirs = socketpair()
+        self.addCleanup(ours.close)
+        self.addCleanup(theirs.close)
+        called: list[tuple[str, bool]] = []
+        for name in ("addReader", "removeReader", "addWriter", "removeWriter"):
+            self.watch_calls(name, called)
+        descriptor = ours.fileno()
+        await deferToThread(self.resolve._watch, descriptor, True, False)
+        await self.turn()
+        (watched,) = (one for one in any_reactor.getReaders() if isinstance(one, resolver._Socket))
+        await deferToThread(self.resolve._watch, descriptor, False, False)
+        ours.close()  # and its number may be that of another at once
+        await self.turn()
+        self.assertNotIn(watched, any_reactor.getReaders())
+        self.assertRaises(OSError, os.fstat, watched.fileno())
+        self.assertEqual({here for _, here in called}, {True})
+
+    def watch_calls(self, name: str, called: list[tuple[str, bool]]) -> None:
+        real = getattr(reactor, name)
+
+        def call(watched: object) -> None:
+            called.append((name, isInIOThread()))
+            real(watched)
+
+        self.patch(self.resolve._reactor, name, call)
 
     async def test_stop(self) -> None:
         looking = self.resolve("silent.example")
