@@ -215,6 +215,19 @@ class DamageTests(TestCase):
         self.assertEqual(self.after_a_crash(), {"a", "b"})
 
 
+class OtherSystemsTests(TestCase):
+    async def test_where_a_path_alone_cannot_be_held(self) -> None:
+        """As on macOS."""
+        if hasattr(os, "O_PATH"):
+            self.addCleanup(setattr, os, "O_PATH", os.O_PATH)
+            del os.O_PATH
+        url = file_database(self)
+        store = threaded_store(self, url)
+        await store.add_ping(Ping("a", "http://site.example/", 1.0), 60)
+        os.unlink(url.removeprefix("sqlite:///"))
+        await self.assertFailure(store.count_pings(), Unavailable)
+
+
 class QuietTests(TestCase):
     async def test_nothing_is_done_where_nothing_is_written(self) -> None:
         store = threaded_store(self)
