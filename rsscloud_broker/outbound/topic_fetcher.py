@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from attrs import evolve
+from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
@@ -28,6 +29,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.outbound.bodies import in_bytes
 from rsscloud_broker.outbound.urls import check_circle, redirected
+from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.rsscloud import MAX_URL
@@ -50,7 +52,7 @@ _SETTLED: Final = 2.0
 #: The longest validator that is kept: a real one has some tens of characters.
 _MAX_VALIDATOR: Final = 1000
 
-#: Above this nobody counts.
+#: Above this nobody counts, nor is anything remembered.
 _MANY: Final = 10_000
 
 _Hops: TypeAlias = tuple[tuple[int, str], ...]
@@ -66,20 +68,28 @@ class TopicFetcher:
     :param page: a URL where people learn what it is.
     """
 
+    log = Logger()
+
     def __init__(self, outbound: IOutbound, clock: IClock, product: str, page: str) -> None:
         self._outbound = outbound
         self._clock = clock
         self._product = product
         self._page = page
+        self._too_large: Remembered[str, bool] = Remembered(_MANY)
 
     async def fetch(
         self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
     ) -> Fetched:
         try:
             reply = await self._last_answer(url, known, subscribers)
+        except TooLarge as error:
+            self._say_too_large(url, error)
+            reason = f"{error}, too large to be read: its subscribers are not told of changes"
+            raise TopicUnreadable(url, reason, refused=True) from error
         except OutboundError as error:
-            refused = isinstance(error, AddressRefused | TooLarge)
+            refused = isinstance(error, AddressRefused)
             raise TopicUnreadable(url, str(error), refused=refused) from error
+        self._too_large.pop(url, False)
         if reply.status == 410:
             reason = "its server answered that it is gone for good (status 410)"
             raise _gone(url, reply.hops, reason)
@@ -97,6 +107,17 @@ class TopicFetcher:
         content = Content(body=reply.body, content_type=reply.headers.get("content-type", ""))
         result = f"{reply.status}, {in_bytes(reply.body)}"
         return Fetched(content, validators, moved_to, fresh_seconds, result)
+
+    def _say_too_large(self, url: str, error: TooLarge) -> None:
+        """Tell the operator, who alone can do something about it; once for each topic."""
+        if not self._too_large.get(url, False):
+            self._too_large[url] = True
+            self.log.warn(
+                "{url}: {error}; its subscribers are not told of changes until it is smaller, or "
+                "body_limit in [topics] of the configuration is raised.",
+                url=url,
+                error=error,
+            )
 
     async def _last_answer(self, url: str, known: Validators, subscribers: int) -> OutboundReply:
         """What all redirects lead to, with every hop on the way there."""

@@ -199,6 +199,9 @@ class SubscriptionTests(HubTestCase):
             "the publisher to be told",
         )
         self.assertEqual(early.delivered, [])
+        account = run("rsscloud-broker", "topic", "--data", broker.data, topic).stdout
+        self.assertIn(f"{reason}, too large to be read: its subscribers are not told", account)
+        self.assertIn("body_limit in [topics]", broker.log)
         unknown = origin.feed("/large-too.xml")
         origin.pages["/large-too.xml"] = b"x" * (LIMIT + 1)
         self.assertEqual(self.ask(broker, late, unknown).status, 202)

@@ -128,7 +128,7 @@ class BadServerTests(FetchingTestCase):
             with self.assertRaises(TopicUnreadable) as caught:
                 await self.fetch()
             error = caught.exception
-            self.assertEqual(error.reason, "the answer is larger than 1000 bytes")
+            self.assertIn("the answer is larger than 1000 bytes", error.reason)
             self.assertTrue(error.refused and error.lasting)
 
     async def test_a_failure_that_passes(self) -> None:
@@ -141,7 +141,7 @@ class BadServerTests(FetchingTestCase):
     async def test_compressed_bomb(self) -> None:
         bomb = gzip.compress(b"0" * 50_000_000)
         self.pages.answers["/"] = page(200, bomb, content_encoding="gzip")
-        self.assertEqual(await self.unreadable(), "the answer is larger than 1000 bytes")
+        self.assertIn("the answer is larger than 1000 bytes", await self.unreadable())
 
     async def test_body_without_end(self) -> None:
         def flood(request: Request) -> int:
@@ -149,7 +149,7 @@ class BadServerTests(FetchingTestCase):
             return 1  # NOT_DONE_YET
 
         self.pages.answers["/"] = flood
-        self.assertEqual(await self.unreadable(), "the answer is larger than 1000 bytes")
+        self.assertIn("the answer is larger than 1000 bytes", await self.unreadable())
 
     async def test_body_that_does_not_come(self) -> None:
         raw = RawFactory(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n<rss/>", closes=False)

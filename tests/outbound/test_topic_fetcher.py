@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -138,6 +139,35 @@ class AnswerTests(FetcherTestCase):
             with self.subTest(seconds=seconds):
                 expected = None if seconds is None else About(seconds)
                 self.assertEqual(self.fetched(answer).fresh_seconds, expected, answer)
+
+
+class LargeTests(FetcherTestCase):
+    LARGE = TooLarge("the answer is larger than 1000 bytes")
+
+    def test_its_account_says_what_that_means(self) -> None:
+        reason = self.unreadable(self.LARGE).reason
+        self.assertEqual(
+            reason,
+            "the answer is larger than 1000 bytes, too large to be read: its subscribers are "
+            "not told of changes",
+        )
+
+    def test_the_log_says_once_what_to_do(self) -> None:
+        with capturedLogs() as logs:
+            for _ in range(3):
+                self.unreadable(self.LARGE)
+            self.fetched(reply(200, b"small again"))
+            self.unreadable(self.LARGE)
+        lines = [formatEvent(event) for event in logs]
+        self.assertEqual(
+            lines,
+            [
+                f"{FEED}: the answer is larger than 1000 bytes; its subscribers are not told of "
+                "changes until it is smaller, or body_limit in [topics] of the configuration is "
+                "raised."
+            ]
+            * 2,
+        )
 
 
 class UserAgentTests(FetcherTestCase):
