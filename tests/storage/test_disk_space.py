@@ -9,7 +9,6 @@ from typing import Any
 
 from twisted.application.service import IService
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -17,6 +16,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.interfaces import IDiskSpace
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.disk_space import MEGABYTE, PERIOD, DiskSpace
+from rsscloud_broker.testing.clock import Clock
 
 
 class DiskSpaceTests(SynchronousTestCase):
