@@ -28,7 +28,7 @@ from rsscloud_broker.model import Callback, HostState, Outcome
 #: Calls in a row without an answer after which a breaker opens.
 THRESHOLD = 5
 
-#: Seconds for which it is open at first, and at most.
+#: Seconds for which it is open at first, unless an option says otherwise, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 
 #: Hosts and ports whose failures are remembered.
@@ -59,6 +59,7 @@ class _Breaker:
 class Breakers:
     """The circuit breakers of all hosts.
 
+    :param first_pause: seconds for which a breaker is open at first.
     :param changed: called when there is something new to be stored.
     :param closed: called with the name of a host or a port that answers again.
     """
@@ -71,8 +72,10 @@ class Breakers:
         counters: Counters,
         changed: Callable[[], None],
         closed: Callable[[str], None] = lambda name: None,
+        first_pause: float = FIRST_PAUSE,
     ) -> None:
         self._clock = clock
+        self._first_pause = first_pause
         self._tell_changed = changed
         self._tell_closed = closed
         self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
@@ -111,7 +114,7 @@ class Breakers:
             return until
         for breaker in opened:
             breaker.probe = caller
-            breaker.retry_at = now + _pause(breaker.failures)
+            breaker.retry_at = now + self._pause(breaker.failures)
         return None
 
     def stops(self, callback: Callback, caller: object) -> float | None:
@@ -153,7 +156,7 @@ class Breakers:
         breaker.failures += 1
         breaker.probe = None
         if breaker.is_open:
-            pause = _pause(breaker.failures)
+            pause = self._pause(breaker.failures)
             breaker.retry_at = self._clock.seconds() + pause
             until = self._clock.wall_seconds() + pause
             self.log.warn(
@@ -200,7 +203,6 @@ class Breakers:
         self._changed[state.host] = state
         self._tell_changed()
 
-
-def _pause(failures: int) -> float:
-    doublings = min(failures - THRESHOLD, 10)
-    return min(FIRST_PAUSE * 2.0**doublings, LONGEST_PAUSE)
+    def _pause(self, failures: int) -> float:
+        doublings = min(failures - THRESHOLD, 10)
+        return min(self._first_pause * 2.0**doublings, LONGEST_PAUSE)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from attrs import field, frozen
-from attrs.validators import ge
+from attrs.validators import ge, gt, le
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
@@ -38,7 +38,7 @@ from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Fanout, Subscription, Unavailable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
-from rsscloud_broker.sinks.breakers import Breakers
+from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
@@ -63,6 +63,7 @@ class DistributionOptions:
     :ivar slices: slices of one topic under way at the same time.
     :ivar topics: topics that are walked at the same time; when there are more, they take
         turns, of so many slices as may be under way.
+    :ivar pause: seconds for which a host that does not answer is not called, at first.
     """
 
     in_flight: int = field(default=200, validator=ge(1))
@@ -71,6 +72,7 @@ class DistributionOptions:
     slice_size: int = field(default=500, validator=ge(1))
     slices: int = field(default=6, validator=ge(1))
     topics: int = field(default=50, validator=ge(1))
+    pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
 
 
 @implementer(IEventSink)
@@ -85,7 +87,9 @@ class Distribution(Service):
         self._store: IStore = parts.store
         self._clock: IClock = parts.clock
         self._max_walks = options.topics
-        self._breakers = Breakers(parts.clock, parts.counters, self._breakers_changed)
+        self._breakers = Breakers(
+            parts.clock, parts.counters, self._breakers_changed, first_pause=options.pause
+        )
         self._saving_breakers: IDelayedCall | None = None
         self._patience = Patience(parts.clock, "Distribution")
         self._dispatcher = Dispatcher(

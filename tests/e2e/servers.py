@@ -82,9 +82,12 @@ class _HTTPServer(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def http_server(handler: type[Handler], owner: Server) -> BaseServer:
-    """A server whose handlers know whom they work for."""
-    return _HTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"owner": owner}))
+def http_server(handler: type[Handler], owner: Server, port: int = 0) -> BaseServer:
+    """A server whose handlers know whom they work for.
+
+    :param port: where it listens; 0 for a port that is free.
+    """
+    return _HTTPServer(("127.0.0.1", port), type("Handler", (handler,), {"owner": owner}))
 
 
 # --- feeds ------------------------------------------------------------------
@@ -166,8 +169,8 @@ class HttpPostReceiver(Receiver):
 
     protocol = "http-post"
 
-    def __init__(self) -> None:
-        super().__init__(http_server(_HttpPostHandler, self))
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(http_server(_HttpPostHandler, self, port))
         self.challenged: list[str] = []
 
 
