@@ -22,6 +22,8 @@ ROWS: dict[str, Row] = {
     "notify-large": notify.large,
     "notify-websub": notify.websub,
     "notify-tls": notify.tls,
+    "notify-tls-busy": notify.tls_under_pressure,
+    "notify-slow-host": notify.slow_host,
     "notify-one-host": notify.one_host,
     "notify-names": notify.names,
     "xmlrpc-pings": pings.xmlrpc,

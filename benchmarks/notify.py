@@ -18,7 +18,7 @@ from benchmarks.addresses import MOST, address, secret
 from benchmarks.broker import Broker, Data
 from benchmarks.certificates import Authority
 from benchmarks.name_server import name
-from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
+from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch, busy_processes
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 from rsscloud_broker.wire import websub as wire
@@ -27,7 +27,14 @@ from rsscloud_broker.wire import websub as wire
 CONCURRENCY = 200
 
 _COUNT = 10_000
-_MEMORY = 120.0
+_MEMORY, _MEMORY_OF_TLS = 120.0, 150.0
+
+#: Busy processes beside a row that is measured under pressure.
+BUSY = 3
+
+#: Callbacks on one host, and the seconds that each takes; and the places of a host.
+SLOW = ((60, 0.1), (100, 0.05))
+PLACES_OF_HOST = 4
 
 #: Bytes of a topic whose subscribers are told that it changed, and of one whose
 #: subscribers are sent it.
@@ -260,6 +267,17 @@ def websub(settings: Settings) -> list[Line]:
 
 def tls(settings: Settings) -> list[Line]:
     """Callbacks by https-post, each at its own address."""
+    return [_tls(settings, "notify {:,} callbacks over TLS, each on its own address", 0.75)]
+
+
+def tls_under_pressure(settings: Settings) -> list[Line]:
+    """The same beside processes that take most of the machine's processors."""
+    with busy_processes(BUSY, settings.seconds):
+        work = f"notify {{:,}} callbacks over TLS, beside {BUSY} busy processes"
+        return [_tls(settings, work, 0.8)]
+
+
+def _tls(settings: Settings, work: str, least: float) -> Line:
     deadline = settings.deadline()
     file = settings.directory / "authority.pem"
     Authority.make().save(file)
@@ -274,9 +292,43 @@ def tls(settings: Settings) -> list[Line]:
                 bare.append(floor(receiver, audience, deadline, file))
                 ours.append(fan_out(broker, receiver, audience, deadline))
             peak = broker.peak_megabytes()
-    targets = [Target.at_least(ratio(ours, bare), 0.75)]
-    work = f"notify {count:,} callbacks over TLS, each on its own address"
-    return [Line(work, "notifications/s", ours, peak, bare, targets)]
+    targets = [
+        Target.at_least(ratio(ours, bare), least),
+        Target.at_most(peak, _MEMORY_OF_TLS, "MB"),
+    ]
+    return Line(work.format(count), "notifications/s", ours, peak, bare, targets)
+
+
+def slow_host(settings: Settings) -> list[Line]:
+    """Callbacks on one host that takes its time for each: they follow as its places come free.
+
+    The floor is what four places make of it, without anything in between.
+    """
+    deadline = settings.deadline()
+    lines = []
+    with Helper("receiver", deadline) as receiver:
+        data = Data.make(settings.directory / "data")
+        audiences = []
+        first = 0
+        for most, delay in SLOW:
+            count = min(most, settings.count or most)
+            audience = Audience.of(receiver, first, count)
+            host = f"http://{address(first)}:{receiver.port}"
+            data.subscribe({audience.topic: (f"{host}/n/{one}" for one in audience.numbers)})
+            audiences.append((audience, delay))
+            first += count
+        with Broker(data, deadline) as broker:
+            for audience, delay in audiences:
+                receiver.ask("take_time", delay=delay)
+                ours = [
+                    fan_out(broker, receiver, audience, deadline) for _ in range(settings.rounds)
+                ]
+                bare = [Sample(PLACES_OF_HOST / delay)]
+                least = Target.at_least(ratio(ours, bare), 0.88)
+                work = f"notify {audience.count} callbacks of {delay:g} s on one host"
+                unit = "notifications/s"
+                lines.append(Line(work, unit, ours, broker.peak_megabytes(), bare, [least]))
+    return lines
 
 
 def one_host(settings: Settings) -> list[Line]:

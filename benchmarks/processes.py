@@ -133,6 +133,23 @@ class Running:
         raise Failed(f"process {self.pid} has ended")
 
 
+#: Keeps a core busy, and ends by itself even if nobody ends it.
+_BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
+
+
+@contextlib.contextmanager
+def busy_processes(number: int, seconds: float) -> Iterator[None]:
+    """Have processes beside us that want a core each, and do nothing with it.
+
+    :param seconds: after which they end by themselves.
+    """
+    program = _BUSY.format(seconds=seconds)
+    with contextlib.ExitStack() as stack:
+        for _ in range(number):
+            stack.enter_context(Running([sys.executable, "-c", program]))
+        yield
+
+
 class Helper(Running):
     """One of our own modules as a process, which is asked and answers in lines of JSON.
 

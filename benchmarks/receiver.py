@@ -107,7 +107,7 @@ class Receiver:
         self._feed = _document(0)
         self._version = 0
         self._changing = _feed_answer(_document(0))
-        self._delay = 0.0
+        self._delay = self._slowness = 0.0
         self._validates = False
         self.expect(0, 0, "")
         self._certificates: dict[str, Certificate] = {}
@@ -161,6 +161,11 @@ class Receiver:
         self._delay = delay
         return {}
 
+    def take_time(self, delay: float) -> Message:
+        """Answer notifications after so many seconds only."""
+        self._slowness = delay
+        return {}
+
     def validate(self) -> Message:
         """Serve a feed with an ETag, and who has it a 304."""
         self._validates = True
@@ -194,6 +199,8 @@ class Receiver:
                 control.answer(**self.change(**question))
             case "slow_down":
                 control.answer(**self.slow_down(**question))
+            case "take_time":
+                control.answer(**self.take_time(**question))
             case "validate":
                 control.answer(**self.validate())
             case "latencies":
@@ -291,7 +298,11 @@ class Receiver:
     def _take(self, descriptor: int, request: bytes) -> None:
         if request.startswith(b"POST /n/"):
             self._notified(request)
-            self._send(descriptor, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+            if self._slowness:
+                self._late.append((time.monotonic() + self._slowness, descriptor, answer))
+                return
+            self._send(descriptor, answer)
         else:
             self._fetches += 1
             changing = request.startswith(b"GET /changing")

@@ -48,6 +48,12 @@ class RowTests(SynchronousTestCase):
     def test_notify_tls(self) -> None:
         self.run_row("notify-tls")
 
+    def test_notify_tls_busy(self) -> None:
+        self.run_row("notify-tls-busy")
+
+    def test_notify_slow_host(self) -> None:
+        self.run_row("notify-slow-host", 2)
+
     def test_notify_one_host(self) -> None:
         self.run_row("notify-one-host")
 
