@@ -169,8 +169,11 @@ def one_topic(settings: Settings) -> list[Line]:
     one = [Sample(1)]
     worst = max(fetches, key=lambda sample: sample.value)
     slowest = max(seconds, key=lambda sample: sample.value)
+    in_turn = int(slowest.value / ORIGIN_DELAY) + 2
     return [
-        Line(work, "fetches", [worst], peak, one, [Target.at_most(worst.value, 3, "fetches")]),
+        Line(
+            work, "fetches", [worst], peak, one, [Target.at_most(worst.value, in_turn, "fetches")]
+        ),
         Line(
             f"{work}: until all are answered (floor: one ping)",
             "s",

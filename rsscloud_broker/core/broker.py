@@ -101,11 +101,15 @@ class Broker:
         self._access.check_publish(url)
         try:
             record = await self._going_on(url, partial(self._detector.check, url, pinged=True))
-        except TopicUnreadable:
-            if again and await self._store.request_check(url, self._clock.wall_seconds()):
-                self._detector.ask(url)
+        except TopicUnreadable as error:
+            if again and not error.refused:
+                await self._read_again(url)
             raise
         return record.changed
+
+    async def _read_again(self, url: str) -> None:
+        if await self._store.request_check(url, self._clock.wall_seconds()):
+            self._detector.ask_later(url)
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         self._check_space()

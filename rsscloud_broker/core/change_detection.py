@@ -6,10 +6,11 @@ ways lead here:
 
 - ``check``: the caller waits for the answer (an rssCloud ping, a subscription).
 - ``ask``: the caller has stored that the topic waits to be read and goes on
-  (a weblogUpdates ping).  The store is looked through at the start, and again
-  now and then, for what the last process left waiting, or a bug.
+  (a weblogUpdates ping).  If the topic cannot be read, it is read again later (see
+  ``retrying``).  The store is looked through at the start, and again now and then, for
+  what the last process left waiting, or a bug.
 
-Both share fetches: see ``sharing``.
+Both share readings: see ``sharing``.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
-from attrs import evolve
+from attrs import evolve, frozen
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.core.feed_reading import FeedReading
-from rsscloud_broker.core.sharing import SharedCalls
+from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
+from rsscloud_broker.core.sharing import PendingReading, SharedReadings
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicEnded, TopicUnreadable
+from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicUnreadable, Unavailable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.remembered import Remembered
 
@@ -42,13 +44,24 @@ MAX_REMEMBERED = 10_000
 AT_ONCE, LOOK_AGAIN = 100_000, 600.0
 
 
+@frozen
+class _Found:
+    """What came of a reading.
+
+    :ivar record: what was recorded of it; None if nothing was to be.
+    """
+
+    reading: Reading
+    record: ReadingRecord | None
+
+
 class ChangeDetector(Service):
     """Reads topics, records what was found, and publishes changes.
 
     :param feeds: reads what has changed as a feed.
     :param retries: seconds to wait before a topic that was asked for and could
         not be read is tried again; when they are used up it is given up.  So it is at
-        once where that would not help, and nobody has subscribed to it.
+        once where that would not help, or nobody has subscribed to it.
     """
 
     name = "change detector"
@@ -62,40 +75,36 @@ class ChangeDetector(Service):
         bus: IEventBus,
         clock: IClock,
         counters: Counters,
-        retries: Sequence[float] = (5.0, 30.0, 120.0),
+        retries: Sequence[float] = RETRIES,
     ) -> None:
         self._store = store
         self._reader = reader
         self._feeds = feeds
         self._bus = bus
         self._clock = clock
-        self._readings = counters.readings
+        self._counted = counters.readings
         self._pings = counters.pings
-        self._retries = retries
-        self._check = SharedCalls(self._read_and_record, clock)
-        self._read = SharedCalls(reader.read, clock)
-        self._pinged: set[str] = set()
-        self._asked_at: dict[str, float] = {}  # for checks that have not begun
+        self._patience = Patience(clock, "Reading")
+        self._readings: SharedReadings[_Found] = SharedReadings(self._read_and_record, clock)
+        self._retries = Retries(store, clock, self._patience, self._read_again, retries)
         self._heard = 0
         self._last_pings: Remembered[str, int] = Remembered(MAX_REMEMBERED)
-        self._asked: dict[str, int] = {}
-        self._asked_by_ping: set[str] = set()
-        self._waiting: set[Deferred[None]] = set()
-        self._patience = Patience(clock, "Reading")
-        counters.checks.set_function(lambda: len(self._asked))
+        self._looking: Deferred[None] | None = None
+        counters.checks.set_function(self._count_checks)
 
     def startService(self) -> None:
         """Begin with the topics that still waited when the last process ended."""
         super().startService()
         self._patience.stopped = False
-        self._keep(Deferred.fromCoroutine(self._look_through()))
+        self._looking = Deferred.fromCoroutine(self._look_through())
 
     def stopService(self) -> None:
         """Stop waiting for topics; what was not read waits in the store."""
         super().stopService()
         self._patience.stop()
-        for waiting in tuple(self._waiting):
-            waiting.cancel()
+        self._retries.stop()
+        if self._looking is not None:
+            self._looking.cancel()
 
     def reads(self, url: str) -> bool:
         """Whether a topic is one that is read."""
@@ -109,10 +118,12 @@ class ChangeDetector(Service):
         :raises TopicUnreadable: it could not be read; nothing was recorded.
         """
         if pinged:
-            self._pinged.add(url)
             self._hear_of(url)
-        self._asked_at.setdefault(url, self._clock.wall_seconds())
-        return self._check(url)
+        reading = self._join(url, pinged=pinged, news=pinged)
+        reading.to_record = True
+        record = reading.result().addCallback(_record_of)
+        self._readings.go(reading)
+        return record
 
     def forget(self, url: str) -> None:
         """Look into the store for what is known of a topic."""
@@ -134,7 +145,10 @@ class ChangeDetector(Service):
 
         :raises TopicUnreadable: it could not be read.
         """
-        return self._read(url)
+        reading = self._join(url)
+        found = reading.result().addCallback(_reading_of)
+        self._readings.go(reading)
+        return found
 
     def ask(self, url: str, *, pinged: bool = False) -> None:
         """Read a topic soon, which the store already knows to be waiting.
@@ -144,19 +158,45 @@ class ChangeDetector(Service):
         :param pinged: as for ``check``.
         """
         self._hear_of(url)
-        if not self.running:
-            return
-        if pinged:
-            self._asked_by_ping.add(url)
-        first = url not in self._asked
-        self._asked[url] = self._asked.get(url, 0) + 1
-        if first:
-            self._keep(Deferred.fromCoroutine(self._answer(url)))
+        if self.running and not self._retries.hear_of(url, pinged=pinged):
+            reading = self._join(url, pinged=pinged, news=True)
+            reading.requested = True
+            self._readings.go(reading)
 
-    def _keep(self, waiting: Deferred[None]) -> None:
-        """Have something called off when the service stops."""
-        self._waiting.add(waiting)
-        waiting.addBoth(lambda result: self._waiting.discard(waiting))
+    def ask_later(self, url: str) -> None:
+        """Read a topic again which the store knows to be waiting, and which was pinged and
+        could not be read just now.
+        """
+        if self.running:
+            self._retries.later(self._retry(url, self._retries.fresh(), pinged=True))
+
+    def _join(
+        self, url: str, *, pinged: bool = False, news: bool = False
+    ) -> PendingReading[_Found]:
+        """The reading that answers who asks now.  It answers what waits for a retry, too.
+
+        :param news: whether the topic may have changed: if so, it has all its retries again.
+        """
+        reading = self._readings.next(url)
+        reading.pinged |= pinged
+        retry = self._retries.take(url)
+        if retry is not None:
+            reading.pinged |= retry.pinged
+            reading.requested = True
+            reading.delays = retry.delays
+        if news:
+            reading.delays = None
+        return reading
+
+    def _read_again(self, url: str) -> None:
+        self._readings.go(self._join(url))
+
+    def _retry(self, url: str, delays: Iterator[float], *, pinged: bool) -> Retry:
+        return Retry(url, self._clock.seconds(), delays, pinged)
+
+    def _count_checks(self) -> int:
+        """How many topics wait to be read of which the store knows."""
+        return len(self._retries) + sum(reading.requested for reading in self._readings)
 
     async def _look_through(self) -> None:
         """Ask for the topics that wait in the store and that nobody sees to."""
@@ -169,76 +209,53 @@ class ChangeDetector(Service):
         try:
             due = partial(self._store.checks_due, AT_ONCE)
             for check in await self._patience(due, "topics that wait"):
-                if check.url not in self._asked:
+                if check.url not in self._retries and check.url not in self._readings:
                     self.ask(check.url, pinged=check.pinged)
         except CancelledError:
             raise
         except Exception:  # a bug must not go unseen; new pings are answered all the same
             self.log.failure("Topics that wait to be read could not be looked up.")
 
-    async def _answer(self, url: str) -> None:
-        """Check a topic until no one has asked since the last check began."""
+    async def _read_and_record(self, pending: PendingReading[_Found]) -> _Found:
+        """Make a reading; if it fails and the store waits for it, see to a retry."""
+        pending.begun = True
+        asked_until = self._clock.wall_seconds()
         try:
-            await self._check_until_answered(url)
-        except CancelledError:
-            pass  # the service stops; the store remembers
-        except Exception:  # a bug must not leave the topic unasked for ever
-            self.log.failure("Checking {url} failed; it is tried again later.", url=url)
-        finally:
-            del self._asked[url]
+            return await self._find(pending)
+        except Exception as error:
+            if pending.requested and self.running:
+                self._fail(pending, error, asked_until)
+            raise
 
-    async def _check_until_answered(self, url: str) -> None:
-        retries = iter(self._retries)
-        answered = 0
-        while answered != self._asked[url]:
-            asking, asked_until = self._asked[url], self._clock.wall_seconds()
-            attempt = partial(self._check_or_give_up, url, asked_until, retries)
-            delay = await self._patience(attempt, url)
-            if delay is None:
-                answered = asking
-            else:
-                await deferLater(self._clock, delay)
-
-    async def _check_or_give_up(
-        self, url: str, asked_until: float, retries: Iterator[float]
-    ) -> float | None:
-        """Seconds until the topic is to be tried again; None if it is done with."""
-        pinged = url in self._asked_by_ping
-        try:
-            await self.check(url, pinged=pinged)
-        except TopicUnreadable as error:
-            hopeless = error.refused or isinstance(error, TopicEnded)
-            if error.lasting and not hopeless:
-                hopeless = not await self._has_subscribers(url)
-            delay = None if hopeless else next(retries, None)
-            if delay is not None:
-                self.log.warn(
-                    "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
-                )
-                return delay
-            self.log.warn(
-                "{error}; given up: its subscribers are not told of this ping.", error=error
-            )
-            await self._store.drop_check(url, asked_until)
-        if pinged:
-            self._asked_by_ping.discard(url)
-        return None
-
-    async def _has_subscribers(self, url: str) -> bool:
-        topic = await self._store.topic(url)
-        return topic is not None and topic.subscribers > 0
-
-    async def _read_and_record(self, url: str) -> ReadingRecord:
-        pinged = url in self._pinged
-        self._pinged.discard(url)
-        asked_at = self._asked_at.pop(url)
-        reading = evolve(await self._read(url), pinged=pinged, asked_at=asked_at)
-        if url not in self._asked:  # or else the store waits for an answer
-            known = self._reader.nothing_new(reading)
+    async def _find(self, pending: PendingReading[_Found]) -> _Found:
+        reading = await self._reader.read(pending.url)
+        if not (pending.to_record or pending.requested):
+            return _Found(reading, None)
+        if not pending.requested:  # or else the store waits for an answer
+            known = self._reader.nothing_new(evolve(reading, pinged=pending.pinged))
             if known is not None:
-                self._readings.labels("unchanged").inc()
-                return ReadingRecord(known, changed=False)
-        return await self.record(reading)
+                self._counted.labels("unchanged").inc()
+                return _Found(reading, ReadingRecord(known, changed=False))
+        asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
+        return _Found(reading, await self.record(asked))
+
+    def _fail(self, pending: PendingReading[_Found], error: Exception, asked_until: float) -> None:
+        """See to a topic that the store knows to be waiting, and that could not be read."""
+        url = pending.url
+        if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: it must not go unseen
+            self.log.failure("Checking {url} failed; it is tried again later.", url=url)
+            return
+        following = self._readings.after(pending)
+        if following is not None:  # it answers for both
+            following.pinged |= pending.pinged
+            following.requested = True
+            return
+        retry = self._retry(url, pending.delays or self._retries.fresh(), pinged=pending.pinged)
+        if isinstance(error, TopicUnreadable):
+            self._retries.failed(retry, error, asked_until)
+        else:
+            self.log.error("Reading {url} is put off: {error}", url=url, error=error)
+            self._retries.put_off(retry)
 
     async def record(self, reading: Reading, *, news: bool = True) -> ReadingRecord:
         """Record what was found, and say so if it is a change.
@@ -249,7 +266,7 @@ class ChangeDetector(Service):
         ping = Ping(name=url, url=url, rss_url=url, received_at=now) if reading.pinged else None
         record = await self._store.record_reading(reading, ping)
         self._reader.recorded(record.topic, pinged=reading.pinged)
-        self._readings.labels("changed" if record.changed else "unchanged").inc()
+        self._counted.labels("changed" if record.changed else "unchanged").inc()
         if record.ping is not None:
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
@@ -258,3 +275,12 @@ class ChangeDetector(Service):
         if record.changed and reading.content is not None:
             self._feeds.take(record.topic.url, reading.content)
         return record
+
+
+def _record_of(found: _Found) -> ReadingRecord:
+    assert found.record is not None  # it was to be recorded
+    return found.record
+
+
+def _reading_of(found: _Found) -> Reading:
+    return found.reading

@@ -1,60 +1,112 @@
-"""One topic, one fetch: calls about the same thing share their work."""
+"""One topic, one fetch: all who ask for a topic share its readings.
+
+There is at most one reading of a topic under way, and at most one after it: whoever asks
+while a reading is under way gets the next one, since the topic may have changed after the
+first one began.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, TypeVar
 
+from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
+from rsscloud_broker.interfaces import IClock
+
 T = TypeVar("T")
 
-#: Where so many wait for the next call, others who are about to ask are waited for, too:
-#: so many seconds for each who waits, and so many at the most.
-MANY, FOR_EACH, LONGEST = 20, 0.01, 1.0
+#: How many of those who wait for a reading are told in one turn of the reactor.  To answer a
+#: request takes about 0.1 ms, and ten thousand may wait.
+PORTION = 100
 
 
-class SharedCalls(Generic[T]):
-    """Calls a function for a key, once for all who ask while they wait.
+@define(eq=False)
+class PendingReading(Generic[T]):
+    """A reading of a topic.  Until it begins, everybody who asks for the topic shares it.
 
-    Who asks while a call for that key runs does not get its result, since what
-    the call looked at may have changed after it began.  All of them together
-    cause exactly one more call after it; when they are very many, so that still more
-    are on their way, it waits a moment for those.
-
-    :param function: what is called with the key.
+    :ivar asked_at: when it was first asked for, by the wall clock.
+    :ivar begun: whether the topic's server is being asked, or was.
+    :ivar pinged: whether somebody said that the topic changed.
+    :ivar to_record: whether what is found is to be recorded.
+    :ivar requested: whether the store waits for it: the topic has a check there.
+    :ivar delays: seconds to wait before it is made again if it fails; None for all of them.
     """
 
-    def __init__(self, function: Callable[[str], Awaitable[T]], clock: IReactorTime) -> None:
-        self._function = function
-        self._clock = clock
-        self._waiting: dict[str, list[Deferred[T]]] = {}
+    url: str
+    asked_at: float
+    begun: bool = False
+    pinged: bool = False
+    to_record: bool = False
+    requested: bool = False
+    delays: Iterator[float] | None = None
+    _waiters: list[Deferred[T]] = field(factory=list, init=False)
 
-    def __call__(self, key: str) -> Deferred[T]:
-        """The result of a call that begins now or later."""
+    def result(self) -> Deferred[T]:
+        """What comes of the reading.  It must be asked for before the reading begins."""
         waiter: Deferred[T] = Deferred()
-        if key in self._waiting:
-            self._waiting[key].append(waiter)
-        else:
-            self._waiting[key] = [waiter]
-            Deferred.fromCoroutine(self._call(key))
+        self._waiters.append(waiter)
         return waiter
 
-    async def _call(self, key: str) -> None:
-        while count := len(self._waiting[key]):
-            if count >= MANY:
-                await deferLater(self._clock, min(count * FOR_EACH, LONGEST))
-            waiters, self._waiting[key] = self._waiting[key], []
+    async def tell(self, clock: IClock, result: T | Failure) -> None:
+        """Tell all who wait what came of it, a portion in each turn of the reactor."""
+        for first in range(0, len(self._waiters), PORTION):
+            if first:
+                await deferLater(clock, 0)
+            for waiter in self._waiters[first : first + PORTION]:
+                # Each has a failure of its own: a traceback grows with each who handles it.
+                own = Failure(result.value) if isinstance(result, Failure) else result
+                waiter.callback(own)
+
+
+class SharedReadings(Generic[T]):
+    """The readings of topics that are under way, or come next.
+
+    :param read: makes a reading.  It says when the reading begins.
+    """
+
+    def __init__(self, read: Callable[[PendingReading[T]], Awaitable[T]], clock: IClock) -> None:
+        self._read = read
+        self._clock = clock
+        self._last: dict[str, PendingReading[T]] = {}  # of each topic
+        self._running: dict[str, PendingReading[T]] = {}
+
+    def __contains__(self, url: str) -> bool:
+        return url in self._running
+
+    def __iter__(self) -> Iterator[PendingReading[T]]:
+        yield from self._running.values()
+        yield from (last for last in self._last.values() if last is not self._running.get(last.url))
+
+    def next(self, url: str) -> PendingReading[T]:
+        """The reading that answers who asks now; ``go`` makes it."""
+        reading = self._last.get(url)
+        if reading is None or reading.begun:
+            reading = self._last[url] = PendingReading(url, self._clock.wall_seconds())
+        return reading
+
+    def after(self, reading: PendingReading[T]) -> PendingReading[T] | None:
+        """The next reading of the same topic after one that is under way; None if there is none."""
+        last = self._last[reading.url]
+        return None if last is reading else last
+
+    def go(self, reading: PendingReading[T]) -> None:
+        """Make a reading, after the one of the same topic that is under way."""
+        if reading.url not in self._running:
+            Deferred.fromCoroutine(self._run(reading.url))
+
+    async def _run(self, url: str) -> None:
+        while (reading := self._last.get(url)) is not None:
+            self._running[url] = reading
+            result: T | Failure
             try:
-                result = await self._function(key)
-            except Exception:  # everyone who waits is told, each by a failure of its own
-                failure = Failure()
-                for waiter in waiters:
-                    waiter.errback(Failure(failure.value))
-            else:
-                for waiter in waiters:
-                    waiter.callback(result)
-        del self._waiting[key]
+                result = await self._read(reading)
+            except Exception:  # whoever waits is told
+                result = Failure()
+            if self._last[url] is reading:  # nobody has asked since it began
+                del self._last[url]
+            Deferred.fromCoroutine(reading.tell(self._clock, result))
+        del self._running[url]

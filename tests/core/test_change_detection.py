@@ -5,8 +5,9 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
+from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import Reading, TopicUnreadable, Unavailable
+from rsscloud_broker.model import Ping, Reading, TopicUnreadable, Unavailable
 from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
@@ -82,8 +83,8 @@ class CheckTests(CoreTestCase):
         checks = [self.detector.check(FEED, pinged=True) for _ in range(10_000)]
         self.assertEqual(len(self.fetcher.fetched), 1)
         self.fetcher.held[0].callback(None)
-        self.clock.advance(1)  # in which more might come
         self.fetcher.held[1].callback(None)
+        self.clock.advance(0)  # they are told in portions
         self.assertEqual(len(self.fetcher.fetched), 2)
         self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
         self.assertEqual([type(event) for event in self.bus.events].count(TopicChanged), 1)
@@ -215,6 +216,130 @@ class AskTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.held), 2)
         self.ask()
         self.assertEqual(len(self.fetcher.held), 3)
+
+    def publish(self) -> None:
+        """As the hub does: the ping is listed if the topic has changed."""
+        self.successResultOf(self.store.request_check(FEED, self.clock.wall_seconds(), True))
+        self.detector.ask(FEED, pinged=True)
+
+    def listed(self) -> list[Ping]:
+        return [ping for ping in self.pings() if ping.name == FEED]
+
+    def test_a_publish_during_a_fetch_is_listed_if_the_next_finds_a_change(self) -> None:
+        self.start()
+        self.fetcher.held = []
+        self.publish()
+        self.clock.advance(1)
+        self.publish()
+        self.fetcher.held[0].callback(None)
+        self.assertEqual(self.listed(), [])
+        self.change()
+        self.fetcher.held[1].callback(None)
+        self.assertEqual(len(self.listed()), 1)
+        self.assertEqual(self.due(), [])
+
+    def test_a_publish_is_listed_if_a_retry_finds_the_change(self) -> None:
+        self.start()
+        content = self.fetcher.contents.pop(FEED)
+        self.publish()
+        self.change(content + b"new")
+        self.clock.advance(5)
+        self.assertEqual(len(self.listed()), 1)
+
+    def test_a_publish_is_listed_if_another_reading_finds_the_change_before_its_retry(self) -> None:
+        self.start()
+        content = self.fetcher.contents.pop(FEED)
+        self.publish()
+        self.change(content + b"new")
+        self.successResultOf(self.detector.check(FEED))
+        self.assertEqual((len(self.listed()), self.due()), (1, []))
+        self.clock.advance(1000)
+        self.assertEqual(len(self.fetcher.fetched), 2, "nothing is left to be tried again")
+
+    def test_a_publish_during_a_fetch_that_fails_is_listed(self) -> None:
+        """The first reading fails while another one waits: that one answers for both."""
+        self.start()
+        self.fetcher.held = []
+        content = self.fetcher.contents.pop(FEED)
+        self.publish()
+        self.detector.check(FEED)
+        self.fetcher.held[0].callback(None)
+        self.change(content + b"new")
+        self.fetcher.held[1].callback(None)
+        self.assertEqual((len(self.listed()), self.due()), (1, []))
+
+    def test_a_ping_of_a_topic_that_waits_for_its_retry_is_read_at_once(self) -> None:
+        self.start()
+        content = self.fetcher.contents.pop(FEED)
+        self.ask()
+        self.clock.pump([5, 10])
+        self.change(content + b"new")
+        self.ask()
+        self.clock.advance(0)
+        self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 115)])
+        self.assertEqual((len(self.fetcher.fetched), self.due()), (3, []))
+
+    def test_a_ping_just_after_a_failed_reading_waits_a_moment(self) -> None:
+        self.start()
+        del self.fetcher.contents[FEED]
+        for _ in range(10):
+            self.ask()
+        self.assertEqual(len(self.fetcher.fetched), 1)
+        self.clock.advance(SOONEST)
+        self.assertEqual(len(self.fetcher.fetched), 2)
+
+    def test_a_ping_brings_all_retries_back(self) -> None:
+        self.start()
+        del self.fetcher.contents[FEED]
+        self.ask()
+        self.clock.pump([5, 30])
+        self.ask()  # at 35 s: too soon after the last one
+        for delay, read in ((SOONEST, 4), (5, 5), (30, 6), (120, 7)):
+            self.clock.advance(delay - 0.5)
+            self.assertEqual(len(self.fetcher.fetched), read - 1)
+            self.clock.advance(0.5)
+            self.assertEqual(len(self.fetcher.fetched), read)
+        self.assertEqual(self.due(), [])
+
+    def test_another_reading_does_not_bring_retries_back(self) -> None:
+        self.start()
+        del self.fetcher.contents[FEED]
+        self.ask()
+        for _ in range(3):  # polls
+            self.failureResultOf(self.detector.check(FEED), TopicUnreadable)
+        self.assertEqual(self.due(), [], "the retries are used up")
+
+    def test_a_ping_while_a_topic_is_given_up_is_read(self) -> None:
+        self.start()
+        content = self.fetcher.contents.pop(FEED)
+        self.ask()
+        self.clock.pump([5, 30])
+        held, drop = Deferred[None](), self.store.drop_check
+
+        async def slow(*args: object) -> None:
+            await held
+            await drop(*args)
+
+        self.patch(self.store, "drop_check", slow)
+        self.clock.advance(120)
+        self.clock.advance(1)
+        self.change(content + b"new")
+        self.ask()
+        held.callback(None)
+        self.clock.advance(0)
+        self.assertEqual(len(self.bus.events), 1)
+        self.assertEqual(self.due(), [])
+
+    def test_a_topic_without_subscribers_is_not_read_again(self) -> None:
+        other = "http://feeds.example/other.xml"
+        self.start()
+        for problem in ("status 500", "no answer within 30 s", "connection refused"):
+            self.fetcher.failures[other] = TopicUnreadable(other, problem)
+            self.successResultOf(self.store.request_check(other, self.clock.wall_seconds(), True))
+            self.detector.ask(other, pinged=True)
+            self.assertEqual(self.due(), [])
+            self.clock.advance(1000)
+        self.assertEqual(self.fetcher.fetched, [other] * 3)
 
     def test_unreadable_topic_is_tried_again_and_then_dropped(self) -> None:
         self.start()

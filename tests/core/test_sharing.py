@@ -1,115 +1,190 @@
-"""One call while others wait, exactly one more after it."""
+"""One reading at a time, and at most one after it, however many ask."""
 
 from __future__ import annotations
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.sharing import SharedCalls
+from rsscloud_broker.core.sharing import PORTION, PendingReading, SharedReadings
 from rsscloud_broker.testing.clock import Clock
 
 
-class SharedCallsTests(SynchronousTestCase):
+class SharedReadingsTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.calls: list[tuple[str, Deferred[str]]] = []
+        self.readings: list[tuple[PendingReading[str], Deferred[str]]] = []
         self.clock = Clock()
-        self.shared = SharedCalls(self.function, self.clock)
+        self.shared = SharedReadings(self.read, self.clock)
 
-    def function(self, key: str) -> Deferred[str]:
-        self.calls.append((key, Deferred()))
-        return self.calls[-1][1]
+    def read(self, reading: PendingReading[str]) -> Deferred[str]:
+        reading.begun = True
+        self.readings.append((reading, Deferred()))
+        return self.readings[-1][1]
 
-    def assert_keys(self, *keys: str) -> None:
-        self.assertEqual([key for key, _ in self.calls], list(keys))
+    def ask(self, url: str) -> Deferred[str]:
+        reading = self.shared.next(url)
+        result = reading.result()
+        self.shared.go(reading)
+        return result
+
+    def end(self, number: int, result: str = "it") -> None:
+        self.readings[number][1].callback(result)
+
+    def assert_urls(self, *urls: str) -> None:
+        self.assertEqual([reading.url for reading, _ in self.readings], list(urls))
 
     def test_result(self) -> None:
-        waiter = self.shared("a")
+        waiter = self.ask("a")
         self.assertNoResult(waiter)
-        self.calls[0][1].callback("first")
+        self.assertIn("a", self.shared)
+        self.end(0, "first")
         self.assertEqual(self.successResultOf(waiter), "first")
+        self.assertNotIn("a", self.shared)
 
-    def test_those_who_ask_during_a_call_share_the_next(self) -> None:
-        first = self.shared("a")
-        later = [self.shared("a") for _ in range(5)]
-        self.assert_keys("a")
-        self.calls[0][1].callback("first")
+    def test_those_who_ask_during_a_reading_share_the_next(self) -> None:
+        first = self.ask("a")
+        later = [self.ask("a") for _ in range(5)]
+        self.assert_urls("a")
+        self.assertEqual(len(list(self.shared)), 2)
+        self.end(0, "first")
         self.assertEqual(self.successResultOf(first), "first")
-        self.assert_keys("a", "a")
+        self.assert_urls("a", "a")
         for waiter in later:
             self.assertNoResult(waiter)
-        self.calls[1][1].callback("second")
+        self.end(1, "second")
         self.assertEqual([self.successResultOf(waiter) for waiter in later], ["second"] * 5)
-        self.assert_keys("a", "a")
+        self.assert_urls("a", "a")
+        self.assertEqual(list(self.shared), [])
 
-    def test_many_wait_a_moment_for_those_who_are_on_their_way(self) -> None:
-        self.shared("a")
-        waiters = [self.shared("a") for _ in range(50)]
-        self.calls[0][1].callback("first")
-        self.clock.advance(0.4)
-        self.assert_keys("a")
-        waiters += [self.shared("a") for _ in range(5000)]
-        self.clock.advance(0.2)
-        self.assert_keys("a", "a")
-        self.calls[1][1].callback("second")
-        self.assertEqual({self.successResultOf(waiter) for waiter in waiters}, {"second"})
+    def test_those_who_ask_before_it_has_begun_share_it(self) -> None:
+        """It may wait for a slot, while nothing was asked of the topic's server yet."""
+        waiting: list[tuple[PendingReading[str], Deferred[str]]] = []
+
+        def read(reading: PendingReading[str]) -> Deferred[str]:
+            waiting.append((reading, Deferred()))
+            return waiting[-1][1]
+
+        self.shared = SharedReadings(read, self.clock)
+        asked = [self.ask("a") for _ in range(3)]
+        waiting[0][0].begun = True
+        late = self.ask("a")
+        waiting[0][1].callback("first")
+        self.assertEqual([self.successResultOf(one) for one in asked], ["first"] * 3)
+        self.assertNoResult(late)
+        self.assertEqual(len(waiting), 2)
+
+    def test_nothing_is_left_over(self) -> None:
+        for number in range(3):
+            waiter = self.ask("a")
+            self.end(number)
+            self.successResultOf(waiter)
+        self.assert_urls("a", "a", "a")
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_nobody_waits_for_long(self) -> None:
-        self.shared("a")
-        waiters = [self.shared("a") for _ in range(5000)]
-        self.calls[0][1].callback("first")
-        self.clock.advance(1)
-        self.calls[1][1].callback("second")
-        self.assertEqual({self.successResultOf(waiter) for waiter in waiters}, {"second"})
-
-    def test_no_call_is_left_over(self) -> None:
-        for number in range(3):
-            waiter = self.shared("a")
-            self.calls[number][1].callback("x")
-            self.successResultOf(waiter)
-        self.assert_keys("a", "a", "a")
-
-    def test_keys_are_independent(self) -> None:
-        a, b = self.shared("a"), self.shared("b")
-        self.assert_keys("a", "b")
-        self.calls[1][1].callback("of b")
+    def test_topics_are_independent(self) -> None:
+        a, b = self.ask("a"), self.ask("b")
+        self.assert_urls("a", "b")
+        self.end(1, "of b")
         self.assertEqual(self.successResultOf(b), "of b")
         self.assertNoResult(a)
-        self.calls[0][1].callback("of a")
+        self.end(0, "of a")
         self.assertEqual(self.successResultOf(a), "of a")
 
     def test_a_failure_reaches_all_who_share_it_and_no_others(self) -> None:
-        first = self.shared("a")
-        second, third = self.shared("a"), self.shared("a")
-        self.calls[0][1].callback("fine")
-        fourth = self.shared("a")
-        self.calls[1][1].errback(ValueError("no good"))
+        first = self.ask("a")
+        second, third = self.ask("a"), self.ask("a")
+        self.end(0, "fine")
+        fourth = self.ask("a")
+        self.readings[1][1].errback(ValueError("no good"))
         self.assertEqual(self.successResultOf(first), "fine")
         for waiter in (second, third):
             self.assertEqual(str(self.failureResultOf(waiter, ValueError).value), "no good")
-        self.calls[2][1].callback("fine again")
+        self.end(2, "fine again")
         self.assertEqual(self.successResultOf(fourth), "fine again")
 
-    def test_who_asks_again_when_told_gets_another_call(self) -> None:
+    def test_who_asks_again_when_told_gets_another_reading(self) -> None:
         again: list[Deferred[str]] = []
-        self.shared("a").addCallback(lambda result: again.append(self.shared("a")))
-        self.calls[0][1].callback("first")
-        self.assert_keys("a", "a")
-        self.calls[1][1].callback("second")
+        self.ask("a").addCallback(lambda result: again.append(self.ask("a")))
+        self.end(0, "first")
+        self.assert_urls("a", "a")
+        self.end(1, "second")
         self.assertEqual(self.successResultOf(again[0]), "second")
 
     def test_one_who_stops_waiting_disturbs_nobody(self) -> None:
-        gone, stays = self.shared("a"), self.shared("a")
+        gone, stays = self.ask("a"), self.ask("a")
         gone.cancel()
         self.failureResultOf(gone, CancelledError)
-        self.calls[0][1].callback("first")
-        self.calls[1][1].callback("second")
+        self.end(0, "first")
+        self.end(1, "second")
         self.assertEqual(self.successResultOf(stays), "second")
 
-    def test_function_that_answers_at_once(self) -> None:
-        async def at_once(key: str) -> str:
-            return key.upper()
+    def test_reading_that_answers_at_once(self) -> None:
+        async def at_once(reading: PendingReading[str]) -> str:
+            return reading.url.upper()
 
-        shared = SharedCalls(at_once, self.clock)
-        self.assertEqual(self.successResultOf(shared("a")), "A")
-        self.assertEqual(self.successResultOf(shared("a")), "A")
+        self.shared = SharedReadings(at_once, self.clock)
+        self.assertEqual(self.successResultOf(self.ask("a")), "A")
+        self.assertEqual(self.successResultOf(self.ask("a")), "A")
+
+    def test_very_many_are_told_in_portions(self) -> None:
+        """Others are answered in between, and the next reading does not wait for it."""
+        self.ask("a")
+        waiters = [self.ask("a") for _ in range(10_000)]
+        self.end(0)
+        self.ask("a")
+        self.end(1)
+        self.assert_urls("a", "a", "a")
+        told: list[int] = []
+
+        def do_something_else() -> None:
+            told.append(sum(waiter.called for waiter in waiters))
+            if told[-1] < len(waiters):
+                self.clock.callLater(0, do_something_else)
+
+        do_something_else()
+        self.clock.advance(1)
+        self.assertEqual(told, list(range(PORTION, 10_001, PORTION)))
+
+
+class WaitTests(SynchronousTestCase):
+    """How long those wait who ask for one topic, in readings of half a second."""
+
+    READING = 0.5
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.under_way = self.readings = 0
+        self.shared = SharedReadings(self.read, self.clock)
+        self.waits: list[float] = []
+
+    async def read(self, reading: PendingReading[None]) -> None:
+        reading.begun = True
+        self.readings += 1
+        self.under_way += 1
+        self.assertEqual(self.under_way, 1)
+        await deferLater(self.clock, self.READING)
+        self.under_way -= 1
+
+    def ask(self) -> None:
+        asked_at = self.clock.seconds()
+        reading = self.shared.next("a")
+
+        def told(result: None) -> None:
+            self.waits.append(self.clock.seconds() - asked_at)
+
+        reading.result().addCallback(told)
+        self.shared.go(reading)
+
+    def test_nobody_waits_for_more_than_two_readings_and_a_half(self) -> None:
+        for at_a_time in (1, 19, 100, 1000):
+            with self.subTest(at_a_time=at_a_time):
+                self.waits.clear()
+                for _ in range(100):  # each 10 ms for a second
+                    for _ in range(at_a_time):
+                        self.ask()
+                    self.clock.advance(0.01)
+                while len(self.waits) < 100 * at_a_time:
+                    self.clock.advance(0.001)
+                p99 = sorted(self.waits)[int(0.99 * len(self.waits))]
+                self.assertLess(p99, 2.5 * self.READING)
+                self.assertNotIn("a", self.shared)
