@@ -36,6 +36,7 @@ from rsscloud_broker.core import (
     Admission,
     Broker,
     ChangeDetector,
+    FairLimiter,
     FeedReading,
     HandedIn,
     IntentQueue,
@@ -85,7 +86,7 @@ STOP_WITHIN, MOMENT = 8.5, 0.1
 #: File descriptors that the broker makes use of, if it may; and those for what is limited
 #: by itself: topics that are read, callbacks that are verified, connections that are kept,
 #: the database and files.
-DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
+DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 800
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
@@ -328,15 +329,16 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
     handed_in = HandedIn()
+    limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, reading, bus, clock, counters, handed_in),
+        TopicReader(store, reading, bus, clock, counters, limiter, handed_in),
         FeedReading(store, filing),
         bus,
         clock,
         counters,
     )
-    verifier = Verifier(store, bus, detector, notifiers, clock)
+    verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
     access = Access(config.topics)
     broker = Broker(

@@ -7,6 +7,7 @@ from rsscloud_broker.core.feed_reading import FeedReading
 from rsscloud_broker.core.handed_in import HandedIn
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.leases import Sweeper
+from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.core.own_topics import OwnTopicsSink
 from rsscloud_broker.core.polling import Poller
 from rsscloud_broker.core.rate_limits import Admission
@@ -18,6 +19,7 @@ __all__ = [
     "Admission",
     "Broker",
     "ChangeDetector",
+    "FairLimiter",
     "FeedReading",
     "HandedIn",
     "IntentQueue",

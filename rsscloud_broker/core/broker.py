@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
+from twisted.internet.defer import Deferred, FirstError, gatherResults
 from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
+from rsscloud_broker.core.limiter import UNDER_WAY, FairLimiter, Place, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
@@ -28,6 +30,7 @@ from rsscloud_broker.model import (
     Subscription,
     TopicEnded,
     TopicUnreadable,
+    host_of,
 )
 
 T = TypeVar("T")
@@ -73,6 +76,7 @@ class Broker:
         self._callbacks = callbacks
         self._counters = counters
         self._space = space
+        self._lookups = FairLimiter(clock)
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -93,46 +97,40 @@ class Broker:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
         for topic in record.watched:
-            self._detector.ask(topic)
+            self._detector.ask(topic, source=source)
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._check_space()
         self._admission.ping(source)
         self._access.check_publish(url)
         try:
-            record = await self._going_on(url, partial(self._detector.check, url, pinged=True))
+            check = partial(self._detector.check, url, pinged=True, source=source)
+            record = await self._going_on(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                await self._read_again(url)
+                await self._read_again(url, source)
             raise
         return record.changed
 
-    async def _read_again(self, url: str) -> None:
+    async def _read_again(self, url: str, source: str) -> None:
         if await self._store.request_check(url, self._clock.wall_seconds()):
-            self._detector.ask_later(url)
+            self._detector.ask_later(url, source)
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         self._check_space()
         for _ in urls:
             self._admission.ping(source)
-        notes: dict[str, str] = {}
-        refusals: dict[str, Refused] = {}
-        for url in urls:
-            try:
-                problem = await self._check_publish(url)
-            except (Forbidden, TopicUnreadable) as error:
-                refusals[url] = error
-                notes[url] = f"{error}; it was not taken in"
-            else:
-                if problem:
-                    notes[url] = f"{url} could not be read the last time: {problem}"
-        taken = [url for url in urls if url not in refusals]
+        said = await _together([self._problem_of(url, source) for url in urls])
+        problems = dict(zip(urls, said, strict=True))
+        taken = [url for url, problem in problems.items() if isinstance(problem, str)]
         if not taken:
-            raise next(iter(refusals.values()))
-        for url in taken:
-            if await self._store.request_check(url, self._clock.wall_seconds(), True):
-                self._detector.ask(url, pinged=True)
-        return notes
+            raise next(problem for problem in said if isinstance(problem, Refused))
+        now = self._clock.wall_seconds()
+        asked = await _together([self._store.request_check(url, now, True) for url in taken])
+        for url, waits in zip(taken, asked, strict=True):
+            if waits:
+                self._detector.ask(url, pinged=True, source=source)
+        return {url: _sentence(url, problem) for url, problem in problems.items() if problem}
 
     def _check_space(self) -> None:
         """Return, if there is room for what is new.
@@ -142,7 +140,14 @@ class Broker:
         if self._space is not None:
             self._space.check()
 
-    async def _check_publish(self, url: str) -> str:
+    async def _problem_of(self, url: str, source: str) -> str | Refused:
+        """As ``_check_publish``; a refusal is given and not raised."""
+        try:
+            return await self._check_publish(url, source)
+        except (Forbidden, TopicUnreadable) as error:
+            return error
+
+    async def _check_publish(self, url: str, source: str) -> str:
         """As ``_check_topic``, for who says that a topic changed.
 
         :raises Forbidden: nobody may.
@@ -150,7 +155,7 @@ class Broker:
         self._access.check_publish(url)
         if not self._detector.reads(url):
             raise TopicUnreadable(url, NOT_READ, refused=True)
-        return await self._going_on(url, partial(self._check_topic, url))
+        return await self._going_on(url, partial(self._check_topic, url, source))
 
     async def distribute(self, topic: str, content: Content) -> bool:
         self._check_space()
@@ -201,13 +206,20 @@ class Broker:
         :raises TopicUnreadable, CallbackFailed: they are not.
         """
         if not intent.ends:
-            await self._going_on(intent.topic, partial(self._check_topic, intent.topic))
+            await self._going_on(
+                intent.topic, partial(self._check_topic, intent.topic, intent.source)
+            )
         try:
-            await self._callbacks.judge(intent.callback.url)
+            await self._judge(self._callbacks, intent.callback.url, intent.source)
         except AddressRefused as error:
             raise CallbackFailed(str(error), refused=True) from error
 
-    async def _check_topic(self, url: str) -> str:
+    async def _judge(self, judge: IJudge, url: str, source: str) -> None:
+        """Have a URL judged.  Its name is looked up for that, which may take seconds."""
+        async with self._lookups.slot(Turn.of(source), Place("lookup", host_of(url), UNDER_WAY)):
+            await judge.judge(url)
+
+    async def _check_topic(self, url: str, source: str) -> str:
         """Return, if a topic can be one that the broker reads, or that it need not read.
 
         :returns: why it could not be read the last time; empty if it could.
@@ -215,7 +227,7 @@ class Broker:
         """
         if self._detector.reads(url):
             try:
-                await self._topics.judge(url)
+                await self._judge(self._topics, url, source)
             except AddressRefused as error:
                 raise TopicUnreadable(url, str(error), refused=True) from error
         account = await self._store.account(url)
@@ -241,3 +253,21 @@ class Broker:
                 raise
         await self._store.revive_topic(url)
         return await attempt()
+
+
+def _sentence(url: str, problem: str | Refused) -> str:
+    if isinstance(problem, Refused):
+        return f"{problem}; it was not taken in"
+    return f"{url} could not be read the last time: {problem}"
+
+
+async def _together(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """What comes of several calls that are made at the same time."""
+    try:
+        return await gatherResults(map(Deferred.fromCoroutine, map(_awaited, calls)), True)
+    except FirstError as error:
+        error.subFailure.raiseException()
+
+
+async def _awaited(call: Awaitable[T]) -> T:
+    return await call

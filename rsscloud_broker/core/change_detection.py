@@ -15,7 +15,7 @@ Both share readings: see ``sharing``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -110,16 +110,17 @@ class ChangeDetector(Service):
         """Whether a topic is one that is read."""
         return self._reader.reads(url)
 
-    def check(self, url: str, *, pinged: bool = False) -> Deferred[ReadingRecord]:
+    def check(self, url: str, *, pinged: bool = False, source: str = "") -> Deferred[ReadingRecord]:
         """Read a topic and record what was found.
 
         :param pinged: somebody said that it changed; if so, that is recorded as
             a ping.
+        :param source: the address of whoever asks; empty for the broker itself.
         :raises TopicUnreadable: it could not be read; nothing was recorded.
         """
         if pinged:
             self._hear_of(url)
-        reading = self._join(url, pinged=pinged, news=pinged)
+        reading = self._join(url, source, pinged=pinged, news=pinged)
         reading.to_record = True
         record = reading.result().addCallback(_record_of)
         self._readings.go(reading)
@@ -140,38 +141,40 @@ class ChangeDetector(Service):
         self._heard += 1
         self._last_pings[url] = self._heard
 
-    def read(self, url: str) -> Deferred[Reading]:
+    def read(self, url: str, *, source: str = "") -> Deferred[Reading]:
         """Read a topic and record nothing.
 
+        :param source: as for ``check``.
         :raises TopicUnreadable: it could not be read.
         """
-        reading = self._join(url)
+        reading = self._join(url, source)
         found = reading.result().addCallback(_reading_of)
         self._readings.go(reading)
         return found
 
-    def ask(self, url: str, *, pinged: bool = False) -> None:
+    def ask(self, url: str, *, pinged: bool = False, source: str = "") -> None:
         """Read a topic soon, which the store already knows to be waiting.
 
         If the service does not run, the topic is read after its next start.
 
-        :param pinged: as for ``check``.
+        :param pinged, source: as for ``check``.
         """
         self._hear_of(url)
-        if self.running and not self._retries.hear_of(url, pinged=pinged):
-            reading = self._join(url, pinged=pinged, news=True)
+        if self.running and not self._retries.hear_of(url, source, pinged=pinged):
+            reading = self._join(url, source, pinged=pinged, news=True)
             reading.requested = True
             self._readings.go(reading)
 
-    def ask_later(self, url: str) -> None:
+    def ask_later(self, url: str, source: str = "") -> None:
         """Read a topic again which the store knows to be waiting, and which was pinged and
         could not be read just now.
         """
         if self.running:
-            self._retries.later(self._retry(url, self._retries.fresh(), pinged=True))
+            now, delays = self._clock.seconds(), self._retries.fresh()
+            self._retries.later(Retry(url, now, delays, {source}, pinged=True))
 
     def _join(
-        self, url: str, *, pinged: bool = False, news: bool = False
+        self, url: str, *sources: str, pinged: bool = False, news: bool = False
     ) -> PendingReading[_Found]:
         """The reading that answers who asks now.  It answers what waits for a retry, too.
 
@@ -181,18 +184,18 @@ class ChangeDetector(Service):
         reading.pinged |= pinged
         retry = self._retries.take(url)
         if retry is not None:
+            sources += tuple(retry.sources)
             reading.pinged |= retry.pinged
             reading.requested = True
             reading.delays = retry.delays
         if news:
             reading.delays = None
+        for source in sources:
+            reading.turn.join(source)
         return reading
 
     def _read_again(self, url: str) -> None:
         self._readings.go(self._join(url))
-
-    def _retry(self, url: str, delays: Iterator[float], *, pinged: bool) -> Retry:
-        return Retry(url, self._clock.seconds(), delays, pinged)
 
     def _count_checks(self) -> int:
         """How many topics wait to be read of which the store knows."""
@@ -218,17 +221,15 @@ class ChangeDetector(Service):
 
     async def _read_and_record(self, pending: PendingReading[_Found]) -> _Found:
         """Make a reading; if it fails and the store waits for it, see to a retry."""
-        pending.begun = True
-        asked_until = self._clock.wall_seconds()
         try:
             return await self._find(pending)
         except Exception as error:
             if pending.requested and self.running:
-                self._fail(pending, error, asked_until)
+                self._fail(pending, error)
             raise
 
     async def _find(self, pending: PendingReading[_Found]) -> _Found:
-        reading = await self._reader.read(pending.url)
+        reading = await self._reader.read(pending.url, pending.turn)
         if not (pending.to_record or pending.requested):
             return _Found(reading, None)
         if not pending.requested:  # or else the store waits for an answer
@@ -239,7 +240,7 @@ class ChangeDetector(Service):
         asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
         return _Found(reading, await self.record(asked))
 
-    def _fail(self, pending: PendingReading[_Found], error: Exception, asked_until: float) -> None:
+    def _fail(self, pending: PendingReading[_Found], error: Exception) -> None:
         """See to a topic that the store knows to be waiting, and that could not be read."""
         url = pending.url
         if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: it must not go unseen
@@ -249,10 +250,18 @@ class ChangeDetector(Service):
         if following is not None:  # it answers for both
             following.pinged |= pending.pinged
             following.requested = True
+            for source in pending.turn.sources:
+                following.turn.join(source)
             return
-        retry = self._retry(url, pending.delays or self._retries.fresh(), pinged=pending.pinged)
+        retry = Retry(
+            url,
+            self._clock.seconds(),
+            pending.delays or self._retries.fresh(),
+            set(pending.turn.sources),
+            pending.pinged,
+        )
         if isinstance(error, TopicUnreadable):
-            self._retries.failed(retry, error, asked_until)
+            self._retries.failed(retry, error, pending.asked_until)
         else:
             self.log.error("Reading {url} is put off: {error}", url=url, error=error)
             self._retries.put_off(retry)

@@ -135,8 +135,8 @@ class Admission:
         self, limits: Limits, store: IStore, clock: IReactorTime, counters: Counters
     ) -> None:
         self._limits = limits
-        # Sources come again and again, and the networks stay.
-        self._is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
+        #: Whether a source is not limited.  Sources come again and again, and the networks stay.
+        self.is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
         self._store = store
         self._clock = clock
         self._counters = counters
@@ -156,9 +156,9 @@ class Admission:
         :param source: the address of the caller; empty if nobody called.
         :raises TooMany: it pinged too often.
         """
-        if self._is_exempt(source):
+        if self.is_exempt(source):
             return
-        pause = self._pings.take(_bucket_of(source))
+        pause = self._pings.take(bucket_of(source))
         if pause:
             raise self._too_many(
                 "pings", f"more than {_often(self._pings, 'pings')} came from your address", pause
@@ -175,11 +175,11 @@ class Admission:
             too often, or the host of the callback has too many subscriptions.
         """
         nowhere = Room(0, 0.0)
-        if self._is_exempt(intent.source):
+        if self.is_exempt(intent.source):
             return nowhere
         if remembering:
             self._check_failures(intent)
-        pause = self._sources.take(_bucket_of(intent.source))
+        pause = self._sources.take(bucket_of(intent.source))
         if pause:
             often = _often(self._sources, "registrations")
             raise self._too_many(
@@ -273,8 +273,8 @@ def _address_of(source: str) -> IPv4Address | IPv6Address | None:
 
 
 @lru_cache(MAX_SOURCES)
-def _bucket_of(source: str) -> str:
-    """The key of a caller's bucket."""
+def bucket_of(source: str) -> str:
+    """The key of a caller: its address, or its network of 64 bits."""
     address = _address_of(source)
     if isinstance(address, IPv6Address):
         return f"{int(address) >> 64:x}/64"

@@ -31,6 +31,7 @@ class Retry:
 
     :ivar failed_at: when it was read the last time.
     :ivar delays: seconds to wait before the further attempts that are left.
+    :ivar sources: who asked for it; see ``Turn.join``.
     :ivar pinged: whether somebody said that it changed, which no reading has answered.
     :ivar news: whether it was asked for since it was read the last time.
     """
@@ -38,6 +39,7 @@ class Retry:
     url: str
     failed_at: float
     delays: Iterator[float]
+    sources: set[str]
     pinged: bool
     news: bool = False
     timer: IDelayedCall | None = field(default=None, init=False)
@@ -93,12 +95,13 @@ class Retries:
         if self._add(retry) is retry:
             self._wait(retry, UNAVAILABLE_PAUSE)
 
-    def hear_of(self, url: str, *, pinged: bool) -> bool:
+    def hear_of(self, url: str, source: str, *, pinged: bool) -> bool:
         """A topic is asked for.  True if it waits here: then it is read soon."""
         retry = self._waiting.get(url)
         if retry is None:
             return False
         retry.pinged |= pinged
+        retry.sources.add(source)
         retry.news = True
         if retry.timer is not None:
             retry.timer.cancel()
@@ -125,6 +128,7 @@ class Retries:
         """The retry of that topic that waits now: if there was one, it stays."""
         waiting = self._waiting.setdefault(retry.url, retry)
         waiting.pinged |= retry.pinged
+        waiting.sources |= retry.sources
         return waiting
 
     async def _see_to(self, retry: Retry, error: TopicUnreadable, asked_until: float) -> None:

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
+from rsscloud_broker.core.limiter import Turn
 from rsscloud_broker.interfaces import IClock
 
 T = TypeVar("T")
@@ -29,7 +30,9 @@ class PendingReading(Generic[T]):
     """A reading of a topic.  Until it begins, everybody who asks for the topic shares it.
 
     :ivar asked_at: when it was first asked for, by the wall clock.
-    :ivar begun: whether the topic's server is being asked, or was.
+    :ivar asked_until: when it was last asked for, likewise.
+    :ivar turn: its turn among all calls to strangers, for the sake of those who asked.  It
+        has begun when the topic's server is asked.
     :ivar pinged: whether somebody said that the topic changed.
     :ivar to_record: whether what is found is to be recorded.
     :ivar requested: whether the store waits for it: the topic has a check there.
@@ -38,7 +41,8 @@ class PendingReading(Generic[T]):
 
     url: str
     asked_at: float
-    begun: bool = False
+    asked_until: float
+    turn: Turn = field(factory=Turn, init=False)
     pinged: bool = False
     to_record: bool = False
     requested: bool = False
@@ -65,7 +69,7 @@ class PendingReading(Generic[T]):
 class SharedReadings(Generic[T]):
     """The readings of topics that are under way, or come next.
 
-    :param read: makes a reading.  It says when the reading begins.
+    :param read: makes a reading, in its turn.
     """
 
     def __init__(self, read: Callable[[PendingReading[T]], Awaitable[T]], clock: IClock) -> None:
@@ -84,8 +88,10 @@ class SharedReadings(Generic[T]):
     def next(self, url: str) -> PendingReading[T]:
         """The reading that answers who asks now; ``go`` makes it."""
         reading = self._last.get(url)
-        if reading is None or reading.begun:
-            reading = self._last[url] = PendingReading(url, self._clock.wall_seconds())
+        now = self._clock.wall_seconds()
+        if reading is None or reading.turn.begun:
+            reading = self._last[url] = PendingReading(url, now, now)
+        reading.asked_until = now
         return reading
 
     def after(self, reading: PendingReading[T]) -> PendingReading[T] | None:

@@ -10,7 +10,7 @@ from attrs import frozen
 from twisted.logger import Logger
 
 from rsscloud_broker import events
-from rsscloud_broker.core.rooms import Rooms
+from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import (
@@ -26,6 +26,9 @@ from rsscloud_broker.remembered import Remembered
 
 #: Why there is no reading of a topic whose content is handed in.
 NOT_READ = "its content is handed in by its publisher, and not read"
+
+#: Topics that are read at the same time at one host.
+MAX_OF_HOST = 20
 
 #: Topics that are remembered, and for how many seconds what is remembered is good.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
@@ -46,9 +49,9 @@ class _Recorded:
 class TopicReader:
     """Fetches topics and says what was found.
 
+    :param limiter: gives slots to fetches.
     :param handed_in: the URLs of topics that are not read: see ``handed_in``.
-    :param max_fetches: how many topics are read at the same time.
-    :param max_of_host: how many of them at one host.
+    :param max_of_host: how many topics are read at the same time at one host.
     """
 
     log = Logger()
@@ -60,9 +63,9 @@ class TopicReader:
         bus: IEventBus,
         clock: IClock,
         counters: Counters,
+        limiter: FairLimiter,
         handed_in: Container[str] = (),
-        max_fetches: int = 100,
-        max_of_host: int = 20,
+        max_of_host: int = MAX_OF_HOST,
     ) -> None:
         self._store = store
         self._fetcher = fetcher
@@ -70,16 +73,18 @@ class TopicReader:
         self._clock = clock
         self._readings = counters.readings
         self._handed_in = handed_in
-        self._rooms = Rooms(max_fetches, max_of_host)
+        self._limiter = limiter
+        self._max_of_host = max_of_host
         self._recorded: Remembered[str, _Recorded | None] = Remembered(MAX_REMEMBERED)
 
     def reads(self, url: str) -> bool:
         """Whether a topic is one that is read."""
         return url not in self._handed_in
 
-    async def read(self, url: str) -> Reading:
+    async def read(self, url: str, turn: Turn) -> Reading:
         """Read a topic, known or not; what is found is not recorded yet.
 
+        :param turn: for whose sake; it begins when the topic's server is asked.
         :returns: where it is now, if it has moved.
         :raises TopicUnreadable: it could not be read, which is recorded if it is known;
             or it is not to be.
@@ -92,7 +97,7 @@ class TopicReader:
         for place in (url, present.url):
             if not self.reads(place):
                 raise TopicUnreadable(place, NOT_READ, refused=True)
-        return await self._read(present, is_known=topic is not None)
+        return await self._read(present, turn, is_known=topic is not None)
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
         """A reading was recorded: this is what is known of the topic now."""
@@ -120,10 +125,11 @@ class TopicReader:
         last = self._lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
-    async def _read(self, topic: Topic, *, is_known: bool) -> Reading:
+    async def _read(self, topic: Topic, turn: Turn, *, is_known: bool) -> Reading:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
+        place = Place("reading", host_of(topic.url), self._max_of_host)
         try:
-            async with self._rooms.place(host_of(topic.url)):
+            async with self._limiter.slot(turn, place, urgent=topic.subscribers > 0):
                 started_at = self._clock.wall_seconds()
                 fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:

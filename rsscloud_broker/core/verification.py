@@ -8,11 +8,12 @@ callback is asked only for what there is.  A topic whose content is handed in ne
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.rooms import Rooms
+from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
 from rsscloud_broker.model import (
@@ -30,14 +31,15 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
 )
 
-#: Callbacks that are verified at the same time, and how many of them at one host.
-MAX_VERIFICATIONS, MAX_OF_HOST = 100, 10
+#: Callbacks that are verified at the same time at one host.
+MAX_OF_HOST = 10
 
 
 class Verifier:
     """Verifies intents, and does what those want who confirm them.
 
     :param notifiers: those that run, by protocol.
+    :param limiter: gives slots to calls.
     """
 
     log = Logger()
@@ -49,13 +51,14 @@ class Verifier:
         detector: ChangeDetector,
         notifiers: Mapping[str, INotifier],
         clock: IClock,
+        limiter: FairLimiter,
     ) -> None:
         self._store = store
         self._bus = bus
         self._detector = detector
         self._notifiers = notifiers
         self._clock = clock
-        self._rooms = Rooms(MAX_VERIFICATIONS, MAX_OF_HOST)
+        self._limiter = limiter
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -110,7 +113,7 @@ class Verifier:
             digest,
         )
         if is_read and subscription.attempts is not None and subscription.wants_content:
-            await self._bring_content(intent.topic)
+            await self._bring_content(intent)
         self._bus.publish(SubscriptionStored(subscription))
         return subscription
 
@@ -132,7 +135,8 @@ class Verifier:
         """
         callback = intent.callback
         denial = Denial(intent.topic, callback, reason, intent.terms)
-        outcome = await self.notifier(callback.protocol).deny(denial)
+        async with self._slot(intent):
+            outcome = await self.notifier(callback.protocol).deny(denial)
         self.log.info(
             "No subscription of {callback}: {reason}{unheard}",
             callback=callback.url,
@@ -142,13 +146,19 @@ class Verifier:
         if not outcome.success:
             raise _callback_failed(outcome)
 
-    async def _bring_content(self, topic: str) -> None:
+    def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
+        """A slot for a call to a subscriber."""
+        place = Place("verification", intent.callback.host, MAX_OF_HOST)
+        return self._limiter.slot(Turn.of(intent.source), place)
+
+    async def _bring_content(self, intent: Intent) -> None:
         """Have a content kept that nobody wanted before; the store has asked for it."""
+        topic = intent.topic
         self._detector.forget(topic)
         try:
-            await self._detector.check(topic)
+            await self._detector.check(topic, source=intent.source)
         except (TopicUnreadable, Unavailable):
-            self._detector.ask(topic)
+            self._detector.ask(topic, source=intent.source)
 
     async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> Reading | None:
         if not self._detector.reads(intent.topic):
@@ -156,7 +166,7 @@ class Verifier:
         if topic is not None and topic.digest is not None and not must:
             return None  # what is known of it will do
         try:
-            return await self._detector.read(intent.topic)
+            return await self._detector.read(intent.topic, source=intent.source)
         except TopicUnreadable as error:
             if not (must or error.lasting):
                 return None
@@ -165,7 +175,7 @@ class Verifier:
             raise
 
     async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
-        async with self._rooms.place(intent.callback.host):
+        async with self._slot(intent):
             outcome = await notifier.verify(intent)
         if outcome.success:
             return

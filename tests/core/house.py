@@ -15,6 +15,7 @@ from rsscloud_broker.core import (
     Admission,
     Broker,
     ChangeDetector,
+    FairLimiter,
     FeedReading,
     HandedIn,
     IntentQueue,
@@ -30,6 +31,7 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
     Unavailable,
+    host_of,
 )
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
@@ -44,12 +46,21 @@ DAY = 86_400
 
 @implementer(IJudge)
 class FakeJudge:
-    """:ivar refused: URLs that it would not call."""
+    """:ivar refused: URLs that it would not call.
+
+    :ivar judged: the URLs that it was asked about.
+    :ivar silent: hosts whose names nobody can look up for now.
+    """
 
     def __init__(self) -> None:
         self.refused: set[str] = set()
+        self.judged: list[str] = []
+        self.silent: dict[str, Deferred[None]] = {}
 
     async def judge(self, url: str) -> None:
+        self.judged.append(url)
+        if host_of(url) in self.silent:
+            await self.silent[host_of(url)]
         if url in self.refused:
             raise AddressRefused("it leads to a private network")
 
@@ -71,10 +82,11 @@ def change_detector(
     bus: IEventBus,
     clock: Clock,
     counters: Counters,
+    limiter: FairLimiter,
     handed_in: Container[str] = (),
 ) -> ChangeDetector:
     """A detector with all its parts, which reads feeds in the calling thread."""
-    reader = TopicReader(store, fetcher, bus, clock, counters, handed_in)
+    reader = TopicReader(store, fetcher, bus, clock, counters, limiter, handed_in)
     return ChangeDetector(store, reader, FeedReading(store, execute), bus, clock, counters)
 
 
@@ -94,8 +106,15 @@ class CoreTestCase(SynchronousTestCase):
             self._watch(name)
         self.counters = Counters()
         self.handed_in = HandedIn()
+        self.limiter = FairLimiter(self.clock)
         self.detector = change_detector(
-            self.store, self.fetcher, self.bus, self.clock, self.counters, self.handed_in
+            self.store,
+            self.fetcher,
+            self.bus,
+            self.clock,
+            self.counters,
+            self.limiter,
+            self.handed_in,
         )
 
     def _watch(self, name: str) -> None:
@@ -150,7 +169,9 @@ class BrokerTestCase(CoreTestCase):
         self.carrier = FakeNotifier("carrier", marks_after=None, carries_content=True)
         notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
         notifiers["carrier"] = self.carrier
-        self.verifier = Verifier(self.store, self.bus, self.detector, notifiers, self.clock)
+        self.verifier = Verifier(
+            self.store, self.bus, self.detector, notifiers, self.clock, self.limiter
+        )
         self.intents = IntentQueue(
             self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
         )

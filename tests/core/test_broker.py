@@ -8,7 +8,8 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Limits, Topics
 from rsscloud_broker.core.access import NOT_ALLOWED
-from rsscloud_broker.core.verification import MAX_OF_HOST, MAX_VERIFICATIONS
+from rsscloud_broker.core.limiter import PATIENCE, SLOTS, UNDER_WAY
+from rsscloud_broker.core.verification import MAX_OF_HOST
 from rsscloud_broker.events import (
     Event,
     PingReceived,
@@ -32,6 +33,7 @@ from rsscloud_broker.model import (
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
+    host_of,
 )
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
@@ -223,9 +225,11 @@ class SubscribeTests(BrokerTestCase):
                     evolve(self.intent, callback=evolve(CALLBACK, url=f"http://r{n}.example/"))
                 )
             )
-            for n in range(MAX_VERIFICATIONS + 5)
+            for n in range(SLOTS + 5)
         ]
-        self.assertEqual(len(gates), MAX_VERIFICATIONS)
+        self.assertEqual(len(gates), SLOTS)
+        self.clock.advance(PATIENCE)
+        self.assertEqual(len(gates), SLOTS + 5, "a slow one gives its slot to the next")
         for gate in gates:  # the list grows meanwhile
             gate.callback(None)
         for subscription in wanted:
@@ -243,12 +247,12 @@ class SubscribeTests(BrokerTestCase):
         self.patch(self.notifier, "verify", verify)
         silent = [
             evolve(self.intent, callback=evolve(CALLBACK, url=f"http://silent.example/{n}"))
-            for n in range(2 * MAX_VERIFICATIONS)
+            for n in range(2 * SLOTS)
         ]
         asking = [Deferred.fromCoroutine(self.broker.subscribe(intent)) for intent in silent]
-        self.assertEqual(len(asked), MAX_OF_HOST)
+        self.assertEqual(len(asked), MAX_OF_HOST / 2, "the rest is for other sources")
         self.result(self.broker.subscribe(self.intent))
-        self.assertEqual(asked[MAX_OF_HOST:], [CALLBACK.host])
+        self.assertEqual(asked[MAX_OF_HOST // 2 :], [CALLBACK.host])
         for one in reversed(asking):  # those who wait go first, and nobody follows
             one.cancel()
             self.failureResultOf(one)
@@ -390,6 +394,34 @@ class PublishTests(BrokerTestCase):
         self.result(self.broker.publish([FEED], CALLER))
         self.start()
         self.assertEqual([ping.url for ping in self.pings()], [FEED])
+
+    def test_names_are_looked_up_together(self) -> None:
+        urls = [f"http://{number}.example/" for number in range(60)]
+        nobody: Deferred[None] = Deferred()
+        self.topic_judge.silent = dict.fromkeys(map(host_of, urls), nobody)
+        publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
+        self.assertEqual(len(self.topic_judge.judged), 60)
+        self.assertNoResult(publishing)
+        self.topic_judge.refused = {urls[0]}
+        nobody.callback(None)
+        self.assertEqual(self.successResultOf(publishing).keys(), {urls[0]})
+
+    def test_names_of_one_source_that_nobody_can_look_up_delay_no_other(self) -> None:
+        urls = [f"http://{number}.example/" for number in range(900)]
+        nobody: Deferred[None] = Deferred()
+        self.topic_judge.silent = dict.fromkeys(map(host_of, urls), nobody)
+        publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
+        self.clock.pump([PATIENCE] * 10)
+        self.assertLess(len(self.topic_judge.judged), UNDER_WAY)
+        self.result(self.broker.publish([FEED], "198.51.100.7"))
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.assertNoResult(publishing)
+
+    def test_the_first_refusal_is_told_if_nothing_is_taken_in(self) -> None:
+        urls = [f"http://{number}.example/" for number in range(3)]
+        self.topic_judge.refused = set(urls)
+        error = self.refusal(self.broker.publish(urls, CALLER), TopicUnreadable)
+        self.assertIn(urls[0], str(error))
 
     def test_what_cannot_be_read_and_nobody_wants_is_read_once(self) -> None:
         nothing, down = "http://feeds.example/nothing", "http://feeds.example/down"

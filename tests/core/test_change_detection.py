@@ -5,6 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
+from rsscloud_broker.core.limiter import PATIENCE
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import Ping, Reading, TopicUnreadable, Unavailable
@@ -129,6 +130,8 @@ class CheckTests(CoreTestCase):
         self.fetcher.contents |= dict.fromkeys(urls, b"x")
         reads = [self.detector.read(url) for url in urls]
         self.assertEqual(len(self.fetcher.held), 100)
+        self.clock.advance(PATIENCE)
+        self.assertEqual(len(self.fetcher.held), 150, "a slow one gives its slot to the next")
         for n in range(150):
             self.fetcher.held[n].callback(None)
         self.assertEqual(len([self.successResultOf(read) for read in reads]), 150)
@@ -137,7 +140,12 @@ class CheckTests(CoreTestCase):
         held: list[Deferred[None]] = []
         self.fetcher.held = held
         silent = [self.detector.read(f"http://silent.example/{n}") for n in range(150)]
-        self.assertEqual(len(held), 20)
+        self.assertEqual(len(held), 10)
+        silent += [
+            self.detector.read(f"http://silent.example/of/{n}", source="192.0.2.7")
+            for n in range(150)
+        ]
+        self.assertEqual(len(held), 15, "another source has half of what is left")
         self.fetcher.held = None
         self.successResultOf(self.detector.read(FEED))
         for gate in held:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.core import OwnTopicsSink
+from rsscloud_broker.core import FairLimiter, OwnTopicsSink
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
@@ -41,7 +41,8 @@ class OwnTopicsSinkTests(CoreTestCase):
 def _sink(test: TestCase) -> OwnTopicsSink:
     store, clock = memory_store(), Clock()
     test.addCleanup(store.stopService)
-    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters())
+    limiter = FairLimiter(clock)
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters(), limiter)
     return OwnTopicsSink(store, detector, clock, HERE)
 
 

@@ -17,7 +17,7 @@ class SharedReadingsTests(SynchronousTestCase):
         self.shared = SharedReadings(self.read, self.clock)
 
     def read(self, reading: PendingReading[str]) -> Deferred[str]:
-        reading.begun = True
+        reading.turn.begun = True
         self.readings.append((reading, Deferred()))
         return self.readings[-1][1]
 
@@ -66,7 +66,7 @@ class SharedReadingsTests(SynchronousTestCase):
 
         self.shared = SharedReadings(read, self.clock)
         asked = [self.ask("a") for _ in range(3)]
-        waiting[0][0].begun = True
+        waiting[0][0].turn.begun = True
         late = self.ask("a")
         waiting[0][1].callback("first")
         self.assertEqual([self.successResultOf(one) for one in asked], ["first"] * 3)
@@ -158,7 +158,7 @@ class WaitTests(SynchronousTestCase):
         self.waits: list[float] = []
 
     async def read(self, reading: PendingReading[None]) -> None:
-        reading.begun = True
+        reading.turn.begun = True
         self.readings += 1
         self.under_way += 1
         self.assertEqual(self.under_way, 1)

@@ -30,6 +30,7 @@ from rsscloud_broker.core import (
     Access,
     Admission,
     Broker,
+    FairLimiter,
     IntentQueue,
     Verifier,
 )
@@ -242,11 +243,12 @@ class House:
         distribution = Distribution(DistributionOptions(), sink_parts)
         bus.attach(distribution)
         distribution.startService()
-        detector = change_detector(self.store, self.topics, bus, self.clock, self.counters)
+        limiter = FairLimiter(self.clock)
+        detector = change_detector(self.store, self.topics, bus, self.clock, self.counters, limiter)
         detector.startService()
         case.addCleanup(detector.stopService)
         admission = Admission(limits or config.Limits(), self.store, self.clock, self.counters)
-        verifier = Verifier(self.store, bus, detector, notifiers, self.clock)
+        verifier = Verifier(self.store, bus, detector, notifiers, self.clock, limiter)
         intents = IntentQueue(self.store, verifier, self.clock)
         intents.startService()
         case.addCleanup(intents.stopService)
