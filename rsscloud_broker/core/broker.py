@@ -198,7 +198,7 @@ class Broker:
         except Refused:
             room.left += 1
             raise
-        await self._intents.add(intent)
+        await self._intents.add(intent, limited=not self._admission.is_exempt(intent.source))
 
     async def _check_intent(self, intent: Intent) -> None:
         """Return, if the URLs of an intent are such as the broker calls.

@@ -9,8 +9,9 @@ in the same attempts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
@@ -18,6 +19,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from rsscloud_broker.core.rate_limits import bucket_of
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
@@ -31,12 +33,15 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.patience import Patience
 
+K = TypeVar("K", bound=Hashable)
+
 #: Intents that wait at a time.
 MAX_WAITING = 10_000
 
-#: How many of them may have callbacks at one host, lest those of a host that does not
-#: answer leave no room for others.
-MAX_OF_HOST = 2500
+#: How many of them may have callbacks at one host, and how many one source may have asked
+#: for.  Of both a source has no more than are left for all others, so that there is always
+#: room for somebody who has few.
+MAX_OF_HOST, MAX_OF_SOURCE = 2500, 1000
 
 #: Seconds after which it makes sense to come again when there are that many.
 FULL_PAUSE = 60
@@ -48,7 +53,8 @@ RETRIES = (5.0, 30.0, 120.0, 600.0)
 class IntentQueue(Service):
     """Verifies what was added, and what was left from the last process.
 
-    :param limit: intents that wait at a time, and ``limit_of_host`` those of one host.
+    :param limit: intents that wait at a time, ``limit_of_host`` those of one host, and
+        ``limit_of_source`` those of one caller.
     :param retries: seconds to wait before each further attempt to reach a callback.
     """
 
@@ -63,6 +69,7 @@ class IntentQueue(Service):
         *,
         limit: int = MAX_WAITING,
         limit_of_host: int = MAX_OF_HOST,
+        limit_of_source: int = MAX_OF_SOURCE,
         retries: Sequence[float] = RETRIES,
     ) -> None:
         self._store = store
@@ -70,10 +77,14 @@ class IntentQueue(Service):
         self._clock = clock
         self._limit = limit
         self._limit_of_host = limit_of_host
+        self._limit_of_source = limit_of_source
         self._retries = retries
         self._patience = Patience(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
+        self._total = 0  # intents that wait
         self._of_host: Counter[str] = Counter()
+        self._of_source: Counter[str] = Counter()
+        self._of_both: Counter[tuple[str, str]] = Counter()
 
     def startService(self) -> None:
         """Begin with what waits in the store."""
@@ -88,20 +99,44 @@ class IntentQueue(Service):
         for settling in tuple(self._settling.values()):
             settling.cancel()
 
-    async def add(self, intent: Intent) -> None:
+    async def add(self, intent: Intent, *, limited: bool = True) -> None:
         """Keep an intent, in place of an earlier one of the same topic and callback.
 
+        :param limited: whether there is a limit to what the caller may ask for.
         :raises TooMany: too many wait.
         """
-        host, known = intent.callback.host, (intent.topic, intent.callback) in self._settling
-        if not known and self._of_host[host] >= self._limit_of_host:
-            reason = f"{self._limit_of_host} requests wait for the host {host} to confirm them"
-            raise TooMany(reason, FULL_PAUSE)
-        waiting = await self._store.add_intent(intent, self._limit)
+        if (intent.topic, intent.callback) not in self._settling:
+            self._check_room(intent, limited)
+        self._add(intent, 1)  # before it is stored, since others may come meanwhile
+        try:
+            waiting = await self._store.add_intent(intent, self._limit)
+        finally:
+            self._add(intent, -1)
         if waiting is None:
             reason = f"{self._limit} requests wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
         self._settle(waiting)
+
+    def _check_room(self, intent: Intent, limited: bool) -> None:
+        host, source = intent.callback.host, bucket_of(intent.source)
+        left_at_host = self._limit_of_host - self._of_host[host]
+        if left_at_host <= (self._of_both[source, host] if limited else 0):
+            waiting = self._of_host[host]
+            raise TooMany(
+                f"{waiting} requests wait for the host {host} to confirm them", FULL_PAUSE
+            )
+        of_source = self._of_source[source]
+        if limited and of_source >= min(self._limit_of_source, self._limit - self._total):
+            reason = f"{of_source} requests from your address wait to be verified, as many as may"
+            raise TooMany(reason, FULL_PAUSE)
+
+    def _add(self, intent: Intent, number: int) -> None:
+        """Count an intent that waits, or does not any more."""
+        host, source = intent.callback.host, bucket_of(intent.source)
+        self._total += number
+        _add_to(self._of_host, host, number)
+        _add_to(self._of_source, source, number)
+        _add_to(self._of_both, (source, host), number)
 
     async def _resume(self) -> None:
         try:
@@ -124,16 +159,13 @@ class IntentQueue(Service):
         settling = Deferred.fromCoroutine(self._settle_or_stop(waiting))
         if settling.called:
             return
-        host = waiting.intent.callback.host
         self._settling[key] = settling
-        self._of_host[host] += 1
+        self._add(waiting.intent, 1)
 
         def over(result: object) -> None:
             if self._settling.get(key) is settling:
                 del self._settling[key]
-            self._of_host[host] -= 1
-            if not self._of_host[host]:
-                del self._of_host[host]
+            self._add(waiting.intent, -1)
 
         settling.addBoth(over)
 
@@ -180,3 +212,10 @@ class IntentQueue(Service):
             raise
         except Refused as error:
             await self._verifier.deny(intent, str(error))
+
+
+def _add_to(counter: Counter[K], key: K, number: int) -> None:
+    """Add to a count; one that is 0 is not kept."""
+    counter[key] += number
+    if not counter[key]:
+        del counter[key]

@@ -124,7 +124,8 @@ class AcceptTests(IntentsTestCase):
         self.addCleanup(intents.stopService)
 
         def adding(url: str) -> Coroutine[Any, Any, None]:
-            return intents.add(evolve(WANTED, callback=evolve(CALLBACK, url=url)))
+            intent = evolve(WANTED, callback=evolve(CALLBACK, url=url))
+            return intents.add(intent, limited=False)
 
         def add(url: str) -> None:
             self.result(adding(url))
@@ -140,6 +141,48 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(len(self.subscriptions()), 1)
         self.clock.pump([5, 30, 120, 600])
         add(silent[2])  # the others were given up
+
+    def test_sources_that_wait_leave_room_for_others(self) -> None:
+        self.intents.stopService()
+        intents = IntentQueue(
+            self.store, self.verifier, self.clock, limit=100, limit_of_host=40, limit_of_source=30
+        )
+        intents.startService()
+        self.addCleanup(intents.stopService)
+
+        def add(source: str, number: int, host: str, *, limited: bool = True) -> bool:
+            """Whether an intent of a callback that says nothing is taken."""
+            url = f"http://{host}/{source}/{number}"
+            self.carrier.outcomes[url] = NO_ANSWER
+            intent = evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
+            adding = Deferred.fromCoroutine(intents.add(intent, limited=limited))
+            refused = isinstance(getattr(adding.result, "value", None), TooMany)
+            adding.addErrback(lambda failure: failure.trap(TooMany))
+            return not refused
+
+        taken = [
+            sum(add(f"192.0.2.{source}", n, f"{source}-{n}.example") for n in range(50))
+            for source in range(6)
+        ]
+        self.assertEqual(taken, [30, 30, 20, 10, 5, 3])
+        self.assertTrue(add("198.51.100.7", 1, "good.example"))
+        self.assertTrue(add("", 1, "own.example", limited=False))
+        self.assertFalse(all(add("", n, "own.example", limited=False) for n in range(50)))
+
+    def test_a_source_leaves_room_at_a_host_for_others(self) -> None:
+        self.intents.stopService()
+        intents = IntentQueue(self.store, self.verifier, self.clock, limit=100, limit_of_host=4)
+        intents.startService()
+        self.addCleanup(intents.stopService)
+        for number, source in enumerate(("192.0.2.1", "192.0.2.1", "192.0.2.2")):
+            url = f"http://silent.example/{number}"
+            self.carrier.outcomes[url] = NO_ANSWER
+            intent = evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
+            self.result(intents.add(intent))
+        third = evolve(WANTED, callback=evolve(CALLBACK, url=f"{url}/3"), source="192.0.2.1")
+        error = self.refusal(intents.add(third), TooMany)
+        self.assertIn("silent.example", str(error))
+        self.result(intents.add(evolve(third, source="192.0.2.3")))
 
     def test_while_it_does_not_run_it_is_kept(self) -> None:
         self.intents.stopService()
