@@ -22,6 +22,7 @@ from rsscloud_broker.core import (
     TopicReader,
     Verifier,
 )
+from rsscloud_broker.core.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IJudge, IStore, ITopicFetcher
 from rsscloud_broker.model import (
@@ -93,7 +94,10 @@ def change_detector(
 class CoreTestCase(SynchronousTestCase):
     """:ivar unavailable: methods of the store that raise Unavailable while in here.
     :ivar handed_in: topics whose contents are handed in: none, unless a test adds some.
+    :cvar slots, under_way: see ``FairLimiter``.
     """
+
+    slots, under_way = SLOTS, UNDER_WAY
 
     def setUp(self) -> None:
         self.store: Any = memory_store()
@@ -106,7 +110,7 @@ class CoreTestCase(SynchronousTestCase):
             self._watch(name)
         self.counters = Counters()
         self.handed_in = HandedIn()
-        self.limiter = FairLimiter(self.clock)
+        self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
         self.detector = change_detector(
             self.store,
             self.fetcher,

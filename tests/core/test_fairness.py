@@ -1,0 +1,148 @@
+"""Five callers do their worst for ten minutes, and others do not notice."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Callback,
+    Fetched,
+    Intent,
+    Outcome,
+    TooMany,
+    TopicUnreadable,
+    Validators,
+    host_of,
+)
+from rsscloud_broker.testing import FakeFetcher
+from tests.core.house import CALLBACK, FEED, BrokerTestCase
+
+#: Seconds that a host says nothing before it is given up, and that a good one takes.
+DEADLINE, MOMENT = 30.0, 0.05
+
+#: Seconds for which there is trouble, and between two looks at it.
+TROUBLE, STEP = 600, 0.1
+
+#: Who makes it; two of them at one network.
+BAD = ("192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1", "2001:db8:1::1")
+
+GOOD = "198.51.100.7"
+
+#: Names and addresses of hosts that say nothing, which cost their owner nothing.
+HOSTS = 500
+
+
+def silent(number: int, path: str) -> str:
+    return f"http://{number % HOSTS}.silent.example/{path}/{number}"
+
+
+class FairnessTests(BrokerTestCase):
+    """There is a tenth of the slots that a broker has, so that a tenth of the trouble will do.
+
+    :ivar waits: how long the good caller waited, by what it asked for.
+    """
+
+    slots, under_way = 10, 50
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(self.fetcher, "fetch", self.fetch)
+        self.patch(self.notifier, "verify", self.verify)
+        self.patch(self.topic_judge, "judge", self.judge)
+        self.patch(self.carrier, "verify", self.verify)
+        self.intents._limit = 10_000  # a test's own is 3
+        self.waits: dict[str, list[float]] = {}
+        self.number = 0
+
+    async def answer(self, url: str) -> bool:
+        if host_of(url).endswith("silent.example"):
+            await deferLater(self.clock, DEADLINE)
+            return False
+        await deferLater(self.clock, MOMENT)
+        return True
+
+    async def fetch(
+        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+    ) -> Fetched:
+        if not await self.answer(url):
+            raise TopicUnreadable(url, "no answer within 30 s")
+        return await FakeFetcher(self.fetcher.contents).fetch(url, known, subscribers)
+
+    async def verify(self, intent: Intent) -> Outcome:
+        success = await self.answer(intent.callback.url)
+        return Outcome(success, "" if success else "no answer", answered=success)
+
+    async def judge(self, url: str) -> None:
+        if host_of(url).endswith("silent.example"):
+            await deferLater(self.clock, 3.0)
+
+    def start_call(self, call: Awaitable[Any]) -> None:
+        """Ask for something, and care no more for it."""
+
+        async def calling() -> None:
+            with contextlib.suppress(TooMany, TopicUnreadable):
+                await call
+
+        Deferred.fromCoroutine(calling())
+
+    def good(self, what: str, call: Awaitable[Any]) -> None:
+        """Have something done for the good caller, and note how long it takes."""
+        began = self.clock.seconds()
+        waits = self.waits.setdefault(what, [])
+        index = len(waits)
+        waits.append(TROUBLE)
+
+        def done(result: object) -> None:
+            waits[index] = self.clock.seconds() - began
+
+        Deferred.fromCoroutine(_awaited(call)).addCallback(done)
+
+    def trouble(self, source: str, count: int) -> None:
+        """Ask for what takes long: readings, of the good topic too, and verifications."""
+        first, self.number = self.number, self.number + count
+        urls = [silent(number, "feed") for number in range(first, first + count)]
+        self.start_call(self.broker.publish([*urls, FEED], source))
+        self.start_call(self.broker.ping_topic(silent(first, "pinged"), source))
+        for number in range(first, first + count, 5):
+            callback = Callback(silent(number, "hook"), "carrier")
+            intent = Intent(FEED, callback, 90_000, challenge=True, source=source)
+            self.start_call(self.broker.accept(intent))
+
+    def test_a_good_caller_does_not_notice(self) -> None:
+        self.subscribe()
+        for source in BAD:
+            self.trouble(source, 100)
+        steps_of_a_second = round(1 / STEP)
+        for step in range(TROUBLE * steps_of_a_second):
+            if step % steps_of_a_second == 0:
+                second = step // steps_of_a_second
+                self.trouble(BAD[second % len(BAD)], 2)
+                self.fetcher.contents[FEED] = b"<rss>%d</rss>" % second
+                self.good("ping", self.broker.ping_topic(FEED, GOOD))
+                if second % 10 == 5:
+                    self.register(second)
+            self.clock.advance(STEP)
+        self.clock.advance(1)
+        for what, waits in self.waits.items():
+            p99 = sorted(waits)[int(0.99 * len(waits))]
+            self.assertLess(p99, 1.0, what)
+        self.assertEqual(len(self.waits["ping"]), TROUBLE)
+        self.assertGreaterEqual(len(self.subscriptions()), 100)
+
+    def register(self, second: int) -> None:
+        callback = evolve(CALLBACK, url=f"http://reader.example/{second}")
+        intent = Intent(FEED, callback, 90_000, source=GOOD)
+        self.good("subscription", self.broker.subscribe(intent))
+        later = evolve(intent, callback=evolve(callback, protocol="carrier"), challenge=True)
+        self.good("request", self.broker.accept(later))
+
+
+async def _awaited(call: Awaitable[Any]) -> Any:
+    return await call

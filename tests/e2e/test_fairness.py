@@ -1,0 +1,89 @@
+"""Five callers name silent hosts as fast as they may; whoever else pings does not notice."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import urlencode
+
+from tests.e2e.fixture import PATIENCE, EndToEndTestCase, until
+from tests.e2e.many import ManyServers, Silent
+from tests.e2e.servers import HttpPostReceiver
+
+BAD = tuple(f"127.66.0.{number}" for number in range(1, 6))
+GOOD = "127.77.0.1"
+_FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+class FairnessTests(EndToEndTestCase):
+    #: Hosts that say nothing, URLs of each publish, and intents of each source.
+    HOSTS, URLS, INTENTS = 100, 100, 30
+    #: Pings of the good caller; with each tenth of them comes more trouble.
+    PINGS = 100
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.servers = ManyServers()
+        self.servers.start()
+        self.addCleanup(self.servers.stop)
+        self.silent = [self.servers.listen(f"127.0.3.{n + 1}", Silent) for n in range(self.HOSTS)]
+        self.number = 0
+        self.broker = self.own_broker()
+        self.broker.start()
+
+    def post(self, source: str, path: str, form: list[tuple[str, str]]) -> tuple[int, str]:
+        """Send a form from an address; the status and the text of the answer."""
+        made = HTTPConnection(
+            "127.0.0.1", self.broker.port, timeout=PATIENCE, source_address=(source, 0)
+        )
+        with closing(made) as connection:
+            connection.request("POST", path, urlencode(form), _FORM)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    def somewhere(self) -> str:
+        """A URL at a host that says nothing."""
+        self.number += 1
+        return f"{self.silent[self.number % self.HOSTS]}/{self.number}"
+
+    def publish(self, source: str) -> int:
+        urls = [("hub.url", self.somewhere()) for _ in range(self.URLS)]
+        return self.post(source, "/websub", [("hub.mode", "publish"), *urls])[0]
+
+    def request_subscription(self, source: str, topic: str) -> int:
+        names = ("hub.mode", "hub.topic", "hub.callback")
+        values = ("subscribe", topic, self.somewhere())
+        return self.post(source, "/websub", list(zip(names, values, strict=True)))[0]
+
+    def test_a_good_caller_does_not_notice(self) -> None:
+        origin, receiver = self.origin(), self.served(HttpPostReceiver())
+        topic = origin.feed()
+        self.subscribed(self.broker, receiver, topic)
+        pool = ThreadPoolExecutor(len(BAD))
+        self.addCleanup(pool.shutdown)
+        asked: list[Future[int]] = []
+        for source in BAD:
+            asked += [pool.submit(self.publish, source) for _ in range(5)]
+            for _ in range(self.INTENTS):
+                asked.append(pool.submit(self.request_subscription, source, topic))
+        for one in asked:
+            self.assertEqual(one.result(PATIENCE), 202)
+        until(lambda: sum(self.servers.connected.values()) > 300, "silent hosts to be called")
+        waits = []
+        for number in range(self.PINGS):
+            if number % 10 == 0:
+                asked += [pool.submit(self.publish, source) for source in BAD]
+            origin.change(topic)
+            began = time.monotonic()
+            _, text = self.post(GOOD, "/rsscloud/ping", [("url", topic)])
+            waits.append(time.monotonic() - began)
+            self.assertIn("Thanks for the ping.", text)
+        self.assertLess(sorted(waits)[self.PINGS * 99 // 100 - 1], 1.0)
+        self.assert_told(receiver, topic)
+        began = time.monotonic()
+        self.subscribed(self.broker, self.served(HttpPostReceiver()), topic)
+        self.assertLess(time.monotonic() - began, 5.0)
+        for one in asked:
+            self.assertEqual(one.result(PATIENCE), 202)
