@@ -157,7 +157,7 @@ class Retries:
         if not (error.refused or isinstance(error, TopicEnded)):
             topic = await self._store.topic(retry.url)
             if topic is None or not topic.subscribers:
-                self.log.info("{error}; nobody subscribes to it.", error=error)
+                self.log.debug("{error}; nobody subscribes to it.", error=error)
                 return None
             delay = next(retry.delays, None)
             if delay is not None:
