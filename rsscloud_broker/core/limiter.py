@@ -196,14 +196,16 @@ class FairLimiter:
         if self._giving:  # a call that is over at once leads back here
             return
         self._giving = True
-        while (self._urgent or self._others) and self._has_room():
-            found = self._next()
-            if found is None:
-                if max(len(self._urgent), len(self._others)) > LOOK:
-                    self._wake_after(LEAST_PAUSE)
-                break
-            self._begin(*found)
-        self._giving = False
+        try:
+            while (self._urgent or self._others) and self._has_room():
+                found = self._next()
+                if found is None:
+                    if max(len(self._urgent), len(self._others)) > LOOK:
+                        self._wake_after(LEAST_PAUSE)
+                    break
+                self._begin(*found)
+        finally:
+            self._giving = False
 
     def _next(self) -> tuple[str, _Line, _Waiting] | None:
         lines = [self._urgent, self._others]

@@ -8,7 +8,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlencode
 
-from tests.e2e.fixture import PATIENCE, EndToEndTestCase, until
+from tests.e2e.fixture import PATIENCE, STOPS_WITHIN, EndToEndTestCase, until
 from tests.e2e.many import ManyServers, Silent
 from tests.e2e.servers import HttpPostReceiver
 
@@ -19,7 +19,7 @@ _FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 class FairnessTests(EndToEndTestCase):
     #: Hosts that say nothing, URLs of each publish, and intents of each source.
-    HOSTS, URLS, INTENTS = 100, 100, 30
+    HOSTS, URLS, INTENTS = 100, 50, 30
     #: Pings of the good caller; with each tenth of them comes more trouble.
     PINGS = 100
 
@@ -87,3 +87,6 @@ class FairnessTests(EndToEndTestCase):
         self.assertLess(time.monotonic() - began, 5.0)
         for one in asked:
             self.assertEqual(one.result(PATIENCE), 202)
+        began = time.monotonic()
+        self.broker.stop()
+        self.assertLess(time.monotonic() - began, STOPS_WITHIN)
