@@ -86,7 +86,7 @@ STOP_WITHIN, MOMENT = 8.5, 0.1
 #: File descriptors that the broker makes use of, if it may; and those for what is limited
 #: by itself: topics that are read, callbacks that are verified, connections that are kept,
 #: the database and files.
-DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 800
+DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"

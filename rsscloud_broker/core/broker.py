@@ -12,7 +12,7 @@ from zope.interface import implementer
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.limiter import UNDER_WAY, FairLimiter, Place, Turn
+from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
@@ -34,6 +34,9 @@ from rsscloud_broker.model import (
 )
 
 T = TypeVar("T")
+
+#: Names that are looked up at a time before what they stand in is taken in.
+MAX_LOOKUPS = 500
 
 
 @implementer(IBroker)
@@ -76,7 +79,7 @@ class Broker:
         self._callbacks = callbacks
         self._counters = counters
         self._space = space
-        self._lookups = FairLimiter(clock)
+        self._lookups = FairLimiter(clock, under_way=MAX_LOOKUPS)
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -216,7 +219,7 @@ class Broker:
 
     async def _judge(self, judge: IJudge, url: str, source: str) -> None:
         """Have a URL judged.  Its name is looked up for that, which may take seconds."""
-        async with self._lookups.slot(Turn.of(source), Place("lookup", host_of(url), UNDER_WAY)):
+        async with self._lookups.slot(Turn.of(source), Place("lookup", host_of(url), MAX_LOOKUPS)):
             await judge.judge(url)
 
     async def _check_topic(self, url: str, source: str) -> str:

@@ -28,8 +28,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rsscloud_broker.core.rate_limits import bucket_of
 
-#: Calls that hold a slot at a time, and calls under way in all.
-SLOTS, UNDER_WAY = 100, 500
+#: Calls that hold a slot at a time, and calls under way in all.  A call may hold as many bytes
+#: as a topic may have.
+SLOTS, UNDER_WAY = 100, 200
 
 #: Seconds after which a call without an answer gives its slot to the next.
 PATIENCE = 0.25

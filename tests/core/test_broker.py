@@ -8,6 +8,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Limits, Topics
 from rsscloud_broker.core.access import NOT_ALLOWED
+from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.limiter import PATIENCE, SLOTS, UNDER_WAY
 from rsscloud_broker.core.verification import MAX_OF_HOST
 from rsscloud_broker.events import (
@@ -222,14 +223,18 @@ class SubscribeTests(BrokerTestCase):
         wanted = [
             Deferred.fromCoroutine(
                 self.broker.subscribe(
-                    evolve(self.intent, callback=evolve(CALLBACK, url=f"http://r{n}.example/"))
+                    evolve(
+                        self.intent,
+                        callback=evolve(CALLBACK, url=f"http://r{n}.example/"),
+                        source=f"192.0.2.{n % 3}",
+                    )
                 )
             )
-            for n in range(SLOTS + 5)
+            for n in range(UNDER_WAY)
         ]
         self.assertEqual(len(gates), SLOTS)
         self.clock.advance(PATIENCE)
-        self.assertEqual(len(gates), SLOTS + 5, "a slow one gives its slot to the next")
+        self.assertEqual(len(gates), UNDER_WAY * 3 // 4, "slow ones give their slots to others")
         for gate in gates:  # the list grows meanwhile
             gate.callback(None)
         for subscription in wanted:
@@ -412,10 +417,12 @@ class PublishTests(BrokerTestCase):
         self.topic_judge.silent = dict.fromkeys(map(host_of, urls), nobody)
         publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
         self.clock.pump([PATIENCE] * 10)
-        self.assertLess(len(self.topic_judge.judged), UNDER_WAY)
+        self.assertLess(len(self.topic_judge.judged), MAX_LOOKUPS)
         self.result(self.broker.publish([FEED], "198.51.100.7"))
         self.assertEqual(self.fetcher.fetched, [FEED])
         self.assertNoResult(publishing)
+        nobody.callback(None)
+        self.successResultOf(publishing)
 
     def test_the_first_refusal_is_told_if_nothing_is_taken_in(self) -> None:
         urls = [f"http://{number}.example/" for number in range(3)]

@@ -128,10 +128,10 @@ class CheckTests(CoreTestCase):
         self.fetcher.held = []
         urls = [f"http://feeds{n}.example/rss.xml" for n in range(150)]
         self.fetcher.contents |= dict.fromkeys(urls, b"x")
-        reads = [self.detector.read(url) for url in urls]
+        reads = [self.detector.read(url, source=f"192.0.2.{n % 3}") for n, url in enumerate(urls)]
         self.assertEqual(len(self.fetcher.held), 100)
         self.clock.advance(PATIENCE)
-        self.assertEqual(len(self.fetcher.held), 150, "a slow one gives its slot to the next")
+        self.assertEqual(len(self.fetcher.held), 150, "slow ones give their slots to others")
         for n in range(150):
             self.fetcher.held[n].callback(None)
         self.assertEqual(len([self.successResultOf(read) for read in reads]), 150)

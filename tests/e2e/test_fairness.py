@@ -70,7 +70,7 @@ class FairnessTests(EndToEndTestCase):
                 asked.append(pool.submit(self.request_subscription, source, topic))
         for one in asked:
             self.assertEqual(one.result(PATIENCE), 202)
-        until(lambda: sum(self.servers.connected.values()) > 300, "silent hosts to be called")
+        until(lambda: sum(self.servers.connected.values()) > 150, "silent hosts to be called")
         waits = []
         for number in range(self.PINGS):
             if number % 10 == 0:
