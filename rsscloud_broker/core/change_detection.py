@@ -86,7 +86,7 @@ class ChangeDetector(Service):
         self._pings = counters.pings
         self._patience = Patience(clock, "Reading")
         self._readings: SharedReadings[_Found] = SharedReadings(self._read_and_record, clock)
-        self._retries = Retries(store, clock, self._patience, self._read_again, retries)
+        self._retries = Retries(store, clock, self._patience, self._request, retries)
         self._heard = 0
         self._last_pings: Remembered[str, int] = Remembered(MAX_REMEMBERED)
         self._looking: Deferred[None] | None = None
@@ -120,11 +120,9 @@ class ChangeDetector(Service):
         """
         if pinged:
             self._hear_of(url)
-        reading = self._join(url, source, pinged=pinged, news=pinged)
-        reading.to_record = True
-        record = reading.result().addCallback(_record_of)
-        self._readings.go(reading)
-        return record
+        found: Deferred[_Found] = Deferred()
+        self._request(url, source, waiter=found, pinged=pinged, news=pinged, to_record=True)
+        return found.addCallback(_record_of)
 
     def forget(self, url: str) -> None:
         """Look into the store for what is known of a topic."""
@@ -147,10 +145,9 @@ class ChangeDetector(Service):
         :param source: as for ``check``.
         :raises TopicUnreadable: it could not be read.
         """
-        reading = self._join(url, source)
-        found = reading.result().addCallback(_reading_of)
-        self._readings.go(reading)
-        return found
+        found: Deferred[_Found] = Deferred()
+        self._request(url, source, waiter=found)
+        return found.addCallback(_reading_of)
 
     def ask(self, url: str, *, pinged: bool = False, source: str = "") -> None:
         """Read a topic soon, which the store already knows to be waiting.
@@ -161,9 +158,7 @@ class ChangeDetector(Service):
         """
         self._hear_of(url)
         if self.running and not self._retries.hear_of(url, source, pinged=pinged):
-            reading = self._join(url, source, pinged=pinged, news=True)
-            reading.requested = True
-            self._readings.go(reading)
+            self._request(url, source, pinged=pinged, news=True, requested=True)
 
     def ask_later(self, url: str, source: str = "") -> None:
         """Read a topic again which the store knows to be waiting, and which was pinged and
@@ -173,15 +168,25 @@ class ChangeDetector(Service):
             now, delays = self._clock.seconds(), self._retries.fresh()
             self._retries.later(Retry(url, now, delays, {source}, pinged=True))
 
-    def _join(
-        self, url: str, *sources: str, pinged: bool = False, news: bool = False
-    ) -> PendingReading[_Found]:
-        """The reading that answers who asks now.  It answers what waits for a retry, too.
+    def _request(
+        self,
+        url: str,
+        *sources: str,
+        waiter: Deferred[_Found] | None = None,
+        pinged: bool = False,
+        news: bool = False,
+        to_record: bool = False,
+        requested: bool = False,
+    ) -> None:
+        """Have a topic read, by a reading that others may share.
 
+        What waits for a retry is answered by that reading, too.
+
+        :param waiter: is told what comes of it.
         :param news: whether the topic may have changed: if so, it has all its retries again.
+        :param pinged, to_record, requested: see ``PendingReading``.
         """
         reading = self._readings.next(url)
-        reading.pinged |= pinged
         retry = self._retries.take(url)
         if retry is not None:
             sources += tuple(retry.sources)
@@ -190,12 +195,14 @@ class ChangeDetector(Service):
             reading.delays = retry.delays
         if news:
             reading.delays = None
-        for source in sources:
+        if waiter is not None:
+            reading.waiters.append(waiter)
+        reading.pinged |= pinged
+        reading.to_record |= to_record
+        reading.requested |= requested
+        for source in sources:  # which may begin it, if it waits
             reading.turn.join(source)
-        return reading
-
-    def _read_again(self, url: str) -> None:
-        self._readings.go(self._join(url))
+        self._readings.go(reading)
 
     def _count_checks(self) -> int:
         """How many topics wait to be read of which the store knows."""

@@ -36,6 +36,7 @@ class PendingReading(Generic[T]):
     :ivar pinged: whether somebody said that the topic changed.
     :ivar to_record: whether what is found is to be recorded.
     :ivar requested: whether the store waits for it: the topic has a check there.
+    :ivar waiters: are told what comes of it.
     :ivar delays: seconds to wait before it is made again if it fails; None for all of them.
     """
 
@@ -47,20 +48,14 @@ class PendingReading(Generic[T]):
     to_record: bool = False
     requested: bool = False
     delays: Iterator[float] | None = None
-    _waiters: list[Deferred[T]] = field(factory=list, init=False)
-
-    def result(self) -> Deferred[T]:
-        """What comes of the reading.  It must be asked for before the reading begins."""
-        waiter: Deferred[T] = Deferred()
-        self._waiters.append(waiter)
-        return waiter
+    waiters: list[Deferred[T]] = field(factory=list, init=False)
 
     async def tell(self, clock: IClock, result: T | Failure) -> None:
         """Tell all who wait what came of it, a portion in each turn of the reactor."""
-        for first in range(0, len(self._waiters), PORTION):
+        for first in range(0, len(self.waiters), PORTION):
             if first:
                 await deferLater(clock, 0)
-            for waiter in self._waiters[first : first + PORTION]:
+            for waiter in self.waiters[first : first + PORTION]:
                 # Each has a failure of its own: a traceback grows with each who handles it.
                 own = Failure(result.value) if isinstance(result, Failure) else result
                 waiter.callback(own)
@@ -100,8 +95,8 @@ class SharedReadings(Generic[T]):
         return None if last is reading else last
 
     def go(self, reading: PendingReading[T]) -> None:
-        """Make a reading, after the one of the same topic that is under way."""
-        if reading.url not in self._running:
+        """Make a reading, after the one of the same topic that is under way, unless it is made."""
+        if reading.url not in self._running and reading.url in self._last:
             Deferred.fromCoroutine(self._run(reading.url))
 
     async def _run(self, url: str) -> None:

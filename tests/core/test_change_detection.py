@@ -165,6 +165,49 @@ class CheckTests(CoreTestCase):
         self.assertEqual(self.bus.events, [])
 
 
+class WaitingForASlotTests(CoreTestCase):
+    """Of two slots one is held by a source, so that it has to wait with its next reading."""
+
+    slots = under_way = 2
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+        self.subscribe()
+        self.fetcher.held = []
+        self.failing = self.detector.read("http://silent.example/", source="192.0.2.1")
+        (self.gate,) = self.fetcher.held
+        self.fetcher.held = None
+
+    def tearDown(self) -> None:
+        self.gate.callback(None)
+        self.failureResultOf(self.failing, TopicUnreadable)
+
+    def test_whoever_asks_for_a_reading_that_waits_shares_it(self) -> None:
+        for fails in (False, True):
+            with self.subTest(fails=fails):
+                if fails:
+                    del self.fetcher.contents[FEED]
+                waiting = self.detector.check(FEED, source="192.0.2.1")
+                self.assertNoResult(waiting)
+                mine = self.detector.check(FEED, pinged=True, source="198.51.100.7")
+                for check in (waiting, mine):
+                    if fails:
+                        self.failureResultOf(check, TopicUnreadable)
+                    else:
+                        self.successResultOf(check)
+        self.assertEqual(self.fetcher.fetched[1:], [FEED, FEED])
+        self.assertEqual(len(self.pings()), 1)
+
+    def test_a_ping_that_is_stored_is_answered_by_a_reading_that_waited(self) -> None:
+        waiting = self.detector.check(FEED, source="192.0.2.1")
+        self.store_ping()
+        self.assertEqual(self.due(), [FEED])
+        self.detector.ask(FEED, source="198.51.100.7")
+        self.successResultOf(waiting)
+        self.assertEqual((self.fetcher.fetched[1:], self.due()), ([FEED], []))
+
+
 class AskTests(CoreTestCase):
     def setUp(self) -> None:
         super().setUp()

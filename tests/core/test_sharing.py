@@ -23,7 +23,8 @@ class SharedReadingsTests(SynchronousTestCase):
 
     def ask(self, url: str) -> Deferred[str]:
         reading = self.shared.next(url)
-        result = reading.result()
+        result: Deferred[str] = Deferred()
+        reading.waiters.append(result)
         self.shared.go(reading)
         return result
 
@@ -172,7 +173,7 @@ class WaitTests(SynchronousTestCase):
         def told(result: None) -> None:
             self.waits.append(self.clock.seconds() - asked_at)
 
-        reading.result().addCallback(told)
+        reading.waiters.append(Deferred().addCallback(told))
         self.shared.go(reading)
 
     def test_nobody_waits_for_more_than_two_readings_and_a_half(self) -> None:
