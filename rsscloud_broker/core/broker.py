@@ -79,7 +79,7 @@ class Broker:
         self._callbacks = callbacks
         self._counters = counters
         self._space = space
-        self._lookups = FairLimiter(clock, under_way=MAX_LOOKUPS)
+        self._lookups = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
 
     @property
     def protocols(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
-from rsscloud_broker.core.limiter import PATIENCE
+from rsscloud_broker.core.limiter import PATIENCE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import Ping, Reading, TopicUnreadable, Unavailable
@@ -129,8 +129,8 @@ class CheckTests(CoreTestCase):
         urls = [f"http://feeds{n}.example/rss.xml" for n in range(150)]
         self.fetcher.contents |= dict.fromkeys(urls, b"x")
         reads = [self.detector.read(url, source=f"192.0.2.{n % 3}") for n, url in enumerate(urls)]
-        self.assertEqual(len(self.fetcher.held), 100)
-        self.clock.advance(PATIENCE)
+        self.assertEqual(len(self.fetcher.held), SLOTS)
+        self.clock.pump([PATIENCE] * 4)
         self.assertEqual(len(self.fetcher.held), 150, "slow ones give their slots to others")
         for n in range(150):
             self.fetcher.held[n].callback(None)
