@@ -236,16 +236,19 @@ class ChangeDetector(Service):
             raise
 
     async def _find(self, pending: PendingReading[_Found]) -> _Found:
-        reading = await self._reader.read(pending.url, pending.turn)
-        if not (pending.to_record or pending.requested):
-            return _Found(reading, None)
+        async with self._reader.reading(pending.url, pending.turn) as reading:
+            wanted = pending.to_record or pending.requested
+            return _Found(reading, await self._take_in(reading, pending) if wanted else None)
+
+    async def _take_in(self, reading: Reading, pending: PendingReading[_Found]) -> ReadingRecord:
+        """Record what was found, unless it would say what was just recorded."""
+        asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
         if not pending.requested:  # or else the store waits for an answer
-            known = self._reader.nothing_new(evolve(reading, pinged=pending.pinged))
+            known = self._reader.nothing_new(asked)
             if known is not None:
                 self._counted.labels("unchanged").inc()
-                return _Found(reading, ReadingRecord(known, changed=False))
-        asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
-        return _Found(reading, await self.record(asked))
+                return ReadingRecord(known, changed=False)
+        return await self.record(asked)
 
     def _fail(self, pending: PendingReading[_Found], error: Exception) -> None:
         """See to a topic that the store knows to be waiting, and that could not be read."""

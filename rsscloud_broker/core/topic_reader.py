@@ -4,7 +4,8 @@ that one has ended or cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager
 
 from attrs import frozen
 from twisted.logger import Logger
@@ -81,8 +82,12 @@ class TopicReader:
         """Whether a topic is one that is read."""
         return url not in self._handed_in
 
-    async def read(self, url: str, turn: Turn) -> Reading:
-        """Read a topic, known or not; what is found is not recorded yet.
+    @asynccontextmanager
+    async def reading(self, url: str, turn: Turn) -> AsyncIterator[Reading]:
+        """Read a topic, known or not.
+
+        It is under way for as long as the context lasts, in which what is found is recorded:
+        or else the contents of very many would wait for that in memory.
 
         :param turn: for whose sake; it begins when the topic's server is asked.
         :returns: where it is now, if it has moved.
@@ -97,7 +102,9 @@ class TopicReader:
         for place in (url, present.url):
             if not self.reads(place):
                 raise TopicUnreadable(place, NOT_READ, refused=True)
-        return await self._read(present, turn, is_known=topic is not None)
+        at = Place("reading", host_of(present.url), self._max_of_host)
+        async with self._limiter.slot(turn, at, urgent=present.subscribers > 0):
+            yield await self._read(present, is_known=topic is not None)
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
         """A reading was recorded: this is what is known of the topic now."""
@@ -125,13 +132,11 @@ class TopicReader:
         last = self._lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
-    async def _read(self, topic: Topic, turn: Turn, *, is_known: bool) -> Reading:
+    async def _read(self, topic: Topic, *, is_known: bool) -> Reading:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
-        place = Place("reading", host_of(topic.url), self._max_of_host)
+        started_at = self._clock.wall_seconds()
         try:
-            async with self._limiter.slot(turn, place, urgent=topic.subscribers > 0):
-                started_at = self._clock.wall_seconds()
-                fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
+            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:
             self._readings.labels("failed").inc()
             if is_known:
