@@ -30,7 +30,7 @@ from rsscloud_broker.core.rate_limits import bucket_of
 
 #: Calls that hold a slot at a time, and calls under way in all.  A call may hold as many bytes
 #: as a topic may have.
-SLOTS, UNDER_WAY = 50, 200
+SLOTS, UNDER_WAY = 20, 200
 
 #: Seconds after which a call without an answer gives its slot to the next.
 PATIENCE = 0.1

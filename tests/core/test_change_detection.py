@@ -130,7 +130,7 @@ class CheckTests(CoreTestCase):
         self.fetcher.contents |= dict.fromkeys(urls, b"x")
         reads = [self.detector.read(url, source=f"192.0.2.{n % 3}") for n, url in enumerate(urls)]
         self.assertEqual(len(self.fetcher.held), SLOTS)
-        self.clock.pump([PATIENCE] * 4)
+        self.clock.pump([PATIENCE] * 10)
         self.assertEqual(len(self.fetcher.held), 150, "slow ones give their slots to others")
         for n in range(150):
             self.fetcher.held[n].callback(None)
