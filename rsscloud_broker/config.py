@@ -223,6 +223,9 @@ class Limits:
     registration: the broker reads the topic and calls the callback.
 
     :ivar pings_per_source: pings of one address.
+    :ivar pings_per_day: pings of one address in a day; 0 is no limit.
+    :ivar readings_per_host: readings at one host of topics without subscribers, because
+        somebody says that they changed.
     :ivar verifications_per_source: verifications that one address asks for.
     :ivar verifications_per_host: verifications that name one host, as that of the
         topic or as that of a callback which is not the caller.
@@ -235,6 +238,9 @@ class Limits:
 
     pings_per_source: float = field(default=100.0, validator=_rate)
     pings_burst: int = field(default=2000, validator=ge(1))
+    pings_per_day: int = field(default=200_000, validator=and_(ge(0), le(1_000_000_000)))
+    readings_per_host: float = field(default=1.0, validator=_rate)
+    readings_host_burst: int = field(default=60, validator=ge(1))
     verifications_per_source: float = field(default=10.0, validator=_rate)
     verifications_burst: int = field(default=2000, validator=ge(1))
     verifications_per_host: float = field(default=50.0, validator=_rate)

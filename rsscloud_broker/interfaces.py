@@ -92,7 +92,8 @@ class IBroker(Interface):
         :param again: if it cannot be read, and somebody subscribed to it, it is
             read again later.
         :returns: whether it had; if so, its subscribers are being told.
-        :raises TooMany: the caller pinged too often.
+        :raises TooMany: the caller pinged too often; or nobody has subscribed to the topic,
+            and too many such topics of its host are read.
         :raises TopicUnreadable: it could not be read; nothing was stored.
         """
 
@@ -109,6 +110,8 @@ class IBroker(Interface):
         :raises Forbidden: nobody may publish the first of them, and none was taken in.
         :raises TopicUnreadable: likewise, as the broker would not call a URL like that,
             the topic has ended, or its content is handed in.
+        :raises TooMany: likewise, as nobody has subscribed to it, and too many such topics
+            of its host are read.
         """
 
     def distribute(topic: str, content: Content) -> Awaitable[bool]:

@@ -52,7 +52,7 @@ class DefaultsTests(ConfigTestCase):
         self.assertEqual(attrs.astuple(defaults.http), (1_048_576, 30.0, 60.0, 2000, 200, ()))
         self.assertEqual(
             attrs.astuple(defaults.limits),
-            (100.0, 2000, 10.0, 2000, 50.0, 5000, 100_000, 10.0, ()),
+            (100.0, 2000, 200_000, 1.0, 60, 10.0, 2000, 50.0, 5000, 100_000, 10.0, ()),
         )
 
 
@@ -78,6 +78,9 @@ class ValuesTests(ConfigTestCase):
             [limits]
             pings_per_source = 1
             pings_burst = 2
+            pings_per_day = 6
+            readings_per_host = 0.25
+            readings_host_burst = 7
             verifications_per_source = 0.5
             verifications_burst = 3
             verifications_per_host = 0
@@ -101,7 +104,8 @@ class ValuesTests(ConfigTestCase):
         self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
         self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
         self.assertEqual(
-            attrs.astuple(loaded.limits), (1.0, 2, 0.5, 3, 0.0, 4, 0, 5.0, ("192.0.2.0/24",))
+            attrs.astuple(loaded.limits),
+            (1.0, 2, 6, 0.25, 7, 0.5, 3, 0.0, 4, 0, 5.0, ("192.0.2.0/24",)),
         )
 
     def test_plugin_tables_stay_raw(self) -> None:

@@ -28,6 +28,7 @@ from rsscloud_broker.model import (
     Ping,
     Refused,
     Subscription,
+    TooMany,
     TopicEnded,
     TopicUnreadable,
     host_of,
@@ -106,6 +107,7 @@ class Broker:
         self._check_space()
         self._admission.ping(source)
         self._access.check_publish(url)
+        await self._admit_reading(url, source)
         try:
             check = partial(self._detector.check, url, pinged=True, source=source)
             record = await self._going_on(url, check)
@@ -143,12 +145,23 @@ class Broker:
         if self._space is not None:
             self._space.check()
 
+    async def _admit_reading(self, url: str, source: str) -> None:
+        """Return, if a topic may be read because a caller says that it changed.
+
+        :raises TooMany: nobody has subscribed to it, and many such topics of its host
+            are read.
+        """
+        if self._admission.limits_readings(source) and not await self._detector.is_watched(url):
+            self._admission.reading(url)
+
     async def _problem_of(self, url: str, source: str) -> str | Refused:
         """As ``_check_publish``; a refusal is given and not raised."""
         try:
-            return await self._check_publish(url, source)
-        except (Forbidden, TopicUnreadable) as error:
+            problem = await self._check_publish(url, source)
+            await self._admit_reading(url, source)
+        except (Forbidden, TooMany, TopicUnreadable) as error:
             return error
+        return problem
 
     async def _check_publish(self, url: str, source: str) -> str:
         """As ``_check_topic``, for who says that a topic changed.

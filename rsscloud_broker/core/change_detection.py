@@ -110,6 +110,10 @@ class ChangeDetector(Service):
         """Whether a topic is one that is read."""
         return self._reader.reads(url)
 
+    async def is_watched(self, url: str) -> bool:
+        """Whether anybody has subscribed to a topic."""
+        return await self._reader.is_watched(url)
+
     def check(self, url: str, *, pinged: bool = False, source: str = "") -> Deferred[ReadingRecord]:
         """Read a topic and record what was found.
 

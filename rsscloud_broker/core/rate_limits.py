@@ -6,8 +6,10 @@ broker counts, by token buckets:
 
 - pings and verifications of each source: the address of the caller, or the
   network of 64 bits that an IPv6 address is in, since one customer has all of it;
+  pings by the day as well, since each of them is stored;
 - verifications of each target: the hosts of the topic and of the callback.
-  A callback that is the caller itself is no target.
+  A callback that is the caller itself is no target;
+- readings of each host, of topics that nobody has subscribed to.
 
 And it remembers for a moment which callbacks did not confirm, and lets no host
 have subscriptions without end.  Whoever is refused is told when to try again;
@@ -22,7 +24,7 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from math import ceil
+from math import ceil, inf
 from typing import TypeVar
 
 from attrs import define, frozen
@@ -53,6 +55,10 @@ MAX_HOSTS = 10_000
 #: those who were let in have confirmed, or most of them will not.
 COUNT_PAUSE = 30.0
 
+#: Seconds in a day, and those after which to try again whose pings of a day are used up:
+#: by then some have come back.
+DAY, DAY_PAUSE = 86_400, 3600
+
 #: Seconds after which a host that has too many subscriptions may try again:
 #: they end at the top of the hour.
 FULL_HOST_PAUSE = 3600
@@ -69,12 +75,19 @@ class RateLimit:
 
     :param rate: tokens that come back each second; 0 for no limit.
     :param burst: tokens in a full bucket.
+    :param longest_pause: the longest that anybody is told to wait for more than one token.
     """
 
     def __init__(
-        self, rate: float, burst: int, clock: IReactorTime, max_keys: int = MAX_KEYS
+        self,
+        rate: float,
+        burst: int,
+        clock: IReactorTime,
+        max_keys: int = MAX_KEYS,
+        longest_pause: float = inf,
     ) -> None:
         self.rate = rate
+        self._longest_pause = longest_pause
         self._clock = clock
         # Times are counted from here: small numbers add up with less error.
         self._began_at = clock.seconds()
@@ -99,7 +112,8 @@ class RateLimit:
         missing = to_fill + self._seconds_per_token - self._seconds_to_fill
         if missing > self._seconds_per_token / 100:  # not 0, for sums of floats are inexact
             self._full_at[key] = now + to_fill
-            return ceil(max(missing, to_fill - self._seconds_to_fill / 2))
+            until_half_full = to_fill - self._seconds_to_fill / 2
+            return ceil(max(missing, min(until_half_full, self._longest_pause)))
         self._full_at[key] = now + to_fill + self._seconds_per_token
         return 0
 
@@ -141,12 +155,16 @@ class Admission:
         self._clock = clock
         self._counters = counters
         self._pings = RateLimit(limits.pings_per_source, limits.pings_burst, clock)
+        self._day = RateLimit(
+            limits.pings_per_day / DAY, limits.pings_per_day, clock, longest_pause=DAY_PAUSE
+        )
         self._sources = RateLimit(
             limits.verifications_per_source, limits.verifications_burst, clock
         )
         self._targets = RateLimit(
             limits.verifications_per_host, limits.verifications_host_burst, clock
         )
+        self._readings = RateLimit(limits.readings_per_host, limits.readings_host_burst, clock)
         self._failures: Remembered[bytes, _Failure | None] = Remembered(MAX_FAILURES)
         self._rooms: Remembered[str, Room | None] = Remembered(MAX_HOSTS)
 
@@ -158,10 +176,36 @@ class Admission:
         """
         if self.is_exempt(source):
             return
-        pause = self._pings.take(bucket_of(source))
+        bucket = bucket_of(source)
+        pause = self._pings.take(bucket)
         if pause:
             raise self._too_many(
                 "pings", f"more than {_often(self._pings, 'pings')} came from your address", pause
+            )
+        pause = self._day.take(bucket)
+        if pause:
+            often = f"{self._limits.pings_per_day} pings a day"
+            raise self._too_many(
+                "pings of a day", f"more than {often} came from your address", pause
+            )
+
+    def limits_readings(self, source: str) -> bool:
+        """Whether the readings are counted that a caller causes."""
+        return not self._is_exempt(source)
+
+    def reading(self, url: str) -> None:
+        """Let a reading of a topic that nobody has subscribed to in by returning.
+
+        :raises TooMany: too many of them are of its host.
+        """
+        host = _host_of(url)
+        pause = self._readings.take(host)
+        if pause:
+            often = _often(self._readings, "readings")
+            raise self._too_many(
+                "readings of a host",
+                f"more than {often} of topics without subscribers are asked of the host {host}",
+                pause,
             )
 
     async def verification(self, intent: Intent, *, remembering: bool = True) -> Room:

@@ -516,6 +516,55 @@ class AccessTests(BrokerTestCase):
         self.assertIn("no pings of topics like that; it was not taken in", said[self.elsewhere])
 
 
+class ReadingsOfAHostTests(BrokerTestCase):
+    """A stranger has the broker read only so many topics of a host that nobody subscribed to."""
+
+    limits = Limits(readings_per_host=1, readings_host_burst=2, exempt=("192.0.2.8",))
+    unknown = tuple(f"http://feeds.example/{number}" for number in range(5))
+
+    def use_up(self) -> None:
+        for url in self.unknown[:2]:
+            self.refusal(self.broker.ping_topic(url, CALLER), TopicUnreadable)
+        del self.fetcher.fetched[:]
+
+    def test_publish(self) -> None:
+        said = self.result(self.broker.publish(self.unknown, CALLER))
+        self.assertEqual(list(said), list(self.unknown[2:]))
+        for sentence in said.values():
+            self.assertIn("the host feeds.example; try again in", sentence)
+            self.assertIn("it was not taken in", sentence)
+        self.assertEqual(set(self.fetcher.fetched), set(self.unknown[:2]))
+        del self.fetcher.fetched[:]
+        self.refusal(self.broker.publish(self.unknown, CALLER), TooMany)
+        self.assertEqual(self.fetcher.fetched, [])
+        self.assertIsNone(self.successResultOf(self.store.topic(self.unknown[2])))
+
+    def test_ping_topic(self) -> None:
+        self.use_up()
+        self.refusal(self.broker.ping_topic(FEED, CALLER), TooMany)
+        self.assertEqual(self.fetcher.fetched, [])
+        self.clock.advance(1)
+        self.assertTrue(self.result(self.broker.ping_topic(FEED, CALLER)))
+
+    def test_topic_with_subscribers(self) -> None:
+        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        self.use_up()
+        for _ in range(5):
+            self.result(self.broker.ping_topic(FEED, CALLER))
+            self.assertEqual(self.result(self.broker.publish([FEED], CALLER)), {})
+
+    def test_watched_topic_that_was_just_read_is_not_looked_up(self) -> None:
+        self.subscribe()
+        self.result(self.broker.ping_topic(FEED, CALLER))
+        self.patch(self.store, "topic", None)
+        self.result(self.broker.ping_topic(FEED, CALLER))
+
+    def test_who_is_exempt(self) -> None:
+        self.use_up()
+        self.assertEqual(self.result(self.broker.publish([*self.unknown, FEED], "192.0.2.8")), {})
+        self.result(self.broker.ping_topic(FEED, "192.0.2.8"))
+
+
 class LimitsTests(BrokerTestCase):
     limits = Limits(
         pings_per_source=1,

@@ -198,6 +198,28 @@ class PingTests(AdmissionTestCase):
         self.clock.advance(1)
         admission.ping(CALLER)
 
+    def test_too_many_in_a_day(self) -> None:
+        admission = self.admission(pings_per_source=0, pings_per_day=48)
+        for _ in range(48):
+            admission.ping(CALLER)
+        error = self.assertRaises(TooMany, admission.ping, CALLER)
+        self.assertEqual(
+            str(error),
+            "more than 48 pings a day came from your address; try again in 3600 seconds",
+        )
+        self.assertEqual(self.limited("pings of a day"), 1)
+        admission.ping(OTHER)
+        self.clock.advance(3600)
+        for _ in range(2):  # as many as come back in an hour
+            admission.ping(CALLER)
+        self.assertRaises(TooMany, admission.ping, CALLER)
+
+    def test_one_ping_a_day(self) -> None:
+        admission = self.admission(pings_per_day=1)
+        admission.ping(CALLER)
+        error = self.assertRaises(TooMany, admission.ping, CALLER)
+        self.assertEqual(error.retry_after, 86_400)
+
     def test_what_is_one_source(self) -> None:
         table = [
             ("192.0.2.7", "::ffff:192.0.2.7", True),
@@ -239,10 +261,39 @@ class PingTests(AdmissionTestCase):
                 self.assertRaises(TooMany, admission.ping, source)
 
     def test_no_limit(self) -> None:
-        admission = self.admission(pings_per_source=0, pings_burst=1)
+        admission = self.admission(pings_per_source=0, pings_burst=1, pings_per_day=0)
         for _ in range(100):
             admission.ping(CALLER)
         self.assertEqual(self.limited("pings"), 0)
+
+
+class ReadingTests(AdmissionTestCase):
+    """Readings of topics that nobody has subscribed to."""
+
+    def test_too_many_at_a_host(self) -> None:
+        admission = self.admission(readings_per_host=0.5, readings_host_burst=3)
+        for number in range(3):
+            admission.reading(f"http://feeds.example/{number}")
+        error = self.assertRaises(TooMany, admission.reading, "http://FEEDS.example:8080/3")
+        self.assertEqual(
+            str(error),
+            "more than 0.5 readings a second of topics without subscribers are asked of the "
+            "host feeds.example; try again in 3 seconds",
+        )
+        self.assertEqual(self.limited("readings of a host"), 1)
+        admission.reading("http://other.example/")
+        self.clock.advance(2)
+        admission.reading(FEED)
+
+    def test_no_limit(self) -> None:
+        admission = self.admission(readings_per_host=0, readings_host_burst=1)
+        for _ in range(1000):
+            admission.reading(FEED)
+
+    def test_whose_are_counted(self) -> None:
+        admission = self.admission(exempt=("192.0.2.8",))
+        counted = [admission.limits_readings(source) for source in (CALLER, OTHER, "")]
+        self.assertEqual(counted, [True, False, False])
 
 
 class VerificationTests(AdmissionTestCase):
