@@ -255,6 +255,31 @@ class Limits:
         return tuple(map(ip_network, self.exempt))
 
 
+#: More than the largest content that is read, and what is kept with it.
+_LARGEST_CONTENT = 68_000_000
+
+
+def _not_below_host(table: Storage, key: _Attribute, size: int) -> None:
+    if size < table.contents_per_host:
+        raise ValueError(f"'{key.name}' is {size}; it must be at least 'contents_per_host'")
+
+
+@frozen
+class Storage:
+    """``[storage]``: how much the database keeps of the contents of topics, for those whose
+    notifications carry them.
+
+    Where there is no room, the oldest give way that are only kept to be tried again.
+    Nobody misses a notification for that: the topic is read once more.
+
+    :ivar contents_per_host: bytes of contents that came from one host.
+    :ivar contents: bytes of contents in all.
+    """
+
+    contents_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
+    contents: int = field(default=1024**3, validator=_not_below_host)
+
+
 @frozen
 class Topics:
     """``[topics]``: which topics are for everybody.
@@ -335,6 +360,7 @@ class Config:
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
     limits: Limits = field(factory=Limits)
+    storage: Storage = field(factory=Storage)
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)

@@ -39,6 +39,20 @@ class TopicEnded:
 
 
 @frozen
+class ContentMissed:
+    """A notification is due whose content is not kept; its topic waits to be read."""
+
+    topic: str
+
+
+@frozen
+class ContentBrought:
+    """A topic was read once more, and what notifications wait for is there."""
+
+    topic: str
+
+
+@frozen
 class FilePublished:
     """A file for crawlers was made or made anew.
 
@@ -76,6 +90,8 @@ Event: TypeAlias = (
     PingReceived
     | TopicChanged
     | TopicEnded
+    | ContentMissed
+    | ContentBrought
     | FilePublished
     | SubscriptionStored
     | SubscriptionRemoved

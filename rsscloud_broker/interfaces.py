@@ -111,7 +111,7 @@ class IBroker(Interface):
         :raises TopicUnreadable: likewise, as the broker would not call a URL like that,
             the topic has ended, or its content is handed in.
         :raises TooMany: likewise, as nobody has subscribed to it, and too many such topics
-            of its host are read.
+            of its host are read, or wait to be read.
         """
 
     def distribute(topic: str, content: Content) -> Awaitable[bool]:
@@ -351,7 +351,11 @@ class IStore(Interface):
         is recorded.  Checks asked for before the fetch began are answered.
 
         The content is kept, once for all, while a walk or a notification that
-        waits has need of it, and if some subscription of the topic wants content.
+        waits has need of it, and if some subscription of the topic wants content.  Where
+        there is no room for it, the fan-out begins all the same, and says so.
+
+        The store forgets topics without subscriptions, longest read first, when there are
+        more of them than it keeps.
         """
 
     def record_failure(url: str, at: float, reason: str) -> Awaitable[None]:
@@ -384,7 +388,14 @@ class IStore(Interface):
         """Ask for a check of a topic, if it has a subscription.  True if it has.
 
         :param pinged: somebody said that it changed: then also of a topic without
-            subscriptions, known or not.
+            subscriptions, known or not; False if it is not known, and as many such topics
+            wait to be read as the store keeps.
+        """
+
+    def request_content(url: str, at: float) -> Awaitable[bool]:
+        """Ask for a check of a topic, as a notification waits for its content, which is not
+        kept.  Its validators are forgotten, so that the content will come.  True unless it
+        has no subscription, or has ended.
         """
 
     def drop_check(url: str, asked_until: float) -> Awaitable[None]:

@@ -408,6 +408,8 @@ class Fanout:
     :ivar content_id: the store's key of the content that is carried; None if nobody
         wanted it when the walk began.
     :ivar pushed: whether that was handed in.
+    :ivar later: whether a content was wanted and is not kept: who wants it is notified when
+        the topic has been read once more.
     """
 
     id: int
@@ -416,6 +418,7 @@ class Fanout:
     begun_at: float = 0.0
     content_id: int | None = None
     pushed: bool = False
+    later: bool = False
 
 
 @frozen
@@ -450,11 +453,28 @@ class ReadingRecord:
     :ivar changed: the content differs from what was last read.
     :ivar ping: the record made of the ping that caused the reading, if the
         content had changed.
+    :ivar brought: whether it brought a content that notifications have waited for; those
+        that were not tried yet are due.
     """
 
     topic: Topic
     changed: bool
     ping: Ping | None = None
+    brought: bool = False
+
+
+@frozen
+class Bounds:
+    """How much a store keeps of what strangers cause, at most.
+
+    :ivar idle_topics: topics that nobody has subscribed to.
+    :ivar contents: bytes of contents, in all.
+    :ivar contents_of_host: bytes of contents that came from one host.
+    """
+
+    idle_topics: int = 10_000
+    contents: int = 1024**3
+    contents_of_host: int = 128 * 1024**2
 
 
 @frozen

@@ -40,6 +40,7 @@ from rsscloud_broker.core import (
     FeedReading,
     HandedIn,
     IntentQueue,
+    MissedContentsSink,
     OwnTopicsSink,
     Poller,
     Sweeper,
@@ -52,7 +53,7 @@ from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
 from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.model import Bounds, Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
     Judge,
@@ -293,7 +294,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 
     clock = SystemClock(reactor)
     counters = Counters()
-    store = Store(reactor, config.database_url)
+    bounds = Bounds(
+        contents=config.storage.contents, contents_of_host=config.storage.contents_per_host
+    )
+    store = Store(reactor, config.database_url, bounds=bounds)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
@@ -370,7 +374,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
-    for sink in (*sinks, OwnTopicsSink(store, detector, clock, public_url)):
+    own_topics = OwnTopicsSink(store, detector, clock, public_url)
+    for sink in (*sinks, own_topics, MissedContentsSink(detector)):
         bus.attach(sink)
     door_parts = FrontDoorParts(
         broker=broker,

@@ -88,6 +88,9 @@ class ValuesTests(ConfigTestCase):
             subscriptions_per_host = 0
             failed_verification_pause = 5
             exempt = ["192.0.2.0/24"]
+            [storage]
+            contents_per_host = 70_000_000
+            contents = 70_000_000
             """,
             "broker.toml",
         )
@@ -102,6 +105,7 @@ class ValuesTests(ConfigTestCase):
         self.assertEqual(loaded.egress.name_servers[2:], ("::1", "[::1]:5353"))
         self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
         self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
+        self.assertEqual(attrs.astuple(loaded.storage), (70_000_000, 70_000_000))
         self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
         self.assertEqual(
             attrs.astuple(loaded.limits),
@@ -174,6 +178,16 @@ class RefusalTests(ConfigTestCase):
         ("[limits]\npings_per_source = nan", "[limits] pings_per_source: must be >= 0", "nan"),
         ("[limits]\npings_per_source = inf", "[limits] pings_per_source: must be <= 10", "inf"),
         ("[limits]\npings_burst = 0", "[limits] pings_burst: must be >= 1", "0"),
+        (
+            "[storage]\ncontents_per_host = 67108864",
+            "[storage] contents_per_host: must be >= 68000000",
+            "67108864",
+        ),
+        (
+            "[storage]\ncontents = 100000000",
+            "[storage] contents: is 100000000; it must be at least 'contents_per_host'",
+            "",
+        ),
         ("[limits]\nexempt = ['proxy']", "[limits] exempt: has 'proxy'", ""),
         ("[egres]", "egres: unknown key", "'egress'"),
         ("listen_on = ['tcp:1']", "listen_on: unknown key", "'listen'"),

@@ -8,6 +8,7 @@ from rsscloud_broker.core.handed_in import HandedIn
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.leases import Sweeper
 from rsscloud_broker.core.limiter import FairLimiter
+from rsscloud_broker.core.missed_contents import MissedContentsSink
 from rsscloud_broker.core.own_topics import OwnTopicsSink
 from rsscloud_broker.core.polling import Poller
 from rsscloud_broker.core.rate_limits import Admission
@@ -23,6 +24,7 @@ __all__ = [
     "FeedReading",
     "HandedIn",
     "IntentQueue",
+    "MissedContentsSink",
     "OwnTopicsSink",
     "Poller",
     "Sweeper",

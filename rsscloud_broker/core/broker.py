@@ -39,6 +39,10 @@ T = TypeVar("T")
 #: Names that are looked up at a time before what they stand in is taken in.
 MAX_LOOKUPS = 500
 
+#: Why a topic is not read that nobody has subscribed to, and the seconds after which it
+#: makes sense to ask again.
+NO_ROOM, NO_ROOM_PAUSE = "as many topics wait to be read as the broker keeps", 60
+
 
 @implementer(IBroker)
 class Broker:
@@ -130,12 +134,14 @@ class Broker:
         taken = [url for url, problem in problems.items() if isinstance(problem, str)]
         if not taken:
             raise next(problem for problem in said if isinstance(problem, Refused))
-        now = self._clock.wall_seconds()
-        asked = await _together([self._store.request_check(url, now, True) for url in taken])
+        asked = await _together([self._ask_for(url, source) for url in taken])
+        if not any(asked):
+            raise TooMany(NO_ROOM, NO_ROOM_PAUSE)
+        notes = {url: _sentence(url, problem) for url, problem in problems.items() if problem}
         for url, waits in zip(taken, asked, strict=True):
-            if waits:
-                self._detector.ask(url, pinged=True, source=source)
-        return {url: _sentence(url, problem) for url, problem in problems.items() if problem}
+            if not waits:
+                notes[url] = f"{url}: {NO_ROOM}; it was not taken in"
+        return notes
 
     def _check_space(self) -> None:
         """Return, if there is room for what is new.
@@ -144,6 +150,15 @@ class Broker:
         """
         if self._space is not None:
             self._space.check()
+
+    async def _ask_for(self, url: str, source: str) -> bool:
+        """Have a topic read that somebody says has changed; False if there is no room."""
+        asked = await self._store.request_check(url, self._clock.wall_seconds(), True)
+        if asked:
+            self._detector.ask(url, pinged=True, source=source)
+        else:
+            self._counters.limited.labels("topics that wait").inc()
+        return asked
 
     async def _admit_reading(self, url: str, source: str) -> None:
         """Return, if a topic may be read because a caller says that it changed.

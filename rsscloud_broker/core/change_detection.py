@@ -30,7 +30,7 @@ from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingReading, SharedReadings
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.events import PingReceived, TopicChanged
+from rsscloud_broker.events import ContentBrought, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicUnreadable, Unavailable
 from rsscloud_broker.patience import Patience
@@ -295,6 +295,8 @@ class ChangeDetector(Service):
             self._bus.publish(PingReceived(record.ping))
         if record.changed and news:
             self._bus.publish(TopicChanged(record.topic.url, now))
+        if record.brought:
+            self._bus.publish(ContentBrought(record.topic.url))
         if record.changed and reading.content is not None:
             self._feeds.take(record.topic.url, reading.content)
         return record

@@ -272,7 +272,10 @@ class Attempts:
             return Delivery(subscription, nobody, self._clock.wall_seconds(), attempts=tried)
         outcome = await self._call(notifier, subscription, content)
         now = self._clock.wall_seconds()
-        if outcome is None:  # who waits for longer is looked after less often
+        if outcome is None:
+            if subscription.attempts is None:
+                return self._put_off(subscription, SOON)
+            # Who waits for longer is looked after less often.
             age = now - subscription.lease.granted_at
             return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
         if tried > 1:

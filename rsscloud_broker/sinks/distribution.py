@@ -28,6 +28,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.events import (
+    ContentBrought,
     Event,
     SubscriptionRemoved,
     SubscriptionStored,
@@ -80,7 +81,7 @@ class Distribution(Service):
     """Walks the fan-outs that the store has, and tries again what waits there."""
 
     name = "distribution"
-    handles = (TopicChanged, TopicEnded, SubscriptionStored, SubscriptionRemoved)
+    handles = (TopicChanged, TopicEnded, ContentBrought, SubscriptionStored, SubscriptionRemoved)
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -99,7 +100,7 @@ class Distribution(Service):
             per_host=options.per_host,
             lingering=options.lingering,
         )
-        self._contents = Contents(parts.store)
+        self._contents = Contents(parts.store, parts.bus, parts.clock)
         self._attempts = Attempts(
             parts.notifiers,
             parts.clock,
@@ -146,6 +147,8 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
+        elif isinstance(event, ContentBrought):  # what waits for it is due
+            self._retries.wake_at(self._clock.wall_seconds())
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)
         elif isinstance(event, SubscriptionRemoved):

@@ -211,7 +211,7 @@ class Walk:
                 subscriptions = await reading
                 cursor = subscriptions[-1].id if subscriptions else cursor
                 done = len(subscriptions) < tools.slice_size
-                concerned, pushed = _concerned(subscriptions, content), self._fanout.pushed
+                concerned, pushed = self._concerned(subscriptions, content), self._fanout.pushed
                 changed, self._changed = self._changed, {}
                 slice_ = _Slice(tools, concerned, content, pushed, changed, self._told)
                 slice_.notify()
@@ -241,6 +241,18 @@ class Walk:
             return None
         return await self._tools.patience(partial(self._tools.store.content, key))
 
+    def _concerned(
+        self, subscriptions: Sequence[Subscription], content: Content | None
+    ) -> Sequence[Subscription]:
+        """Those among some subscriptions that the walk is for.
+
+        One that carries no content began when nobody wanted any, unless there was no room
+        for it: who wants it now came later, and has got, or waits for, what has changed since.
+        """
+        if content is not None or self._fanout.later:
+            return subscriptions
+        return [one for one in subscriptions if one.ended or not one.wants_content]
+
     def _told(self) -> None:
         if not self._first_told:
             self._first_told = True
@@ -265,19 +277,6 @@ class Walk:
         finally:
             slice_.saved()
         self._tools.wake_for(deliveries)
-
-
-def _concerned(
-    subscriptions: Sequence[Subscription], content: Content | None
-) -> Sequence[Subscription]:
-    """Those among some subscriptions that a walk is for.
-
-    One that carries no content began when nobody wanted any: who wants it now came
-    later, and has got, or waits for, what has changed since.
-    """
-    if content is not None:
-        return subscriptions
-    return [one for one in subscriptions if one.ended or not one.wants_content]
 
 
 def changes_something(delivery: Delivery) -> bool:

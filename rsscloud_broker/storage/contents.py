@@ -4,19 +4,31 @@ A content is needed by the walks that carry it.  The newest of a topic is needed
 while a notification waits that is to carry it.  Whatever ends such a need calls
 ``remove_unneeded``; a sweep does so for what was missed.
 
+There are budgets of bytes, for each host that contents came from and for all.  Where a new
+content has no room, those make some that are only kept for notifications that wait: the
+oldest of its host, or, where it is the budget of all, of the host that has most.  Each of
+those notifications has the topic read once more when it is due.  If that does not suffice,
+since walks carry the rest, the new content is not kept, and its own walk has the topic read
+once more.  So a budget costs time and requests, and never a notification.  What publishers
+hand in cannot be had again: it is counted, and always kept.
+
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
-from rsscloud_broker.model import Content
+from rsscloud_broker.model import Bounds, Content, host_of
 from rsscloud_broker.storage.places import PRESENT, key_of, named
-from rsscloud_broker.storage.schema import content, fanout, subscription, waiting
+from rsscloud_broker.storage.schema import content, content_sum, fanout, subscription, waiting
+
+#: What stands for the host of contents that were handed in.
+_HANDED_IN = "handed in"
 
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
 _WAITED_FOR = (
@@ -55,15 +67,101 @@ def _first(conn: Connection, which: ColumnElement[bool]) -> Content | None:
     return None if row is None else Content(*row)
 
 
-def insert_content(conn: Connection, topic_key: int, new: Content) -> int:
-    """Keep a content; its key."""
+def insert_content(
+    conn: Connection, topic_key: int, url: str, new: Content, bounds: Bounds
+) -> int | None:
+    """Keep a content; its key, or None if there is no room for it.
+
+    :param url: where it came from.
+    """
+    host = host_of(url)[:255] or "?"
+    size = _size_of(new)
+    has_room = _make_room(conn, host, size, bounds)
+    return _insert(conn, topic_key, new, host, size) if has_room else None
+
+
+def keep_handed_in(conn: Connection, topic_key: int, new: Content) -> int:
+    """Keep a content that was handed in; its key."""
+    return _insert(conn, topic_key, new, _HANDED_IN, _size_of(new))
+
+
+def _size_of(new: Content) -> int:
+    return len(new.body) + len(new.content_type) + len(new.link)
+
+
+def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int) -> int:
     made = conn.execute(
         insert(content).values(
-            topic_id=topic_key, content_type=new.content_type, link=new.link, body=new.body
+            topic_id=topic_key,
+            content_type=new.content_type,
+            link=new.link,
+            body=new.body,
+            host=host,
+            size=size,
         )
     ).inserted_primary_key
     assert made is not None  # a single insert always has one
+    _add_to_sums(conn, {host: size})
     return int(made[0])
+
+
+def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
+    """Whether there is room for a content, after others were removed that no walk carries."""
+    query = select(content_sum.c.host, content_sum.c.size).where(content_sum.c.host.in_((host, "")))
+    sums = dict(conn.execute(query).tuples().all())
+    excess = sums.get(host, 0) + size - bounds.contents_of_host
+    if excess > 0:
+        freed = _remove_oldest(conn, host, excess)
+        if freed < excess:
+            return False
+        sums[""] -= freed
+    excess = sums.get("", 0) + size - bounds.contents
+    if excess <= 0:
+        return True
+    largest = select(content_sum.c.host).where(
+        content_sum.c.host.not_in(("", _HANDED_IN)), content_sum.c.size > 0
+    )
+    for other in conn.execute(largest.order_by(content_sum.c.size.desc())).scalars().all():
+        excess -= _remove_oldest(conn, other, excess)
+        if excess <= 0:
+            return True
+    return False
+
+
+def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
+    """Remove the oldest contents of a host that no walk carries; how many bytes they had."""
+    of_host = and_(content.c.host == host, ~_CARRIED)
+    found, last = 0, 0
+    oldest = select(content.c.id, content.c.size).where(of_host).order_by(content.c.id)
+    with conn.execute(oldest) as rows:
+        for key, size in rows:
+            found, last = found + size, key
+            if found >= enough:
+                break
+    if found:
+        _remove(conn, and_(of_host, content.c.id <= last))
+    return found
+
+
+def _remove(conn: Connection, which: ColumnElement[bool]) -> None:
+    """Remove contents.  Nothing else does, but for the end of a topic without any."""
+    freed: Counter[str] = Counter()
+    gone = delete(content).where(which).returning(content.c.host, content.c.size)
+    for host, size in conn.execute(gone):
+        freed[host] -= size
+    if freed:
+        _add_to_sums(conn, freed)
+
+
+def _add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
+    for host, size in (*sizes.items(), ("", sum(sizes.values()))):
+        changed = conn.execute(
+            update(content_sum)
+            .where(content_sum.c.host == host)
+            .values(size=content_sum.c.size + size)
+        )
+        if not changed.rowcount:
+            conn.execute(insert(content_sum).values(host=host, size=size))
 
 
 def is_wanted(conn: Connection, topic_key: int) -> bool:
@@ -93,15 +191,25 @@ def remove_outdated(conn: Connection, topic_key: int) -> None:
     now; what was handed in is carried to its end.
     """
     carried = select(fanout.c.id).where(fanout.c.content_id == content.c.id, fanout.c.pushed)
-    conn.execute(delete(content).where(content.c.topic_id == topic_key, ~carried.exists()))
+    _remove(conn, and_(content.c.topic_id == topic_key, ~carried.exists()))
 
 
 def remove_unneeded(conn: Connection, urls: Collection[str]) -> None:
     """Remove the contents of some topics that nothing needs any more."""
     among = select(PRESENT).where(named.c.url.in_(urls))
-    conn.execute(delete(content).where(content.c.topic_id.in_(among), _UNNEEDED))
+    _remove(conn, and_(content.c.topic_id.in_(among), _UNNEEDED))
+
+
+def remove_contents_of(conn: Connection, topic_keys: Collection[int]) -> None:
+    """Remove all contents of some topics."""
+    _remove(conn, content.c.topic_id.in_(topic_keys))
 
 
 def remove_all_unneeded(conn: Connection) -> None:
-    """Remove the contents that nothing needs any more."""
+    """Remove the contents that nothing needs any more, and sum up anew."""
     conn.execute(delete(content).where(_UNNEEDED))
+    conn.execute(delete(content_sum))
+    sums = select(content.c.host, func.sum(content.c.size)).group_by(content.c.host)
+    rows = [{"host": host, "size": int(size)} for host, size in conn.execute(sums)]
+    rows.append({"host": "", "size": sum(row["size"] for row in rows)})
+    conn.execute(insert(content_sum), rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, delete, insert, select, update
 
-from rsscloud_broker.storage.places import key_of
+from rsscloud_broker.storage.places import ASKED, SOMEBODY, key_of
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     content,
@@ -26,6 +26,9 @@ from rsscloud_broker.storage.topics import topic_row
 #: For so long after a topic left a URL, who points to that URL is taken to mean the
 #: place where the topic went.
 SETTLED_AFTER = to_micros(7 * 86400)
+
+#: URLs that a topic has left and is found by, beside those that somebody subscribed to.
+MOST_LEFT = 20
 
 #: What a row knows that stands for a URL where no topic is.
 _NOTHING: dict[str, Any] = {
@@ -76,8 +79,30 @@ def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
         .where(topic.c.id == old.id)
         .values(moved_to_id=new.id, moved_at=moved_at, **_NOTHING)
     )
+    is_idle = conn.execute(select(~SOMEBODY).where(topic.c.id == new.id)).scalar_one()
+    conn.execute(
+        update(topic)
+        .where(topic.c.id.in_((old.id, new.id)))
+        .values(idle_at=moved_at if is_idle else None)
+    )
+    _forget_the_first(conn, new.id)
     make_due(conn, [new.id], moved_at)
     return True
+
+
+def _forget_the_first(conn: Connection, key: int) -> None:
+    """Forget which URLs a topic left first that moves again and again, and that nobody
+    subscribed to by those.
+    """
+    first = (
+        select(topic.c.id)
+        .where(topic.c.moved_to_id == key, ~ASKED)
+        .order_by(topic.c.moved_at.desc(), topic.c.id.desc())
+        .offset(MOST_LEFT)
+    )
+    gone = list(conn.execute(first).scalars())
+    if gone:
+        conn.execute(delete(topic).where(topic.c.id.in_(gone)))
 
 
 def _settle(conn: Connection, left: Row[Any]) -> None:
@@ -131,16 +156,16 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
     if len(newest) < len((old_key, new_key)):
         return
     last = max(newest.values(), key=attrgetter("id"))
+    later = last.content_id is None and any(walk.later for walk in newest.values())
+    contents = [walk.content_id for walk in newest.values() if walk.content_id is not None]
     conn.execute(delete(fanout).where(of_both))
     conn.execute(
         insert(fanout).values(
             topic_id=new_key,
             cursor=min(walk.cursor for walk in newest.values()),
             begun_at=last.begun_at,
-            content_id=max(
-                (walk.content_id for walk in newest.values() if walk.content_id is not None),
-                default=None,
-            ),
+            content_id=None if later else max(contents, default=None),
+            later=later,
         )
     )
 

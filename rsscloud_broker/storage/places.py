@@ -31,6 +31,16 @@ PRESENT = func.coalesce(named.c.moved_to_id, named.c.id)
 #: Whether a topic has subscriptions.
 SOMEBODY = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
 
+#: Whether somebody has subscribed to a topic by a URL that it has left.
+ASKED = (
+    select(subscription.c.id)
+    .where(
+        subscription.c.topic_id == topic.c.moved_to_id,
+        subscription.c.asked_url == topic.c.url,
+    )
+    .exists()
+)
+
 _COUNTED = (
     select(subscription.c.id)
     .where(subscription.c.topic_id == topic.c.id)

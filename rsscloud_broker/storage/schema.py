@@ -106,7 +106,12 @@ topic = Table(
     # Where the topic went that was at this URL: see places.
     Column("moved_to_id", Key, ForeignKey("topic.id"), index=True),
     Column("moved_at", BigInteger),
+    # When it was last read or asked for, if nobody has subscribed to it: see idle.
+    Column("idle_at", BigInteger),
 )
+
+_is_idle = topic.c.idle_at.is_not(None)
+Index("ix_topic_idle_at", topic.c.idle_at, sqlite_where=_is_idle, postgresql_where=_is_idle)
 
 # The ids of the tables below are never used twice: walks keep them as cursors,
 # and sinks remember how far they came.
@@ -173,7 +178,20 @@ content = Table(
     Column("content_type", Text, nullable=False),
     Column("link", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    # Where it came from, and its bytes: what is summed, by an index, as SQLite would have
+    # to read through the body to come to what stands behind it.
+    Column("host", Text, nullable=False, server_default=""),
+    Column("size", BigInteger, nullable=False, server_default="0"),
+    Index("ix_content_host", "host", "id", "size"),
     sqlite_autoincrement=True,
+)
+
+#: The bytes of contents that are kept: those of each host, and of all by the name "".
+content_sum = Table(
+    "content_sum",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
 )
 
 fanout = Table(
@@ -186,6 +204,8 @@ fanout = Table(
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
     # Whether it carries a content that was handed in.
     Column("pushed", Boolean, nullable=False, server_default=false()),
+    # Whether a content was wanted and is not kept.
+    Column("later", Boolean, nullable=False, server_default=false()),
     sqlite_autoincrement=True,
 )
 

@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
+    Bounds,
     Callback,
     Check,
     Content,
@@ -61,14 +62,20 @@ class Store(Service):
     :param reactor: where Deferreds fire.
     :param url: an SQLAlchemy database URL that ``migrate`` was called for.
     :param threads: where operations run, if not in threads of the store's own.
+    :param bounds: how much it keeps of what strangers cause.
     """
 
     name = "store"
 
     def __init__(
-        self, reactor: IReactorFromThreads, url: str, threads: Threads | None = None
+        self,
+        reactor: IReactorFromThreads,
+        url: str,
+        threads: Threads | None = None,
+        bounds: Bounds = topics.DEFAULT_BOUNDS,
     ) -> None:
         self._url = url
+        self._bounds = bounds
         self._threads = threads or StoreThreads(reactor)
 
     def startService(self) -> None:
@@ -114,7 +121,9 @@ class Store(Service):
         return self._threads.read(lambda conn: polls.account(conn, url))
 
     def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
-        return self._threads.write(lambda conn: topics.record_reading(conn, reading, ping))
+        return self._threads.write(
+            lambda conn: topics.record_reading(conn, reading, ping, self._bounds)
+        )
 
     def record_failure(self, url: str, at: float, reason: str) -> Deferred[None]:
         return self._threads.write(lambda conn: polls.record_failure(conn, url, at, reason))
@@ -135,7 +144,12 @@ class Store(Service):
         return self._threads.read(lambda conn: topics.checks_due(conn, limit))
 
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
-        return self._threads.write(lambda conn: topics.request_check(conn, url, at, pinged))
+        return self._threads.write(
+            lambda conn: topics.request_check(conn, url, at, pinged, self._bounds)
+        )
+
+    def request_content(self, url: str, at: float) -> Deferred[bool]:
+        return self._threads.write(lambda conn: topics.request_content(conn, url, at))
 
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
         return self._threads.write(lambda conn: topics.drop_check(conn, url, asked_until))
@@ -150,7 +164,9 @@ class Store(Service):
         return self._threads.read(lambda conn: contents.newest_content(conn, url))
 
     def end_topic(self, url: str, reason: str, at: float) -> Deferred[bool]:
-        return self._threads.write(lambda conn: topics.end_topic(conn, url, reason, at))
+        return self._threads.write(
+            lambda conn: topics.end_topic(conn, url, reason, at, self._bounds)
+        )
 
     def revive_topic(self, url: str) -> Deferred[bool]:
         return self._threads.write(lambda conn: topics.revive_topic(conn, url))
@@ -183,7 +199,9 @@ class Store(Service):
         )
 
     def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
-        return self._threads.write(lambda conn: subscriptions.sweep(conn, now, idle_topics_before))
+        return self._threads.write(
+            lambda conn: subscriptions.sweep(conn, now, idle_topics_before, self._bounds)
+        )
 
     # intents
 

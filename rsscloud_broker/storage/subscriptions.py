@@ -24,8 +24,9 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Callback, Lease, Subscription, Swept
+from rsscloud_broker.model import Bounds, Callback, Lease, Subscription, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
+from rsscloud_broker.storage.idle import make_room, note_idle
 from rsscloud_broker.storage.places import SOMEBODY, key_of, named
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.portion import Portion
@@ -39,7 +40,7 @@ from rsscloud_broker.storage.schema import (
     topic,
     waiting,
 )
-from rsscloud_broker.storage.topics import NO_VALIDATORS, request_check, topic_row
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
 
 #: Seconds for which a topic that ended is known to have, without subscriptions.
 KEEP_ENDED = 90 * 86400
@@ -108,8 +109,9 @@ def put_subscription(
     if known is not None and (differs or watched.ended):
         _let_wait(conn, key, granted_at)
         if wanted.wants_content and not watched.ended and not is_kept(conn, watched.id):
-            request_check(conn, wanted.topic, wanted.lease.granted_at)
-            conn.execute(update(topic).where(topic.c.id == watched.id).values(NO_VALIDATORS))
+            request_content(conn, wanted.topic, wanted.lease.granted_at)
+    if watched.idle_at is not None:
+        conn.execute(update(topic).where(topic.c.id == watched.id).values(idle_at=None))
     if watched.next_poll_at is None and not watched.ended:
         make_due(conn, [watched.id], granted_at)
     (stored,) = by_ids(conn, [key])
@@ -229,7 +231,9 @@ def count_of_host(conn: Connection, host: str, limit: int) -> int:
     return conn.execute(select(func.count()).select_from(some)).scalar_one()
 
 
-def sweep(conn: Connection, now: float, idle_topics_before: float) -> Swept:
+def sweep(
+    conn: Connection, now: float, idle_topics_before: float, bounds: Bounds = DEFAULT_BOUNDS
+) -> Swept:
     """See ``IStore.sweep``.
 
     What is both marked and expired counts as marked.  The walks over a topic and
@@ -258,5 +262,7 @@ def sweep(conn: Connection, now: float, idle_topics_before: float) -> Swept:
     )
     conn.execute(delete(topic).where(topic.c.id.in_(left_behind)))
     topics = conn.execute(delete(topic).where(needless)).rowcount
+    note_idle(conn)
+    make_room(conn, bounds.idle_topics)
     remove_all_unneeded(conn)
     return Swept(expired=expired, marked=marked, topics=topics)

@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from sqlalchemy import Connection, Row, Select, case, insert, select, true, update
+from sqlalchemy import Connection, Row, Select, case, false, insert, select, true, update
 
-from rsscloud_broker.model import Check, Content, Ping, Reading, ReadingRecord, Topic
+from rsscloud_broker.model import Bounds, Check, Content, Ping, Reading, ReadingRecord, Topic
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
     is_waited_for,
     is_wanted,
+    keep_handed_in,
     remove_outdated,
     remove_unneeded,
 )
+from rsscloud_broker.storage.idle import make_room
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.places import PRESENT, SOMEBODY, WHOLE, as_topic, key_of, named
 from rsscloud_broker.storage.schema import (
@@ -29,7 +31,11 @@ from rsscloud_broker.storage.schema import (
     to_micros_or_none,
     to_seconds_or_none,
     topic,
+    waiting,
 )
+
+#: Those of a store that is given no others.
+DEFAULT_BOUNDS = Bounds()
 
 #: What a topic has of which no check is asked for, or not any more.
 _NO_CHECK = {"check_requested_at": None, "check_pinged": False}
@@ -69,11 +75,16 @@ def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[An
     return row
 
 
-def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> ReadingRecord:
+def record_reading(
+    conn: Connection, reading: Reading, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
+) -> ReadingRecord:
     """See ``IStore.record_reading``."""
     row = topic_row(conn, reading.url, WHOLE)
     key: int = row.id
     read_at = to_micros(reading.started_at)
+    is_idle = not row.counted
+    if is_idle and row.idle_at is None:
+        make_room(conn, bounds.idle_topics - 1)
     changed = (row.digest, row.size) != (reading.digest, reading.size)
     values: dict[str, object] = {
         "read_at": read_at,
@@ -83,6 +94,7 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
         "asked_at": read_at,
         "result": reading.result,
         "failures": 0,
+        "idle_at": read_at if is_idle else None,
     }
     if reading.pinged:
         values["pinged_at"] = read_at
@@ -91,12 +103,16 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
         values |= _NO_CHECK
     conn.execute(update(topic).where(topic.c.id == key).values(values))
-    content_key = _keep_content(conn, key, reading, changed)
+    wanted, content_key = _keep_content(conn, key, reading, changed, bounds)
     recorded = None
     if changed:
         asked_at = reading.started_at if reading.asked_at is None else reading.asked_at
-        _begin_fanout(conn, key, to_micros(asked_at), content_key)
+        later = wanted and content_key is None
+        _begin_fanout(conn, key, to_micros(asked_at), content_key, later=later)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
+    brought = not changed and content_key is not None
+    if brought:
+        _bring(conn, key, content_key, read_at)
     if content_key is not None:
         remove_unneeded(conn, [reading.url])
     now_known = attrs.evolve(
@@ -107,31 +123,68 @@ def record_reading(conn: Connection, reading: Reading, ping: Ping | None) -> Rea
         changed_at=to_seconds_or_none(read_at if changed else row.changed_at),
         validators=reading.validators,
     )
-    return ReadingRecord(topic=now_known, changed=changed, ping=recorded)
+    return ReadingRecord(topic=now_known, changed=changed, ping=recorded, brought=brought)
 
 
-def _keep_content(conn: Connection, key: int, reading: Reading, changed: bool) -> int | None:
-    """Keep what was read if somebody wants it; its key."""
+def _keep_content(
+    conn: Connection, key: int, reading: Reading, changed: bool, bounds: Bounds
+) -> tuple[bool, int | None]:
+    """Whether somebody wants what was read; the key under which it is kept then, if it is."""
     if changed:
         wanted = is_wanted(conn, key)
     else:
-        # Who subscribed since the topic changed may wait for what nobody kept then.
-        wanted = is_waited_for(conn, key) and not is_kept(conn, key)
-    if changed and not wanted:
+        # Notifications may wait for what nobody wanted when it changed, or had no room.
+        waited_for = is_waited_for(conn, key) or _is_brought_later(conn, key)
+        wanted = waited_for and not is_kept(conn, key)
+    content_key = None
+    if wanted and reading.content is not None:
+        content_key = insert_content(conn, key, reading.url, reading.content, bounds)
+    if changed and content_key is None:
         remove_outdated(conn, key)
-    if not wanted or reading.content is None:
-        return None
-    return insert_content(conn, key, reading.content)
+    return wanted, content_key
+
+
+def _is_brought_later(conn: Connection, key: int) -> bool:
+    """Whether there is a walk over a topic whose content had no room."""
+    walk = select(fanout.c.id).where(fanout.c.topic_id == key, fanout.c.later)
+    return conn.execute(walk.limit(1)).first() is not None
+
+
+def _bring(conn: Connection, key: int, content_key: int | None, at: int) -> None:
+    """Let a content be carried by the walks that had none, and those notifications be due
+    that wait for it and were not tried yet.
+    """
+    conn.execute(
+        update(fanout)
+        .where(fanout.c.topic_id == key, fanout.c.later)
+        .values(content_id=content_key, later=false())
+    )
+    conn.execute(
+        update(waiting)
+        .where(waiting.c.content_topic_id == key, waiting.c.attempts == 0, waiting.c.due_at > at)
+        .values(due_at=at)
+    )
 
 
 def _begin_fanout(
-    conn: Connection, key: int, begun_at: int, content_key: int | None, *, pushed: bool = False
+    conn: Connection,
+    key: int,
+    begun_at: int,
+    content_key: int | None,
+    *,
+    pushed: bool = False,
+    later: bool = False,
 ) -> None:
     """Begin a walk over the subscriptions of a topic, if it has any."""
     if _has_subscriptions(conn, key):
         conn.execute(
             insert(fanout).values(
-                topic_id=key, cursor=0, begun_at=begun_at, content_id=content_key, pushed=pushed
+                topic_id=key,
+                cursor=0,
+                begun_at=begun_at,
+                content_id=content_key,
+                pushed=pushed,
+                later=later,
             )
         )
 
@@ -144,14 +197,15 @@ def _has_subscriptions(conn: Connection, key: int) -> bool:
 def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
     """See ``IStore.push_content``.
 
-    It is carried though nobody may want content now: they may once it gets to them.
+    It is carried though nobody may want content now: they may once it gets to them.  It is
+    kept whatever the budgets are, since it cannot be had again.
     """
     key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
     if key is None or not _has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
     conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
-    _begin_fanout(conn, key, begun_at, insert_content(conn, key, new), pushed=True)
+    _begin_fanout(conn, key, begun_at, keep_handed_in(conn, key, new), pushed=True)
     remove_unneeded(conn, [url])
     return True
 
@@ -167,7 +221,13 @@ def checks_due(conn: Connection, limit: int) -> list[Check]:
     return [Check(url, pinged) for url, pinged in conn.execute(query)]
 
 
-def request_check(conn: Connection, url: str, at: float, pinged: bool = False) -> bool:
+def request_check(
+    conn: Connection,
+    url: str,
+    at: float,
+    pinged: bool = False,
+    bounds: Bounds = DEFAULT_BOUNDS,
+) -> bool:
     """See ``IStore.request_check``.  False of a topic that has ended."""
     asked = to_micros(at)
     earlier = topic.c.check_requested_at
@@ -177,11 +237,33 @@ def request_check(conn: Connection, url: str, at: float, pinged: bool = False) -
         .values(check_requested_at=case((earlier > asked, earlier), else_=asked))
     )
     if pinged:
-        topic_key(conn, url)
+        if not _make_known(conn, url, asked, bounds):
+            return False
         ask = ask.values(check_pinged=true())
     else:
         ask = ask.where(SOMEBODY)
     return conn.execute(ask).rowcount > 0
+
+
+def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
+    """Have a topic, which nobody has subscribed to if it is not known yet.
+
+    :returns: False if there is no room for it.
+    """
+    if conn.execute(select(topic.c.id).where(topic.c.url == url)).first() is not None:
+        return True
+    has_room = make_room(conn, bounds.idle_topics - 1)
+    if has_room:
+        conn.execute(insert(topic).values(url=url, idle_at=at))
+    return has_room
+
+
+def request_content(conn: Connection, url: str, at: float) -> bool:
+    """See ``IStore.request_content``."""
+    if not request_check(conn, url, at):
+        return False
+    conn.execute(update(topic).where(topic.c.id == key_of(url)).values(NO_VALIDATORS))
+    return True
 
 
 def drop_check(conn: Connection, url: str, asked_until: float) -> None:
@@ -193,10 +275,14 @@ def drop_check(conn: Connection, url: str, asked_until: float) -> None:
     )
 
 
-def end_topic(conn: Connection, url: str, reason: str, at: float) -> bool:
+def end_topic(
+    conn: Connection, url: str, reason: str, at: float, bounds: Bounds = DEFAULT_BOUNDS
+) -> bool:
     """See ``IStore.end_topic``."""
-    key = topic_key(conn, url)
     ended_at = to_micros(at)
+    if not _make_known(conn, url, ended_at, bounds):
+        return False
+    key = topic_key(conn, url)
     ended = conn.execute(
         update(topic)
         .where(topic.c.id == key, topic.c.ended == "")

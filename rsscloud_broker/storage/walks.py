@@ -96,6 +96,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             fanout.c.begun_at,
             fanout.c.content_id,
             fanout.c.pushed,
+            fanout.c.later,
         )
         .join(topic, topic.c.id == fanout.c.topic_id)
         .where(fanout.c.id.in_(next_ones))
@@ -103,8 +104,8 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
         .limit(limit)
     )
     return [
-        Fanout(key, url, cursor, to_seconds(begun_at), content_key, pushed)
-        for key, url, cursor, begun_at, content_key, pushed in conn.execute(query)
+        Fanout(key, url, cursor, to_seconds(begun_at), content_key, pushed, later)
+        for key, url, cursor, begun_at, content_key, pushed, later in conn.execute(query)
     ]
 
 

@@ -35,6 +35,7 @@ from rsscloud_broker.testing.fakes import (
     sink_parts,
 )
 from rsscloud_broker.testing.memory import CallersThread, memory_store
+from rsscloud_broker.testing.store_bounds import make_bounds_tests
 from rsscloud_broker.testing.store_deliveries import make_store_tests
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "RecordingBus",
     "RecordingSink",
     "front_door_parts",
+    "make_bounds_tests",
     "make_front_door_tests",
     "make_notifier_tests",
     "make_sink_tests",

@@ -8,10 +8,12 @@ from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 
+from rsscloud_broker.model import Bounds
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.engine import database_errors, for_writing
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.threads import read_once
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from rsscloud_broker.storage.writer import Operation
 from rsscloud_broker.testing.clock import Clock
 
@@ -43,13 +45,13 @@ class CallersThread:
         return succeed(None)
 
 
-def memory_store() -> Store:
+def memory_store(bounds: Bounds = DEFAULT_BOUNDS) -> Store:
     """A started store in memory, whose Deferreds have fired when they are returned.
 
     It is the real store on SQLite but for the threads, so tests can say
     ``self.successResultOf(store.count_pings())``.
     """
     unused = cast(IReactorFromThreads, Clock())
-    store = Store(unused, "sqlite://", threads=CallersThread())
+    store = Store(unused, "sqlite://", threads=CallersThread(), bounds=bounds)
     store.startService()
     return store

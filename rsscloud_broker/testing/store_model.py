@@ -31,6 +31,7 @@ class Walk:
 
     :ivar content: what it carries, by its number in ``Model.contents``.
     :ivar pushed: whether that was handed in.
+    :ivar later: whether a content was wanted and there was none.
     :ivar shown: as the store showed it last; a walk that others go before is not.
     """
 
@@ -39,6 +40,7 @@ class Walk:
     content: int | None = None
     pushed: bool = False
     cursor: int = 0
+    later: bool = False
     shown: Fanout | None = None
 
 
@@ -159,12 +161,12 @@ class Model:
         if len(newest) > 1:
             last = max(newest.values(), key=self.walks.index)
             cursor = min(walk.cursor for walk in newest.values())
+            later = last.content is None and any(walk.later for walk in newest.values())
             contents = [walk.content for walk in newest.values() if walk.content is not None]
+            carried = None if later else max(contents, default=None)
             both = [walk for walk in self.walks if walk.topic in newest and not walk.pushed]
             self.walks = [walk for walk in self.walks if walk not in both]
-            self.walks.append(
-                Walk(there, last.begun_at, max(contents, default=None), cursor=cursor)
-            )
+            self.walks.append(Walk(there, last.begun_at, carried, cursor=cursor, later=later))
         for walk in self.walks:
             walk.topic = there if walk.topic == here else walk.topic
 
@@ -207,6 +209,10 @@ class Model:
             one.wants_content and one.attempts is not None for one in self.subscriptions_of(topic)
         )
 
+    def brought_later(self, topic: str) -> bool:
+        """Whether a walk over a topic waits for its content."""
+        return any(walk.later for walk in self.walks if walk.topic == self.place(topic))
+
     def newest_of(self, topic: str) -> int | None:
         """The number of the last content of a topic."""
         place = self.place(topic)
@@ -228,8 +234,18 @@ class Model:
         for key in [key for key in of_topic if not self.is_needed(key)]:
             del self.contents[key]
 
+    def bring_content(self, topic: str, content: int | None, at: float) -> None:
+        """A content came that is waited for: who was not tried yet is due."""
+        for walk in self.walks:
+            if walk.topic == topic and walk.later:
+                walk.content, walk.later = content, False
+        for one in self.subscriptions_of(topic):
+            attempts, due = self.waiting.get(one.id, (None, 0.0))
+            if one.wants_content and attempts == 0:
+                self.waiting[one.id] = (0, min(due, at))
+
     def outdate(self, topic: str) -> None:
-        """The topic changed, and nobody wanted to have what was found there."""
+        """The topic changed, and what was found there is not kept."""
         for walk in self.walks:
             if walk.topic == topic and not walk.pushed:
                 walk.content = None

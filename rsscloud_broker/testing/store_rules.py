@@ -202,15 +202,20 @@ class PingsAndTopics(RuleBasedStateMachine):
         else:
             assert record.ping is None
         key = self._take_in(place, found, record.changed)
+        later = record.changed and key is None and self.model.wanted(url)
         if record.changed and self.model.subscriptions_of(url):
-            self.model.walks.append(Walk(place, started_at, key))
+            self.model.walks.append(Walk(place, started_at, key, later=later))
+        assert record.brought == (key is not None and not record.changed)
+        if record.brought:
+            self.model.bring_content(place, key, started_at)
 
     def _take_in(self, url: str, found: Content | None, changed: bool) -> int | None:
         """Keep what was found if somebody wants it; its number."""
         wanted = self.model.wanted(url)
         if not changed:
-            wanted = self.model.waited_for(url) and self.model.newest_of(url) is None
-        elif not wanted:
+            waited_for = self.model.waited_for(url) or self.model.brought_later(url)
+            wanted = waited_for and self.model.newest_of(url) is None
+        elif not wanted or found is None:
             self.model.outdate(url)
         return self._keep(url, found) if wanted and found is not None else None
 
@@ -243,6 +248,13 @@ class PingsAndTopics(RuleBasedStateMachine):
             self.model.asked[place] = self.now
         if asks and pinged:
             self.model.pinged.add(place)
+
+    @rule(url=topics)
+    def request_content(self, url: str) -> None:
+        asks = bool(self.model.subscriptions_of(url)) and not self.model.has_ended(url)
+        assert self.call(self.store.request_content, url, self.now) == asks
+        if asks:
+            self.model.asked[self.model.place(url)] = self.now
 
     @rule(url=topics, data=st.data())
     def drop_check(self, url: str, data: st.DataObject) -> None:
@@ -364,11 +376,12 @@ class PingsAndTopics(RuleBasedStateMachine):
                 del self.model.contents[newest]
 
     def _is_shown_as(self, walk: Walk, shown: Fanout) -> None:
-        assert (shown.topic, shown.begun_at, shown.cursor, shown.pushed) == (
+        assert (shown.topic, shown.begun_at, shown.cursor, shown.pushed, shown.later) == (
             walk.topic,
             walk.begun_at,
             walk.cursor,
             walk.pushed,
+            walk.later,
         )
         if walk.shown is None:
             assert shown.id not in self.known_walks

@@ -20,6 +20,7 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IBroker
 from rsscloud_broker.model import (
+    Bounds,
     CallbackFailed,
     Content,
     Fanout,
@@ -443,6 +444,19 @@ class PublishTests(BrokerTestCase):
         self.assertEqual(self.due(), [])
         self.successResultOf(self.store.sweep(NOW, NOW))
         self.assertIsNone(self.successResultOf(self.store.topic(nothing)))
+
+    def test_no_more_than_the_store_has_room_for(self) -> None:
+        self.store._bounds = Bounds(idle_topics=2)
+        self.fetcher.held = []
+        urls = [f"http://feeds{number}.example/" for number in range(3)]
+        said = self.result(self.broker.publish(urls, CALLER))
+        self.assertEqual(list(said), urls[2:])
+        self.assertIn("as many topics wait to be read as the broker keeps", said[urls[2]])
+        error = self.refusal(self.broker.publish([FEED], CALLER), TooMany)
+        assert isinstance(error, TooMany)
+        self.assertEqual(error.retry_after, 60)
+        self.assertEqual(self.due(), urls[:2])
+        self.assertEqual(self.result(self.broker.publish(urls[:1], CALLER)), {})
 
     def test_what_the_broker_would_not_read(self) -> None:
         private = "http://10.0.0.1/"

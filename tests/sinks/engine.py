@@ -15,6 +15,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, TopicChanged, TopicEnded
 from rsscloud_broker.interfaces import INotifier
 from rsscloud_broker.model import (
+    Bounds,
     Callback,
     Content,
     Denial,
@@ -30,7 +31,7 @@ from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.storage.schema import subscription
 from rsscloud_broker.storage.subscriptions import lease_values
 from rsscloud_broker.storage.topics import topic_key
-from rsscloud_broker.testing import memory_store, sink_parts
+from rsscloud_broker.testing import RecordingBus, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
 FEED = "http://feeds.example/rss.xml"
@@ -108,12 +109,14 @@ class EngineTestCase(SynchronousTestCase):
     :ivar jitter: what the jitter is taken from.
     """
 
+    bounds = Bounds()
     retries: tuple[float, ...] = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
     def setUp(self) -> None:
-        self.store: Any = memory_store()
+        self.store: Any = memory_store(self.bounds)
         self.addCleanup(self.store.stopService)
         self.clock = Clock(NOW)
+        self.bus = RecordingBus()
         self.jitter = 0.0
         self.notifier = ScriptedNotifier(self.clock, self.retries)
         self.contents = 0
@@ -164,6 +167,7 @@ class EngineTestCase(SynchronousTestCase):
             clock=self.clock,
             notifiers={"http-post": self.notifier},
             counters=self.counters,
+            bus=self.bus,
         )
         self.distribution = Distribution(DistributionOptions(**options), parts)
         self.distribution._attempts._jitter = lambda: self.jitter

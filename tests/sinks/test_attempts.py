@@ -22,7 +22,7 @@ from rsscloud_broker.sinks.attempts import JITTER, LONGEST_WAIT, SOON, Attempt, 
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
-from rsscloud_broker.testing import memory_store
+from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
 
@@ -63,7 +63,7 @@ class AttemptsTestCase(SynchronousTestCase):
             dispatcher,
             self.breakers,
             self.counters,
-            Contents(self.store),
+            Contents(self.store, RecordingBus(), self.clock),
             jitter=lambda: self.jitter,
         )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.model import Content, Denial, Outcome, Reading
+from rsscloud_broker.events import ContentBrought, ContentMissed
+from rsscloud_broker.model import Bounds, Content, Denial, Outcome, Reading
 from rsscloud_broker.sinks.contents import Contents
-from rsscloud_broker.testing import memory_store
+from rsscloud_broker.testing import RecordingBus, memory_store
+from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
 
 READER = "http://reader.example/hook"
@@ -100,6 +102,84 @@ class WithoutContentTests(EngineTestCase):
         self.change()
         self.advance(1)
         self.assertEqual(self.notifier.contents, [None, None, b"2"])
+
+
+class LaterTests(EngineTestCase):
+    """There is no room for a content: its subscribers get it once the topic was read again."""
+
+    bounds = Bounds(contents_of_host=0)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+        for url, content in ((READER, True), (OTHER, True), (THIN, False)):
+            self.subscribe(url, content=content)
+
+    def read_again(self) -> None:
+        """Read what is there, when there is room."""
+        self.store._bounds = Bounds()
+        content = Content(b"%d" % self.contents, "text/plain")
+        reading = Reading(FEED, content.digest, 1, self.clock.wall_seconds(), content)
+        record = self.successResultOf(self.store.record_reading(reading, None))
+        if record.brought:
+            self.hint(ContentBrought(FEED))
+
+    def test_others_are_told_at_once(self) -> None:
+        self.change()
+        self.advance(1)
+        self.assertEqual(self.called(), [THIN])
+        self.assertEqual(self.waiting(), {READER: 0, OTHER: 0})
+        self.assertEqual(self.walks(), [])
+
+    def test_topic_is_to_be_read_once_more(self) -> None:
+        self.change()
+        self.advance(1)
+        self.assertEqual(self.bus.events, [ContentMissed(FEED)])
+        checks = self.successResultOf(self.store.checks_due(10))
+        self.assertEqual([check.url for check in checks], [FEED])
+
+    def test_it_is_asked_for_again_but_not_all_the_time(self) -> None:
+        self.change()
+        self.advance(3600, 1.0)
+        self.assertTrue(5 <= len(self.bus.events) <= 15, len(self.bus.events))
+
+    def test_content_is_told_once_it_is_there(self) -> None:
+        self.change()
+        self.advance(7200, 1.0)
+        del self.notifier.contents[:]
+        self.read_again()
+        self.advance(1)
+        self.assertEqual(self.notifier.contents, [b"1", b"1"])
+        self.assertEqual(self.waiting(), {})
+        self.assertIsNone(self.newest_content())
+
+    def test_content_that_is_there_before_the_walk_is_over(self) -> None:
+        self.notifier.holds.add(THIN)
+        self.change()
+        self.assertEqual(self.waiting(), {}, "nothing of it is saved yet")
+        self.read_again()
+        self.notifier.end()
+        self.advance(10)
+        self.assertEqual(self.notifier.contents, [None, b"1", b"1"])
+        self.assertEqual((self.waiting(), self.newest_content()), ({}, None))
+
+    def test_content_that_gave_way_is_asked_for_when_it_is_due(self) -> None:
+        self.store._bounds = Bounds(contents_of_host=15)
+        self.notifier.outcomes = {READER: NO_ANSWER, OTHER: NO_ANSWER}
+        self.change()
+        self.subscribe("http://third.example/", "http://feeds.example/other", content=True)
+        self.change("http://feeds.example/other")
+        self.assertIsNone(self.newest_content())
+        self.notifier.outcomes.clear()
+        self.distribution._contents.forget(FEED)
+        self.assertEqual(self.bus.events, [])
+        self.advance(6)
+        self.assertEqual(self.bus.events, [ContentMissed(FEED)])
+        self.contents = 1
+        self.read_again()
+        self.advance(600)
+        self.assertEqual(self.notifier.contents[-2:], [b"1", b"1"])
+        self.assertEqual(self.waiting(), {})
 
 
 class HandedInTests(EngineTestCase):
@@ -198,7 +278,8 @@ class ContentsTests(TestCase):
             return Content(self.table[topic]) if topic in self.table else None
 
         self.patch(self.store, "newest_content", newest)
-        self.contents = Contents(self.store, room=100)
+        self.bus = RecordingBus()
+        self.contents = Contents(self.store, self.bus, Clock(), room=100)
 
     async def bodies(self, *topics: str) -> list[bytes | None]:
         found = [await self.contents.newest(topic) for topic in topics]

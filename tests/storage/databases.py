@@ -14,9 +14,11 @@ from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from rsscloud_broker.model import Bounds
 from rsscloud_broker.storage import Store, migrate
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 
 @cache
@@ -35,9 +37,11 @@ def file_database(case: SynchronousTestCase) -> str:
     return f"sqlite:///{path}"
 
 
-def threaded_store(case: TestCase, url: str | None = None) -> Store:
+def threaded_store(
+    case: TestCase, url: str | None = None, bounds: Bounds = DEFAULT_BOUNDS
+) -> Store:
     """A running store with threads, on a file; stopped when the test ends."""
-    store = Store(IReactorFromThreads(reactor), url or file_database(case))
+    store = Store(IReactorFromThreads(reactor), url or file_database(case), bounds=bounds)
     store.startService()
     case.addCleanup(store.stopService)
     return store

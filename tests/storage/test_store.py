@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.model import Ping, Unavailable
 from rsscloud_broker.storage import Store, open_database, sweep
-from rsscloud_broker.testing import make_store_tests, memory_store
+from rsscloud_broker.testing import make_bounds_tests, make_store_tests, memory_store
 from tests.storage.databases import file_database, threaded_store
 
 PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
@@ -28,6 +28,16 @@ class MemoryStoreTests(make_store_tests(lambda _case: memory_store())):  # type:
 
 class ThreadedStoreTests(make_store_tests(threaded_store)):  # type: ignore[misc] # made at run time
     """The store that the broker uses."""
+
+
+class MemoryBoundsTests(make_bounds_tests(lambda _case, bounds: memory_store(bounds))):  # type: ignore[misc] # made at run time
+    """The same store, with small bounds."""
+
+
+class ThreadedBoundsTests(
+    make_bounds_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
+):
+    """The same store, with small bounds."""
 
 
 class MemoryStoreOfItsOwnTests(SynchronousTestCase):

@@ -170,6 +170,30 @@ class MigrateTests(SynchronousTestCase):
             insert_pings(conn, [ping])
             self.assertEqual(count_pings(conn), 4)
 
+    def test_contents_that_are_there_are_summed_up(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            config = steps_on(conn)
+            command.downgrade(config, "0003")
+            for key, place in enumerate(("http://a.example/1", "http://a.example/2", "b")):
+                topic = "INSERT INTO topic (id, url) VALUES (:key, :url)"
+                conn.execute(text(topic), {"key": key, "url": place})
+                conn.execute(
+                    text(
+                        "INSERT INTO content (topic_id, content_type, link, body) "
+                        "VALUES (:key, 'text/x', '', :body)"
+                    ),
+                    {"key": key, "body": b"x" * 10},
+                )
+            command.upgrade(config, "head")
+            sums = text("SELECT host, size FROM content_sum ORDER BY host")
+            self.assertEqual(
+                conn.execute(sums).tuples().all(), [("", 48), ("?", 16), ("a.example", 32)]
+            )
+            kept = text("SELECT DISTINCT host, size FROM content ORDER BY host")
+            self.assertEqual(conn.execute(kept).tuples().all(), [("?", 16), ("a.example", 16)])
+
     def test_back_and_forth(self) -> None:
         url = self.new_url()
         migrate(url)

@@ -1,0 +1,276 @@
+"""The contract of ``IStore``: it keeps only so much of what strangers cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import evolve
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import Bounds, Content, Reading, ReadingRecord, Subscription
+from rsscloud_broker.testing.store import (
+    DAY,
+    a_content,
+    a_reading,
+    a_subscription,
+    failed,
+    succeeded,
+    waits,
+)
+
+#: How many topics without subscriptions are kept here, and how many bytes of contents.
+IDLE, OF_HOST, IN_ALL = 3, 1000, 2000
+
+
+def feed(number: int, host: str = "feeds.example") -> str:
+    """The URL of one feed of many."""
+    return f"http://{host}/{number}"
+
+
+class BoundsContract(TestCase):
+    """What holds for every ``IStore`` with small bounds."""
+
+    def make_store(self, bounds: Bounds) -> IStore:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.store = self.make_store(Bounds(IDLE, contents=IN_ALL, contents_of_host=OF_HOST))
+
+    async def known(self, *urls: str) -> list[str]:
+        """Those of some topics that are known."""
+        return [url for url in urls if await self.store.topic(url) is not None]
+
+    # topics that nobody has subscribed to
+
+    async def read(self, number: int, at: float) -> None:
+        await self.store.record_reading(a_reading(at=at, url=feed(number)), None)
+
+    async def test_topics_that_were_read_longest_ago_are_forgotten(self) -> None:
+        feeds = [feed(number) for number in range(5)]
+        for number, at in ((0, 1000), (1, 1001), (2, 1002), (0, 1003), (3, 1004), (4, 1005)):
+            await self.read(number, at)
+        self.assertEqual(await self.known(*feeds), [feeds[0], feeds[3], feeds[4]])
+
+    async def test_topics_with_subscriptions_are_kept(self) -> None:
+        feeds = [feed(number) for number in range(8)]
+        for number in range(4):
+            await self.read(number, 1000 + number)
+            await self.store.put_subscription(a_subscription(feeds[number]))
+        for number in range(4, 8):
+            await self.read(number, 1000 + number)
+        self.assertEqual(await self.known(*feeds), [*feeds[:4], *feeds[5:]])
+
+    async def test_topics_that_lost_their_subscriptions_are_forgotten(self) -> None:
+        feeds = [feed(number) for number in range(5)]
+        for number, url in enumerate(feeds):
+            await self.read(number, 1000 + number)
+            await self.store.put_subscription(evolve(a_subscription(url), marked=True))
+            await self.store.remove_subscription(url, a_subscription(url).callback)
+        await self.store.sweep(2000, 0)
+        self.assertEqual(await self.known(*feeds), feeds[2:])
+
+    async def test_topics_that_ended_are_forgotten_too(self) -> None:
+        feeds = [feed(number) for number in range(5)]
+        for number, url in enumerate(feeds):
+            await self.store.end_topic(url, "gone", 1000 + number)
+        self.assertEqual(await self.known(*feeds), feeds[2:])
+
+    async def test_topics_that_wait_to_be_read_are_kept(self) -> None:
+        self.assertTrue(await self.store.request_check(feed(0), 900, True))
+        for number in range(1, 6):
+            await self.read(number, 1000 + number)
+        self.assertEqual(await self.known(*map(feed, range(6))), [feed(0), feed(4), feed(5)])
+
+    async def test_no_more_wait_to_be_read(self) -> None:
+        for number in range(IDLE):
+            self.assertTrue(await self.store.request_check(feed(number), 1000, True))
+        self.assertFalse(await self.store.request_check(feed(9), 1001, True))
+        self.assertIsNone(await self.store.topic(feed(9)))
+        self.assertTrue(await self.store.request_check(feed(0), 1001, True), "it is known")
+        await self.store.put_subscription(a_subscription(feed(8)))
+        self.assertTrue(await self.store.request_check(feed(8), 1001, True), "it is subscribed to")
+        await self.store.drop_check(feed(1), 1001)
+        self.assertTrue(await self.store.request_check(feed(9), 1002, True))
+        self.assertEqual(len(await self.store.checks_due(10)), IDLE + 1)
+
+    async def test_urls_that_topics_have_left_count(self) -> None:
+        await self.read(0, 1000)
+        for number in range(6):
+            await self.store.move_topic(feed(number), feed(number + 1), 1000 + number)
+        await self.read(9, 2000)
+        known = await self.known(*map(feed, range(10)))
+        self.assertIn(feed(9), known)
+        self.assertLessEqual(len(known), IDLE)
+
+    async def test_urls_that_a_watched_topic_has_left(self) -> None:
+        asked = await self.store.put_subscription(a_subscription(feed(0)))
+        for number in range(30):
+            await self.store.move_topic(feed(number), feed(number + 1), 1000 + number)
+        known = await self.known(*map(feed, range(31)))
+        self.assertEqual(known, [feed(0), *map(feed, range(10, 31))])
+        (stored,) = await self.store.subscriptions(feed(0), 0, 10)
+        self.assertEqual(stored, evolve(asked, moved_to=feed(30)))
+
+    # contents
+
+    async def wanting(self, url: str, number: int = 1) -> Subscription:
+        """A subscription that wants content."""
+        return await self.store.put_subscription(
+            evolve(a_subscription(url, number), wants_content=True)
+        )
+
+    async def bring(self, url: str, size: int, letter: bytes = b"1", at: float = 1000.0) -> Content:
+        """Have a content read, which its walk carries if there is room for it."""
+        await self.record(url, content := a_content(letter * size), at)
+        return content
+
+    async def record(self, url: str, content: Content, at: float) -> ReadingRecord:
+        reading = Reading(url, content.digest, len(content.body), at, content)
+        return await self.store.record_reading(reading, None)
+
+    async def let_wait(self, url: str, until: float = 3000.0) -> Subscription:
+        """End the walks of a topic, with all of its notifications waiting."""
+        subscribed = await self.store.subscriptions(url, 0, 10)
+        for walk in await self.store.fanouts(100):
+            if walk.topic == url:
+                waiting = [waits(one, until) for one in subscribed]
+                await self.store.record_slice(walk, 1000, waiting, True)
+        return subscribed[0]
+
+    async def kept(self, *urls: str) -> list[str]:
+        """Those of some topics that have a content."""
+        return [url for url in urls if await self.store.newest_content(url) is not None]
+
+    async def test_oldest_contents_of_a_host_make_room(self) -> None:
+        feeds = [feed(number) for number in range(3)]
+        for url in feeds:
+            await self.wanting(url)
+            await self.bring(url, 400)
+            await self.let_wait(url)
+        self.assertEqual(await self.kept(*feeds), feeds[1:])
+
+    async def test_contents_of_other_hosts_stay(self) -> None:
+        feeds = [feed(0, "a.example"), feed(1, "b.example"), feed(2, "b.example")]
+        for url in feeds:
+            await self.wanting(url)
+            await self.bring(url, 600)
+            await self.let_wait(url)
+        self.assertEqual(await self.kept(*feeds), [feeds[0], feeds[2]])
+
+    async def test_host_that_has_most_makes_room_for_all(self) -> None:
+        feeds = [feed(0, "a.example"), *(feed(number, "b.example") for number in range(2))]
+        feeds.append(feed(3, "c.example"))
+        for url in feeds:
+            await self.wanting(url)
+            await self.bring(url, 700 if url == feeds[0] else 450)
+            await self.let_wait(url)
+        self.assertEqual(await self.kept(*feeds), [feeds[0], *feeds[2:]])
+
+    async def test_what_walks_carry_stays_and_no_more_is_kept(self) -> None:
+        feeds = [feed(number) for number in range(3)]
+        for url in feeds:
+            await self.wanting(url)
+            await self.bring(url, 400)
+        first, second, third = await self.store.fanouts(10)
+        self.assertIsNotNone(await self.store.content(first.content_id or 0))
+        self.assertIsNotNone(await self.store.content(second.content_id or 0))
+        self.assertEqual((third.topic, third.content_id, third.later), (feeds[2], None, True))
+        self.assertFalse(first.later)
+
+    async def test_content_that_had_no_room_is_brought_by_the_next_reading(self) -> None:
+        await self.wanting(feed(0))
+        await self.bring(feed(0), 800)
+        one = await self.wanting(feed(1))
+        content = await self.bring(feed(1), 800)
+        walk = (await self.store.fanouts(10))[1]
+        put_off = evolve(waits(one, 5000, attempts=0), outcome=None)
+        await self.store.record_slice(walk, 1000, [put_off], True)
+        await self.let_wait(feed(0))
+        validators = evolve(a_reading().validators, etag='"1"')
+        unchanged = evolve(a_reading(at=1500), url=feed(1), digest=content.digest, size=800)
+        await self.store.record_reading(evolve(unchanged, validators=validators), None)
+        self.assertTrue(await self.store.request_content(feed(1), 2000))
+        topic = await self.store.topic(feed(1))
+        assert topic is not None
+        self.assertEqual(topic.validators.etag, "")
+        self.assertIn(feed(1), [check.url for check in await self.store.checks_due(10)])
+        record = await self.record(feed(1), content, 2001)
+        self.assertEqual((record.changed, record.brought), (False, True))
+        self.assertEqual(await self.store.newest_content(feed(1)), content)
+        self.assertEqual(await self.store.next_due(), 2001)
+        self.assertIsNone(await self.store.newest_content(feed(0)), "it has made room")
+        self.assertFalse((await self.record(feed(1), content, 2002)).brought)
+
+    async def test_content_that_is_too_large_for_the_budget(self) -> None:
+        await self.wanting(feed(0))
+        await self.bring(feed(0), 500)
+        await self.let_wait(feed(0))
+        await self.bring(feed(0), 1001, b"2", at=2000)
+        self.assertIsNone(await self.store.newest_content(feed(0)), "the old one is not given")
+        (walk,) = await self.store.fanouts(10)
+        self.assertTrue(walk.later)
+
+    async def test_room_of_what_is_gone_is_free_again(self) -> None:
+        """However it went."""
+        url = feed(0)
+        for number in range(4):
+            one = await self.wanting(url)
+            await self.bring(url, 900, b"%d" % number, at=1000.0 + number)
+            (walk,) = await self.store.fanouts(10)
+            self.assertFalse(walk.later, number)
+            if number == 0:
+                await self.store.record_slice(walk, 1000, [succeeded(one)], True)
+            elif number == 1:
+                await self.let_wait(url)
+                await self.store.record_deliveries([failed(evolve(one, attempts=1))])
+                self.assertEqual(await self.kept(url), [])
+            elif number == 2:
+                await self.store.record_slice(walk, 1000, [], True)
+                await self.store.remove_subscription(url, one.callback)
+                await self.store.sweep(2000, 9999)
+                self.assertIsNone(await self.store.topic(url))
+
+    async def test_moved_topic_takes_its_contents_along(self) -> None:
+        await self.wanting(feed(0))
+        await self.bring(feed(0), 900)
+        await self.store.move_topic(feed(0), feed(1, "b.example"), 1001)
+        one = await self.let_wait(feed(1, "b.example"))
+        await self.store.record_deliveries([succeeded(evolve(one, attempts=1))])
+        self.assertEqual(await self.kept(feed(0)), [])
+        await self.bring(feed(0), 900, b"2", at=2000)
+        self.assertEqual(await self.kept(feed(0)), [feed(0)])
+
+    async def test_what_is_handed_in_is_always_kept(self) -> None:
+        """It cannot be read once more."""
+        for number in range(4):
+            await self.wanting(feed(number))
+            await self.store.push_content(feed(number), a_content(b"x" * 900), 1000 + number)
+            await self.let_wait(feed(number))
+        await self.wanting(feed(4))
+        await self.bring(feed(4), 900)
+        self.assertEqual(await self.kept(*map(feed, range(5))), [feed(n) for n in range(4)])
+
+    async def test_contents_are_kept_for_nobody_by_a_sweep(self) -> None:
+        one = await self.wanting(feed(0))
+        await self.bring(feed(0), 900)
+        await self.let_wait(feed(0))
+        await self.store.remove_subscription(feed(0), one.callback)
+        await self.store.sweep(1000 + DAY, 0)
+        await self.wanting(feed(1))
+        await self.bring(feed(1), 900)
+        (walk,) = await self.store.fanouts(10)
+        self.assertFalse(walk.later)
+
+
+def make_bounds_tests(fixture: Callable[[TestCase, Bounds], IStore]) -> type[TestCase]:
+    """A TestCase that every ``IStore`` must pass.
+
+    :param fixture: as for ``make_store_tests``, also given the bounds of the store.
+    """
+
+    class BoundsTests(BoundsContract):
+        def make_store(self, bounds: Bounds) -> IStore:
+            return fixture(self, bounds)
+
+    return BoundsTests

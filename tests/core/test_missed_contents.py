@@ -1,0 +1,50 @@
+"""Topics whose contents are not kept any more, though a notification waits for one."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.core import MissedContentsSink
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.events import ContentBrought, ContentMissed
+from rsscloud_broker.model import Bounds, Content, Delivery, Validators
+from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
+from rsscloud_broker.testing.clock import Clock
+from tests.core.house import FEED, NOW, CoreTestCase, change_detector
+
+
+class MissedContentsSinkTests(CoreTestCase):
+    def test_topic_is_read_once_more_and_in_full(self) -> None:
+        self.fetcher.validators[FEED] = Validators('"1"')
+        self.store._bounds = Bounds(contents=0)
+        self.start()
+        wanting = self.successResultOf(
+            self.store.put_subscription(evolve(self.subscribe(), wants_content=True))
+        )
+        self.successResultOf(self.detector.check(FEED))
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        put_off = Delivery(wanting, None, NOW, attempts=0, retry_at=NOW + 600)
+        self.successResultOf(self.store.record_slice(walk, 0, [put_off], True))
+        self.store._bounds = Bounds()
+        self.assertTrue(self.successResultOf(self.store.request_content(FEED, NOW + 1)))
+        self.clock.advance(2)
+        sink = MissedContentsSink(self.detector)
+        self.successResultOf(Deferred.fromCoroutine(sink.handle(ContentMissed(FEED))))
+        self.assertEqual(self.bus.events[-1], ContentBrought(FEED))
+        content = self.successResultOf(self.store.newest_content(FEED))
+        self.assertEqual(content, Content(b"<rss>1</rss>", "application/rss+xml"))
+        self.assertEqual(self.successResultOf(self.store.next_due()), NOW + 2)
+        self.assertEqual(self.due(), [])
+
+
+def _sink(test: TestCase) -> MissedContentsSink:
+    store = memory_store()
+    test.addCleanup(store.stopService)
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), Clock(), Counters())
+    return MissedContentsSink(detector)
+
+
+class MissedContentsContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
+    """As every sink."""
