@@ -2,11 +2,13 @@
 
 Nobody waits for that: a change is detected, stored and told without it.  It is done
 in a thread, one feed after the other; where more change than can be read, those that
-have waited longest are left out, until they change again.
+have waited longest are left out, until they change again.  So are feeds that say more of
+themselves than is worth keeping.
 """
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -20,11 +22,14 @@ from rsscloud_broker.model import Content, Unavailable
 from rsscloud_broker.wire.feed import UnreadableFeed, read_feed
 from rsscloud_broker.wire.feed_hints import Hints
 
-#: Feeds that wait to be read.
-MAX_WAITING = 100
+#: Feeds that wait to be read, and their bytes in all.
+MAX_WAITING, MAX_BYTES = 100, 16 * 1024 * 1024
 
 #: Ids of entries that are kept of a feed.
 MAX_ENTRIES = 50
+
+#: Bytes of what is kept of a feed, as JSON.
+MAX_SUMMARY = 16 * 1024
 
 
 class FeedReading:
@@ -39,21 +44,28 @@ class FeedReading:
         self._store = store
         self._in_thread = in_thread
         self._waiting: OrderedDict[str, Content] = OrderedDict()
+        self._size = 0
         self._working = False
 
     def take(self, url: str, content: Content) -> None:
         """Read a content soon, in place of an earlier one of that topic."""
+        earlier = self._waiting.pop(url, None)
+        self._size += len(content.body) - (len(earlier.body) if earlier else 0)
         self._waiting[url] = content
-        self._waiting.move_to_end(url)
-        if len(self._waiting) > MAX_WAITING:
-            self._waiting.popitem(last=False)
+        while len(self._waiting) > MAX_WAITING or self._size > MAX_BYTES:
+            self._take_first()
         if not self._working:
             self._working = True
             Deferred.fromCoroutine(self._work())
 
+    def _take_first(self) -> tuple[str, Content]:
+        url, content = self._waiting.popitem(last=False)
+        self._size -= len(content.body)
+        return url, content
+
     async def _work(self) -> None:
         while self._waiting:
-            url, content = self._waiting.popitem(last=False)
+            url, content = self._take_first()
             try:
                 await self._store.record_feed(url, await self._in_thread(summary, content))
             except Unavailable as error:
@@ -77,7 +89,15 @@ def summary(content: Content) -> dict[str, Any]:
     hints = said["hints"]
     for name in ("skip_hours", "skip_days"):
         hints[name] = sorted(hints[name])
+    if _size(said) > MAX_SUMMARY:
+        said["entry_ids"] = []
+    if _size(said) > MAX_SUMMARY:
+        return {"unreadable": f"it says more than {MAX_SUMMARY} bytes of itself"}
     return said
+
+
+def _size(said: Mapping[str, Any]) -> int:
+    return len(json.dumps(said))
 
 
 def hints_of(feed: Mapping[str, Any]) -> Hints:
