@@ -30,7 +30,7 @@ from twisted.python.filepath import FilePath
 from rsscloud_broker import __version__, descriptors
 from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
-from rsscloud_broker.config import Config, ConfigError
+from rsscloud_broker.config import Config, ConfigError, Storage
 from rsscloud_broker.core import (
     Access,
     Admission,
@@ -56,6 +56,7 @@ from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, Sink
 from rsscloud_broker.model import Bounds, Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
+    Budget,
     Judge,
     LeanClient,
     OwnTopics,
@@ -74,6 +75,8 @@ from rsscloud_broker.workers import Workers
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
+#: Bytes in memory of all such answers that are larger than usual, and what is usual.
+CALLBACK_MEMORY, SMALL_CALLBACK_BODY = 16 * 1024 * 1024, 4 * 1024
 #: Seconds for reading a topic.
 TOPIC_DEADLINE = 30.0
 
@@ -294,10 +297,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 
     clock = SystemClock(reactor)
     counters = Counters()
-    bounds = Bounds(
-        contents=config.storage.contents, contents_of_host=config.storage.contents_per_host
-    )
-    store = Store(reactor, config.database_url, bounds=bounds)
+    store = Store(reactor, config.database_url, bounds=_bounds(config.storage))
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
@@ -315,7 +315,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         user_agent=user_agent,
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
+        budget=Budget(CALLBACK_MEMORY, SMALL_CALLBACK_BODY),
     )
+    budget = Budget()
     topics = TreqClient(
         reactor,
         resolver,
@@ -324,11 +326,12 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         user_agent=user_agent,
         deadline=TOPIC_DEADLINE,
         body_limit=config.topics.body_limit,
+        budget=budget,
     )
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
     )
-    fetcher = TopicFetcher(topics, clock, product, public_url)
+    fetcher = TopicFetcher(topics, clock, product, public_url, budget)
     reading = OwnTopics(
         fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
@@ -374,8 +377,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
-    own_topics = OwnTopicsSink(store, detector, clock, public_url)
-    for sink in (*sinks, own_topics, MissedContentsSink(detector)):
+    for sink in (
+        *sinks,
+        OwnTopicsSink(store, detector, clock, public_url),
+        MissedContentsSink(detector),
+    ):
         bus.attach(sink)
     door_parts = FrontDoorParts(
         broker=broker,
@@ -425,6 +431,10 @@ def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
             raise PluginError(f"two notifiers carry the protocol {notifier.protocol!r}")
         found[notifier.protocol] = notifier
     return found
+
+
+def _bounds(storage: Storage) -> Bounds:
+    return Bounds(contents=storage.contents, contents_of_host=storage.contents_per_host)
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

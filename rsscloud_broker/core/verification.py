@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
+from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
@@ -30,6 +31,9 @@ from rsscloud_broker.model import (
     Unavailable,
     UnsupportedProtocol,
 )
+
+#: Bytes of a content that is not held while a callback is verified.
+LARGE = 64 * 1024
 
 #: Callbacks that are verified at the same time at one host.
 MAX_OF_HOST = 10
@@ -94,6 +98,8 @@ class Verifier:
         if topic is not None and topic.ended:
             raise TopicEnded(intent.topic, topic.ended)
         reading = await self._read(intent, topic, read)
+        if reading is not None:  # or very many who take long would fill the memory
+            reading = _without_large_content(reading)
         await self._confirm(notifier, intent)
         if reading is not None:
             await self._record(reading, topic)
@@ -195,6 +201,15 @@ class Verifier:
         """
         if _last_read(await self._store.topic(reading.url)) == _last_read(before):
             await self._detector.record(reading, news=before is not None)
+
+
+def _without_large_content(reading: Reading) -> Reading:
+    """A reading that may be held for long: if it is of a change that others wait for, they
+    have the topic read once more.
+    """
+    if reading.content is None or len(reading.content.body) <= LARGE:
+        return reading
+    return evolve(reading, content=None)
 
 
 def _callback_failed(outcome: Outcome) -> CallbackFailed:

@@ -31,7 +31,13 @@ _STRANGE = frozenset({b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz"
 
 
 class Body(Protocol):
-    """Takes the body of one answer."""
+    """Takes the body of one answer.
+
+    :ivar size: bytes of it that are in memory.
+    """
+
+    @property
+    def size(self) -> int: ...
 
     def add(self, data: bytes) -> bool:
         """Take the next piece; whether more of them are of any use.
@@ -59,16 +65,21 @@ class CutOff:
     """
 
     def __init__(self, fields: Fields, limit: int) -> None:
-        self._parts: list[bytes] = []
+        # Not a list of parts: those may be very small.
+        self._kept = bytearray()
         self._left = limit
 
+    @property
+    def size(self) -> int:
+        return len(self._kept)
+
     def add(self, data: bytes) -> bool:
-        self._parts.append(data[: self._left])
+        self._kept += data[: self._left]
         self._left -= len(data)
         return self._left >= 0
 
     def end(self, whole: bool) -> bytes:
-        return b"".join(self._parts)
+        return bytes(self._kept)
 
 
 class Unpacked:
@@ -81,9 +92,13 @@ class Unpacked:
     def __init__(self, fields: Fields, limit: int) -> None:
         self._coding = _coding(fields)
         self._unpacking: zlib._Decompress | None = None
-        self._parts: list[bytes] = []
+        self._kept = bytearray()
         self._limit = limit
-        self._received = self._size = 0
+        self._received = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._kept)
 
     def add(self, data: bytes) -> bool:
         if self._coding in _STRANGE:  # an answer without a body may say so, too
@@ -91,16 +106,15 @@ class Unpacked:
         self._received += len(data)
         if self._coding in _PACKED:
             data = self._unpack(data)
-        self._parts.append(data)
-        self._size += len(data)
-        if max(self._received, self._size) > self._limit:
+        self._kept += data
+        if max(self._received, len(self._kept)) > self._limit:
             raise TooLarge(f"the answer is larger than {self._limit} bytes")
         return True
 
     def end(self, whole: bool) -> bytes:
         if not whole or (self._unpacking is not None and not self._unpacking.eof):
             raise OutboundError("the answer breaks off")
-        return b"".join(self._parts)
+        return bytes(self._kept)
 
     def _unpack(self, data: bytes) -> bytes:
         if self._unpacking is None:
@@ -110,7 +124,7 @@ class Unpacked:
             return b""  # what follows is no part of it
         try:
             # No more than is needed to see that it is too much.
-            return self._unpacking.decompress(data, self._limit - self._size + 1)
+            return self._unpacking.decompress(data, self._limit - len(self._kept) + 1)
         except zlib.error as error:
             raise OutboundError(f"the answer cannot be decompressed: {error}") from error
 

@@ -15,6 +15,7 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import CutOff, Unpacked
+from rsscloud_broker.outbound.budget import Budget
 from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard
@@ -36,6 +37,7 @@ class Client(Service, ABC):
     :param deadline: seconds for a whole request: name, connection, TLS, headers,
         body and every redirect.
     :param body_limit: bytes that an answer may have.
+    :param budget: that of answers under way; one of its own if there is none.
     :param idle: ``idle_limit`` and ``idle_seconds`` of ``Exchanges``.
     :cvar body: what takes the body of an answer.
     """
@@ -52,11 +54,19 @@ class Client(Service, ABC):
         user_agent: str,
         deadline: float,
         body_limit: int,
+        budget: Budget | None = None,
         **idle: Any,
     ) -> None:
         make_body = partial(self.body, limit=body_limit)
         self._exchanges = Exchanges(
-            reactor, resolve, guard, tls, seconds=deadline, make_body=make_body, **idle
+            reactor,
+            resolve,
+            guard,
+            tls,
+            seconds=deadline,
+            make_body=make_body,
+            budget=budget or Budget(),
+            **idle,
         )
         self._user_agent = user_agent
         self._deadline = deadline

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
+from rsscloud_broker.outbound.budget import Budget
 from rsscloud_broker.outbound.connections import IdleConnections
 from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
@@ -55,6 +56,7 @@ class Exchanges:
     :param seconds: that an exchange may take; they are shared among the addresses
         of a host, so that one that swallows what is sent to it does not take all.
     :param make_body: makes what takes the body of an answer.
+    :param budget: that of answers under way.
     :param idle_limit: connections that are kept in all.
     :param idle_seconds: for how long one is kept.
     """
@@ -68,6 +70,7 @@ class Exchanges:
         *,
         seconds: float,
         make_body: BodyMaker,
+        budget: Budget,
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:
@@ -77,6 +80,7 @@ class Exchanges:
         self._tls = tls
         self._seconds = seconds
         self._make_body = make_body
+        self._budget = budget
         self._idle = IdleConnections(reactor, idle_limit, idle_seconds)
 
     def close(self) -> None:
@@ -111,7 +115,7 @@ class Exchanges:
             # A timer for each attempt but the last, which has all the time that is left.
             timeout = self._seconds / len(addresses) if number < len(addresses) else None
             tls = self._tls.to(target.host, target.port) if target.secure else None
-            connection = Http1(target.origin, tls, self._make_body)
+            connection = Http1(target.origin, tls, self._make_body, self._budget)
             waiting.waits_for = asking = connection.ask(message)
             try:
                 self._dialler.dial(connection, address, timeout)

@@ -21,6 +21,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
+from rsscloud_broker.outbound.budget import Budget
 from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
 
@@ -28,6 +29,9 @@ from rsscloud_broker.outbound.urls import Target
 #: answers; and the sizes of chunks, which are five bytes around a chunk of one.
 MAX_BESIDES_BODY = 64 * 1024
 MAX_BESIDES_BYTE = 5
+
+#: Fields that the headers of an answer may have, however short they are.
+MAX_FIELDS = 500
 
 #: Bytes of a request that the system takes at once, whatever the other side does.
 TAKEN_AT_ONCE = 8 * 1024
@@ -142,6 +146,7 @@ class Http1(Protocol):
 
     :param tls: its TLS, if it has any.
     :param make_body: makes what takes the body of an answer.
+    :param budget: that of answers under way.
     :ivar connector: what makes the connection.
     :ivar when_lost: called with this connection when it is gone, if anybody wants to know.
     :ivar reusable: whether it may carry another request.
@@ -151,7 +156,7 @@ class Http1(Protocol):
 
     transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
     connector: Connector
-    _body: Body
+    _body: Body | None = None
     when_lost: Callable[[Http1], object] | None = None
     _pieces: Pieces | None = None
 
@@ -160,11 +165,13 @@ class Http1(Protocol):
         origin: Origin,
         tls: HostTLS | None,
         make_body: BodyMaker,
+        budget: Budget,
     ) -> None:
         self.origin = origin
         self.tls = tls
         self.reusable = self.gone = False
         self._make_body = make_body
+        self._budget = budget
         self._answered: Deferred[Answer] | None = None
         self._whole = False
 
@@ -211,6 +218,10 @@ class Http1(Protocol):
         if self._answered is not None:
             self._end().errback(reason)
 
+    def give_up(self, reason: OutboundError) -> None:
+        """Break an answer off that is under way."""
+        self._fail(reason)
+
     # --- Twisted calls
 
     def connectionMade(self) -> None:
@@ -238,12 +249,16 @@ class Http1(Protocol):
                     refusal = OutboundError(f"the answer is not HTTP: {error}", port_only=True)
                 self._fail(refusal)
                 return
+        besides = self._received - self._size
         if self._whole:
             self._succeed()
-        elif self._received - self._size > MAX_BESIDES_BODY + self._size * MAX_BESIDES_BYTE:
+        elif besides > MAX_BESIDES_BODY + self._size * MAX_BESIDES_BYTE:
             self._fail(
                 OutboundError(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
             )
+        else:
+            headers = min(besides, MAX_BESIDES_BODY)
+            self._budget.grow(self, headers + (self._body.size if self._body else 0))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.reusable = False
@@ -265,8 +280,11 @@ class Http1(Protocol):
             self.reusable = False  # it says more than it was asked
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._status:  # otherwise a trailer, or what nobody asked for
-            self._fields.append((name, value))
+        if self._status:
+            return  # a trailer, or what nobody asked for
+        if len(self._fields) == MAX_FIELDS:
+            raise OutboundError(f"the answer's headers have more than {MAX_FIELDS} fields")
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._whole:
@@ -279,6 +297,7 @@ class Http1(Protocol):
     def on_body(self, data: bytes) -> None:
         if self._whole:
             return
+        assert self._body is not None  # its headers came first
         self._size += len(data)
         self._whole = not self._body.add(data)
 
@@ -307,6 +326,7 @@ class Http1(Protocol):
     def _begin(self) -> None:
         self._status = 0
         self._fields: list[tuple[bytes, bytes]] = []
+        self._body = None
         self._size = 0
         self._whole = False
 
@@ -326,7 +346,8 @@ class Http1(Protocol):
     def _succeed(self, whole: bool = True) -> None:
         # Only now, when the parser has come back: this may ask for more at once.
         try:
-            answer = Answer(self._status, self._fields, self._body.end(whole))
+            body = self._body.end(whole) if self._body else b""
+            answer = Answer(self._status, self._fields, body)
         except OutboundError as error:
             self._fail(error)
         else:
@@ -340,6 +361,8 @@ class Http1(Protocol):
         answered, self._answered = self._answered, None
         assert answered is not None  # callers look
         del self._parser  # it refers to this, so they would wait for the garbage collector
+        self._body = None
+        self._budget.drop(self)
         return answered
 
     def _why_lost(self, reason: Failure) -> str:

@@ -28,6 +28,7 @@ from rsscloud_broker.model import (
     Validators,
 )
 from rsscloud_broker.outbound.bodies import in_bytes
+from rsscloud_broker.outbound.budget import Budget
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.wire.feed import xml_redirect
@@ -66,12 +67,21 @@ class TopicFetcher:
     :param clock: tells how old an answer is.
     :param product: name and version of the broker, for its User-Agent.
     :param page: a URL where people learn what it is.
+    :param budget: counts contents for as long as anybody has them.
     """
 
     log = Logger()
 
-    def __init__(self, outbound: IOutbound, clock: IClock, product: str, page: str) -> None:
+    def __init__(
+        self,
+        outbound: IOutbound,
+        clock: IClock,
+        product: str,
+        page: str,
+        budget: Budget | None = None,
+    ) -> None:
         self._outbound = outbound
+        self._budget = budget or Budget()
         self._clock = clock
         self._product = product
         self._page = page
@@ -105,6 +115,7 @@ class TopicFetcher:
             lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
             raise TopicUnreadable(url, _answered(reply), lasting=lasting)
         content = Content(body=reply.body, content_type=reply.headers.get("content-type", ""))
+        self._budget.keep(content)
         result = f"{reply.status}, {in_bytes(reply.body)}"
         return Fetched(content, validators, moved_to, fresh_seconds, result)
 

@@ -10,7 +10,7 @@ from rsscloud_broker.config import Limits, Topics
 from rsscloud_broker.core.access import NOT_ALLOWED
 from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.limiter import PATIENCE, SLOTS, UNDER_WAY
-from rsscloud_broker.core.verification import MAX_OF_HOST
+from rsscloud_broker.core.verification import LARGE, MAX_OF_HOST
 from rsscloud_broker.events import (
     Event,
     PingReceived,
@@ -169,6 +169,20 @@ class SubscribeTests(BrokerTestCase):
         self.result(self.broker.subscribe(other))
         self.assertEqual(self.bus.events[0], TopicChanged(FEED, NOW))
         self.assertEqual(len(self.successResultOf(self.store.fanouts(10))), 1)
+
+    def test_large_content_is_not_held_while_the_callback_is_verified(self) -> None:
+        """If it is news to those who want contents, it is read for them once more."""
+        wanting = evolve(self.subscribe(), wants_content=True)
+        self.successResultOf(self.store.put_subscription(wanting))
+        self.successResultOf(self.detector.check(FEED))
+        (walk,) = self.successResultOf(self.store.fanouts(10))
+        self.successResultOf(self.store.record_slice(walk, 0, [], True))
+        for size, later in ((LARGE, False), (LARGE + 1, True)):
+            self.fetcher.contents[FEED] = b"x" * size
+            other = evolve(self.intent, callback=evolve(CALLBACK, url="http://other.example/"))
+            self.result(self.broker.subscribe(other))
+            walk = self.successResultOf(self.store.fanouts(10))[-1]
+            self.assertEqual((walk.later, walk.content_id is None), (later, later))
 
     def test_reading_of_somebody_faster_is_kept(self) -> None:
         verify = self.notifier.verify

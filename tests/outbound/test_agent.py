@@ -22,6 +22,7 @@ from rsscloud_broker.model import AddressRefused, OutboundError
 from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Unpacked
+from rsscloud_broker.outbound.budget import Budget
 from rsscloud_broker.outbound.exchanges import Exchanges
 from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import LOOPBACK, Names, Network, Pages, page, serve, silence
@@ -37,6 +38,7 @@ class AgentTests(TestCase):
             TLSContext(),
             seconds=30,
             make_body=partial(Unpacked, limit=1000),
+            budget=Budget(),
         )
         self.addCleanup(exchanges.close)
         self.agent = GuardedAgent(exchanges)

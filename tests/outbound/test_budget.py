@@ -1,0 +1,159 @@
+"""How many bytes of answers are in memory at a time."""
+
+from __future__ import annotations
+
+import gzip
+from functools import partial
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Content, OutboundError
+from rsscloud_broker.outbound.bodies import CutOff, Unpacked
+from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.http1 import Answer, Http1, message
+from rsscloud_broker.outbound.urls import target_of
+from tests.outbound.scripted import LeanTestCase, Scripted
+from tests.outbound.servers import make_client
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
+FULL = "no memory left for answers"
+
+
+class FakeAnswer:
+    """:ivar reasons: why it was given up."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def give_up(self, reason: OutboundError) -> None:
+        self.reasons.append(str(reason))
+
+
+class BudgetTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.budget = Budget(limit=1000, small=100)
+        self.answers = [FakeAnswer() for _ in range(3)]
+
+    def given_up(self) -> list[int]:
+        return [number for number, one in enumerate(self.answers) if one.reasons]
+
+    def test_what_has_been_under_way_for_longest_is_given_up(self) -> None:
+        first, second, third = self.answers
+        for answer, size in ((first, 200), (second, 400), (first, 300), (third, 300)):
+            self.budget.grow(answer, size)
+        self.assertEqual((self.budget.held, self.given_up()), (1000, []))
+        self.budget.grow(third, 301)
+        self.assertEqual((self.budget.held, self.given_up()), (701, [0]))
+        self.assertIn(FULL, first.reasons[0])
+
+    def test_it_may_be_the_answer_itself(self) -> None:
+        self.budget.grow(self.answers[0], 1001)
+        self.assertEqual((self.budget.held, self.given_up()), (0, [0]))
+
+    def test_small_answers_are_not_counted(self) -> None:
+        for answer in self.answers:
+            self.budget.grow(answer, 100)
+        self.assertEqual(self.budget.held, 0)
+
+    def test_what_is_not_under_way_any_more(self) -> None:
+        self.budget.grow(self.answers[0], 900)
+        for _ in range(2):
+            self.budget.drop(self.answers[0])
+        self.assertEqual(self.budget.held, 0)
+
+    def test_contents_count_as_long_as_anybody_has_them(self) -> None:
+        contents = [Content(b"x" * size) for size in (100, 101, 800)]
+        for content in contents:
+            self.budget.keep(content)
+        self.assertEqual(self.budget.held, 901)
+        self.budget.grow(self.answers[0], 150)
+        self.assertEqual(self.given_up(), [0])
+        del contents[:], content
+        self.assertEqual(self.budget.held, 0)
+
+
+class ConnectionTests(SynchronousTestCase):
+    """Connections that share a budget."""
+
+    def setUp(self) -> None:
+        self.budget = Budget(limit=5000, small=1000)
+
+    def ask(self) -> tuple[Http1, StringTransport, Deferred[Answer]]:
+        make_body = partial(CutOff, limit=5000)
+        connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
+        connection.connector = cast(Any, None)  # which there is no more need of
+        answered = connection.ask(message("GET", target_of("http://127.0.0.1/"), {}, b""))
+        transport = StringTransport()
+        connection.makeConnection(transport)
+        return connection, transport, answered
+
+    def test_slow_one_makes_room_for_a_fast_one(self) -> None:
+        slow, transport, given_up = self.ask()
+        slow.dataReceived(HEAD + b"x" * 1500)
+        fast, _, answered = self.ask()
+        fast.dataReceived(HEAD + b"x" * 2500)
+        slow.dataReceived(b"x" * 100)
+        fast.dataReceived(b"x" * 2000)
+        error = self.failureResultOf(given_up, OutboundError)
+        self.assertIn(FULL, str(error.value))
+        self.assertTrue(transport.disconnected)
+        fast.dataReceived(b"x" * 500)
+        self.assertEqual(len(self.successResultOf(answered).body), 5000)
+        self.assertEqual(self.budget.held, 0)
+
+    def test_however_it_ends(self) -> None:
+        for end in ("whole", "lost", "cancelled"):
+            connection, _, answered = self.ask()
+            connection.dataReceived(HEAD + b"x" * 4000)
+            self.assertGreater(self.budget.held, 4000)
+            if end == "whole":
+                connection.dataReceived(b"x" * 1000)
+            elif end == "lost":
+                connection.connectionLost()
+            else:
+                answered.cancel()
+            self.assertEqual(self.budget.held, 0, end)
+            answered.addErrback(lambda failure: None)
+
+    def test_headers_count(self) -> None:
+        connection, _, answered = self.ask()
+        connection.dataReceived(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 5000)
+        self.assertIn(FULL, str(self.failureResultOf(answered, OutboundError).value))
+
+    def test_many_small_pieces_take_no_more_room(self) -> None:
+        for body in (CutOff([], 5000), Unpacked([], 5000)):
+            for _ in range(1000):
+                body.add(b"ab")
+            self.assertEqual(body.size, 2000)
+
+
+class ReadingTests(LeanTestCase):
+    async def test_packed_answers_that_are_large_when_unpacked(self) -> None:
+        """One that stops halfway is given up for others."""
+        packed = gzip.compress(b" " * 400_000 + b"x" * 1000, 1)
+
+        def stop_halfway(connection: Scripted) -> None:
+            head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+            connection.transport.write(head % len(packed) + packed[:-10])
+
+        self.serve(*[stop_halfway] * 3)
+        client = make_client(body_limit=500_000, budget=Budget(limit=1_000_000))
+        reasons: list[str] = []
+        given_up: Deferred[None] = Deferred()
+
+        def over(failure: Failure) -> None:
+            reasons.append(str(failure.value))
+            if not given_up.called:
+                given_up.callback(None)
+
+        for _ in range(3):
+            self.begin(client).addErrback(over)
+        await given_up
+        self.assertEqual(len(reasons), 1)
+        self.assertIn(FULL, reasons[0])
+        client.clock.advance(100)
+        self.assertEqual(len(reasons), 3)
