@@ -157,12 +157,23 @@ class Writer:
     # --- in the thread
 
     def _run(self) -> None:
-        while (first := self._next()) is not None:
-            group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
-            self._reactor.callFromThread(_fire, self._outcomes(group))
+        while self._run_group():
+            pass
         self._at_end()
         assert self._stopped is not None  # the end is only queued by stop
         self._reactor.callFromThread(self._stopped.callback, None)
+
+    def _run_group(self) -> bool:
+        """Run what waits, or what comes next; False at the end.
+
+        When this returns nothing holds the operations any more, which may have contents.
+        """
+        first = self._next()
+        if first is None:
+            return False
+        group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
+        self._reactor.callFromThread(_fire, self._outcomes(group))
+        return True
 
     def _next(self) -> _Job | None:
         """Wait for an operation, or for the end; meanwhile, keep what was written."""
