@@ -29,6 +29,7 @@ from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__, descriptors
 from rsscloud_broker import config as configuration
+from rsscloud_broker.allocation import return_large_blocks
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError, Storage
 from rsscloud_broker.core import (
@@ -77,6 +78,9 @@ from rsscloud_broker.workers import Workers
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
 #: Bytes in memory of all such answers that are larger than usual, and what is usual.
 CALLBACK_MEMORY, SMALL_CALLBACK_BODY = 16 * 1024 * 1024, 4 * 1024
+#: Bytes in memory of the contents of topics that are being read, and were a moment ago;
+#: two of the largest have room, whatever this says.
+TOPIC_MEMORY = 32 * 1024 * 1024
 #: Seconds for reading a topic.
 TOPIC_DEADLINE = 30.0
 
@@ -247,6 +251,7 @@ class BrokerService(MultiService):
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE)
+        return_large_blocks()
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
         )
@@ -317,7 +322,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         body_limit=CALLBACK_BODY,
         budget=Budget(CALLBACK_MEMORY, SMALL_CALLBACK_BODY),
     )
-    budget = Budget()
+    budget = Budget(max(TOPIC_MEMORY, 2 * config.topics.body_limit))
     topics = TreqClient(
         reactor,
         resolver,

@@ -23,7 +23,7 @@ from rsscloud_broker.wire.feed import UnreadableFeed, read_feed
 from rsscloud_broker.wire.feed_hints import Hints
 
 #: Feeds that wait to be read, and their bytes in all.
-MAX_WAITING, MAX_BYTES = 100, 16 * 1024 * 1024
+MAX_WAITING, MAX_BYTES = 100, 8 * 1024 * 1024
 
 #: Ids of entries that are kept of a feed.
 MAX_ENTRIES = 50

@@ -15,7 +15,7 @@ from weakref import finalize
 from rsscloud_broker.model import Content, OutboundError
 
 #: Bytes of answers in memory, and those of an answer that is not counted.
-LIMIT: Final = 64 * 1024 * 1024
+LIMIT: Final = 32 * 1024 * 1024
 SMALL: Final = 256 * 1024
 
 
