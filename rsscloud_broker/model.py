@@ -410,6 +410,7 @@ class Fanout:
     :ivar pushed: whether that was handed in.
     :ivar later: whether a content was wanted and is not kept: who wants it is notified when
         the topic has been read once more.
+    :ivar content_size: bytes of the content that is carried.
     """
 
     id: int
@@ -419,6 +420,7 @@ class Fanout:
     content_id: int | None = None
     pushed: bool = False
     later: bool = False
+    content_size: int = 0
 
 
 @frozen

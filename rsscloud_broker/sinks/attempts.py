@@ -308,7 +308,8 @@ class Attempts:
                     content = await self._contents.newest(subscription.moved_to or topic)
                     if content is None:  # it is being read anew
                         return None
-                outcome = await notifier.notify(Notification(topic, callback, terms, content))
+                notification = Notification(topic, callback, terms, content)
+                outcome = await self._send(notifier, notification)
         except (CancelledError, Unavailable):
             raise
         except Exception as error:  # a notifier's bug is its own and not the walk's
@@ -319,6 +320,14 @@ class Attempts:
         elif not (outcome.success or outcome.refused):
             self._breakers.failed(callback, outcome)
         return outcome
+
+    async def _send(self, notifier: INotifier, notification: Notification) -> Outcome:
+        content, host = notification.content, notification.callback.host
+        if content is None:
+            return await notifier.notify(notification)
+        is_quick = self._dispatcher.is_quick(host)
+        with self._contents.under_way.sending(content, to_quick_host=is_quick):
+            return await notifier.notify(notification)
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """A subscription goes with its topic, whether its subscriber could be told or not."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from attrs import define, field
+from twisted.internet.defer import Deferred, DeferredLock
 
 from rsscloud_broker.events import ContentMissed
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
 from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.sinks.carried import UnderWay
 
 #: Bytes of contents that are kept.
-ROOM = 16 * 1024 * 1024
+ROOM = 8 * 1024 * 1024
 
 #: Topics of which is known when their contents were asked for last, and the seconds for
 #: which one that was is not asked for again.
@@ -26,15 +28,21 @@ MAX_ASKED, ASK_AGAIN = 10_000, 30.0
 
 @define(eq=False)
 class Contents:
-    """Reads contents from the store, and keeps those that were asked for last."""
+    """Reads contents from the store, and keeps those that were asked for last.
+
+    :ivar under_way: counts those that are being sent.
+    """
 
     _store: IStore
     _bus: IEventBus
     _clock: IClock
     _room: int = ROOM
+    under_way: UnderWay = field(factory=UnderWay)
     _size: int = field(default=0, init=False)
     _kept: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
     _changes: int = field(default=0, init=False)
+    # One at a time: what waits to be handed over, of many, would fill the memory.
+    _reading: DeferredLock = field(factory=DeferredLock, init=False)
     _asked: Remembered[str, float] = field(factory=lambda: Remembered(MAX_ASKED), init=False)
 
     async def newest(self, topic: str) -> Content | None:
@@ -43,16 +51,30 @@ class Contents:
 
         :raises Unavailable: the store cannot be used.
         """
+        content = self._kept_one(topic)
+        if content is None:
+            content = await self._reading.run(self._read, topic)
+        if content is None:
+            await self._ask_for(topic)
+        return content
+
+    def _kept_one(self, topic: str) -> Content | None:
         content = self._kept.get(topic)
         if content is not None:
             self._kept.move_to_end(topic)
+        return content
+
+    def _read(self, topic: str) -> Deferred[Content | None]:
+        return Deferred.fromCoroutine(self._read_unless_kept(topic))
+
+    async def _read_unless_kept(self, topic: str) -> Content | None:
+        content = self._kept_one(topic)  # others may have asked for it just before
+        if content is not None:
             return content
         changes = self._changes
         content = await self._store.newest_content(topic)
         if content is not None and changes == self._changes:  # or it may be old by now
             self._keep(topic, content)
-        if content is None:
-            await self._ask_for(topic)
         return content
 
     async def _ask_for(self, topic: str) -> None:
@@ -70,8 +92,6 @@ class Contents:
         self._size -= 0 if old is None else len(old.body)
 
     def _keep(self, topic: str, content: Content) -> None:
-        if topic in self._kept:  # two asked at the same time
-            return
         self._kept[topic] = content
         self._size += len(content.body)
         while self._size > self._room:

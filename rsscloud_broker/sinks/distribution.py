@@ -40,6 +40,7 @@ from rsscloud_broker.model import Fanout, Subscription, Unavailable
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
+from rsscloud_broker.sinks.carried import WalkRoom
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
@@ -120,6 +121,7 @@ class Distribution(Service):
             recorded=self._retries.recorded,
             wake_for=self._retries.wake_for,
             others_wait=lambda: bool(self._line),
+            walk_room=WalkRoom(),
             slice_size=options.slice_size,
             slices=options.slices,
         )

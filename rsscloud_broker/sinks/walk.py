@@ -27,6 +27,7 @@ from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Content, Delivery, Fanout, Subscription, Terms
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempt, Attempts, leave_to_the_store
+from rsscloud_broker.sinks.carried import WalkRoom
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class Tools:
     """What every walk needs.
 
     :ivar others_wait: whether there are walks that have no place.
+    :ivar walk_room: for contents that are in memory.
     :ivar slice_size: subscriptions that are read and saved together.
     :ivar slices: how many of those are under way at a time.
     :ivar record: saves deliveries, when that is possible.
@@ -59,6 +61,7 @@ class Tools:
     recorded: Callable[[], Awaitable[None]]
     wake_for: Callable[[Sequence[Delivery]], None]
     others_wait: Callable[[], bool]
+    walk_room: WalkRoom
     slice_size: int
     slices: int
 
@@ -200,6 +203,7 @@ class Walk:
         room = DeferredSemaphore(tools.slices)
         saved: Deferred[None] = succeed(None)
         done = False
+        await tools.walk_room.enter(self._fanout.content_size)
         reading = self._read(cursor)
         try:
             content = await self._content()
@@ -226,6 +230,7 @@ class Walk:
             raise
         finally:
             reading.addErrback(lambda failure: None)  # nobody waits for it any more
+            tools.walk_room.leave(self._fanout.content_size)
         await saved
         if done:
             tools.counters.last_latency.observe(self._age())

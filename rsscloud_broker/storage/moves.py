@@ -157,14 +157,20 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
         return
     last = max(newest.values(), key=attrgetter("id"))
     later = last.content_id is None and any(walk.later for walk in newest.values())
-    contents = [walk.content_id for walk in newest.values() if walk.content_id is not None]
+    contents = {
+        walk.content_id: walk.content_size
+        for walk in newest.values()
+        if walk.content_id is not None and not later
+    }
+    content_key = max(contents, default=None)
     conn.execute(delete(fanout).where(of_both))
     conn.execute(
         insert(fanout).values(
             topic_id=new_key,
             cursor=min(walk.cursor for walk in newest.values()),
             begun_at=last.begun_at,
-            content_id=None if later else max(contents, default=None),
+            content_id=content_key,
+            content_size=0 if content_key is None else contents[content_key],
             later=later,
         )
     )

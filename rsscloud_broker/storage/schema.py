@@ -206,6 +206,7 @@ fanout = Table(
     Column("pushed", Boolean, nullable=False, server_default=false()),
     # Whether a content was wanted and is not kept.
     Column("later", Boolean, nullable=False, server_default=false()),
+    Column("content_size", BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 

@@ -108,11 +108,12 @@ def record_reading(
     if changed:
         asked_at = reading.started_at if reading.asked_at is None else reading.asked_at
         later = wanted and content_key is None
-        _begin_fanout(conn, key, to_micros(asked_at), content_key, later=later)
+        carried = None if content_key is None else reading.content
+        _begin_fanout(conn, key, to_micros(asked_at), content_key, carried, later=later)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     brought = not changed and content_key is not None
     if brought:
-        _bring(conn, key, content_key, read_at)
+        _bring(conn, key, content_key, reading)
     if content_key is not None:
         remove_unneeded(conn, [reading.url])
     now_known = attrs.evolve(
@@ -150,14 +151,15 @@ def _is_brought_later(conn: Connection, key: int) -> bool:
     return conn.execute(walk.limit(1)).first() is not None
 
 
-def _bring(conn: Connection, key: int, content_key: int | None, at: int) -> None:
+def _bring(conn: Connection, key: int, content_key: int | None, reading: Reading) -> None:
     """Let a content be carried by the walks that had none, and those notifications be due
     that wait for it and were not tried yet.
     """
+    at = to_micros(reading.started_at)
     conn.execute(
         update(fanout)
         .where(fanout.c.topic_id == key, fanout.c.later)
-        .values(content_id=content_key, later=false())
+        .values(content_id=content_key, content_size=reading.size, later=false())
     )
     conn.execute(
         update(waiting)
@@ -171,6 +173,7 @@ def _begin_fanout(
     key: int,
     begun_at: int,
     content_key: int | None,
+    carried: Content | None = None,
     *,
     pushed: bool = False,
     later: bool = False,
@@ -183,6 +186,7 @@ def _begin_fanout(
                 cursor=0,
                 begun_at=begun_at,
                 content_id=content_key,
+                content_size=0 if carried is None else len(carried.body),
                 pushed=pushed,
                 later=later,
             )
@@ -205,7 +209,7 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
         return False
     begun_at = to_micros(at)
     conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
-    _begin_fanout(conn, key, begun_at, keep_handed_in(conn, key, new), pushed=True)
+    _begin_fanout(conn, key, begun_at, keep_handed_in(conn, key, new), new, pushed=True)
     remove_unneeded(conn, [url])
     return True
 

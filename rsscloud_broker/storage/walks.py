@@ -97,6 +97,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             fanout.c.content_id,
             fanout.c.pushed,
             fanout.c.later,
+            fanout.c.content_size,
         )
         .join(topic, topic.c.id == fanout.c.topic_id)
         .where(fanout.c.id.in_(next_ones))
@@ -104,8 +105,8 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
         .limit(limit)
     )
     return [
-        Fanout(key, url, cursor, to_seconds(begun_at), content_key, pushed, later)
-        for key, url, cursor, begun_at, content_key, pushed, later in conn.execute(query)
+        Fanout(key, url, cursor, to_seconds(begun_at), *others)
+        for key, url, cursor, begun_at, *others in conn.execute(query)
     ]
 
 

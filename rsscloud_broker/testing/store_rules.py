@@ -389,5 +389,7 @@ class PingsAndTopics(RuleBasedStateMachine):
             assert shown.id == walk.shown.id
         walk.shown = self.known_walks[shown.id] = shown
         assert (shown.content_id is None) == (walk.content is None)
+        carried = None if walk.content is None else self.model.contents[walk.content][1]
+        assert shown.content_size == (len(carried.body) if carried else 0)
         if shown.content_id is not None and walk.content is not None:
             assert self.known_contents.setdefault(shown.content_id, walk.content) == walk.content

@@ -30,6 +30,9 @@ def upgrade() -> None:
     op.add_column(
         "fanout", sa.Column("later", sa.Boolean(), nullable=False, server_default=sa.false())
     )
+    op.add_column(
+        "fanout", sa.Column("content_size", sa.BigInteger(), nullable=False, server_default="0")
+    )
     op.create_table(
         "content_sum",
         sa.Column("host", sa.Text(), nullable=False),
@@ -52,12 +55,18 @@ def _sum_up() -> None:
         op.execute(_content.update().where(_content.c.id == key).values(host=host, size=size))
         sums[host] = sums.get(host, 0) + size
         sums[""] += size
+    op.execute(
+        "UPDATE fanout SET content_size = "
+        "(SELECT size FROM content WHERE content.id = fanout.content_id) "
+        "WHERE content_id IS NOT NULL"
+    )
     op.bulk_insert(_content_sum, [{"host": host, "size": size} for host, size in sums.items()])
 
 
 def downgrade() -> None:
     """Drop what was added."""
     op.drop_table("content_sum")
+    op.drop_column("fanout", "content_size")
     op.drop_column("fanout", "later")
     op.drop_index("ix_content_host", "content")
     op.drop_column("content", "size")

@@ -1,0 +1,115 @@
+"""How many bytes of contents are in memory for notifications."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.events import TopicChanged
+from rsscloud_broker.model import Content, Reading, Unavailable
+from rsscloud_broker.sinks.carried import OF_WALKS, SMALL, UnderWay, WalkRoom
+from tests.sinks.engine import EngineTestCase
+
+LARGE = SMALL + 1
+
+
+class WalkRoomTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.room = WalkRoom(10 * LARGE)
+
+    def enter(self, size: int) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.room.enter(size))
+
+    def test_in_the_order_in_which_they_came(self) -> None:
+        self.successResultOf(self.enter(6 * LARGE))
+        waiting = [self.enter(size * LARGE) for size in (5, 4, 1)]
+        self.assertEqual([one.called for one in waiting], [False, False, False])
+        self.room.leave(6 * LARGE)
+        self.assertEqual([one.called for one in waiting], [True, True, True])
+
+    def test_small_ones_do_not_wait(self) -> None:
+        self.successResultOf(self.enter(10 * LARGE))
+        for _ in range(1000):
+            self.successResultOf(self.enter(SMALL))
+        self.room.leave(SMALL)
+        self.assertNoResult(self.enter(LARGE))
+
+    def test_one_has_room_however_large_it_is(self) -> None:
+        self.successResultOf(self.enter(11 * LARGE))
+        waiting = self.enter(LARGE)
+        self.assertNoResult(waiting)
+        self.room.leave(11 * LARGE)
+        self.successResultOf(waiting)
+
+
+class UnderWayTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.under_way = UnderWay(10 * LARGE)
+        self.begun: list[object] = []
+
+    def begin(self, content: Content, *, quick: bool = False) -> bool:
+        """Whether a notification may begin that carries a content; it does not end."""
+        sending = self.under_way.sending(content, to_quick_host=quick)
+        try:
+            sending.__enter__()
+        except Unavailable:
+            return False
+        self.begun.append(sending)
+        return True
+
+    def test_half_of_the_room_is_for_hosts_that_answer(self) -> None:
+        contents = [Content(bytes([number]) * LARGE) for number in range(12)]
+        begun = [self.begin(content) for content in contents[:6]]
+        self.assertEqual(begun, [True] * 5 + [False])
+        begun = [self.begin(content, quick=True) for content in contents[6:]]
+        self.assertEqual(begun, [True] * 5 + [False])
+
+    def test_one_content_counts_once(self) -> None:
+        content = Content(b"x" * 5 * LARGE)
+        for _ in range(100):
+            self.assertTrue(self.begin(content))
+        self.assertFalse(self.begin(Content(b"y" * LARGE)))
+
+    def test_until_the_last_of_them_is_over(self) -> None:
+        content, other = Content(b"x" * 5 * LARGE), Content(b"y" * LARGE)
+        with self.under_way.sending(content, to_quick_host=False):
+            with self.under_way.sending(content, to_quick_host=False):
+                self.assertFalse(self.begin(other))
+            self.assertFalse(self.begin(other))
+        self.assertTrue(self.begin(other))
+
+    def test_small_ones_do_not_count(self) -> None:
+        self.begin(Content(b"x" * 5 * LARGE))
+        self.assertTrue(self.begin(Content(b"y" * SMALL)))
+
+
+class DistributionTests(EngineTestCase):
+    """Topics with large contents, whose subscribers are silent."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.feeds = [f"http://feeds.example/{number}" for number in range(40)]
+        self.silent = [f"http://silent{number}.example/" for number in range(40)]
+
+    def change_all(self, size: int) -> None:
+        for number, feed in enumerate(self.feeds):
+            content = Content(b"%2d" % number * (size // 2))
+            reading = Reading(feed, content.digest, size, self.clock.wall_seconds(), content)
+            self.successResultOf(self.store.record_reading(reading, None))
+            self.hint(TopicChanged(feed, self.clock.wall_seconds()))
+
+    def test_everybody_gets_its_content_in_the_end(self) -> None:
+        for feed, url in zip(self.feeds, self.silent, strict=True):
+            self.subscribe(url, feed, content=True)
+        self.notifier.holds.update(self.silent)
+        self.start()
+        self.change_all(OF_WALKS // 10)
+        self.advance(2)
+        self.assertLess(len(self.notifier.calls), 20)
+        for _ in range(20):
+            self.notifier.end()
+            self.advance(6)
+        self.assertEqual(set(self.called()), set(self.silent))
+        self.assertEqual(self.walks(), [])
+        for feed in self.feeds:
+            self.assertEqual(self.waiting(feed), {})
