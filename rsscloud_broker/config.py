@@ -26,6 +26,7 @@ from attrs.validators import and_, deep_iterable, ge, gt, le, optional
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from rsscloud_broker.model import Bounds
 from rsscloud_broker.tables import ConfigError, broken_rule, build, nearest
 
 __all__ = [
@@ -278,6 +279,11 @@ class Storage:
 
     contents_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
     contents: int = field(default=1024**3, validator=_not_below_host)
+
+    @property
+    def bounds(self) -> Bounds:
+        """What the store is told."""
+        return Bounds(contents=self.contents, contents_of_host=self.contents_per_host)
 
 
 @frozen

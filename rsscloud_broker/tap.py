@@ -8,7 +8,6 @@ in between.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterable, Sequence
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -27,11 +26,10 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker import __version__, descriptors
+from rsscloud_broker import __version__, allocation, descriptors
 from rsscloud_broker import config as configuration
-from rsscloud_broker.allocation import return_large_blocks
 from rsscloud_broker.bus import EventBus
-from rsscloud_broker.config import Config, ConfigError, Storage
+from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
     Access,
     Admission,
@@ -54,7 +52,7 @@ from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
 from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
-from rsscloud_broker.model import Bounds, Unavailable
+from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
     Budget,
@@ -76,17 +74,8 @@ from rsscloud_broker.workers import Workers
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
-#: Bytes in memory of all such answers that are larger than usual, and what is usual.
-CALLBACK_MEMORY, SMALL_CALLBACK_BODY = 16 * 1024 * 1024, 4 * 1024
-#: Bytes in memory of the contents of topics that are being read, and were a moment ago;
-#: two of the largest have room, whatever this says.
-TOPIC_MEMORY = 32 * 1024 * 1024
 #: Seconds for reading a topic.
 TOPIC_DEADLINE = 30.0
-
-#: Objects that are made, beyond those that are given up, before garbage is collected.
-#: Python's own number is about a few requests' worth, all of them still in use.
-GARBAGE = 10_000
 
 #: Seconds that all parts together have to stop, and those that each has when they are over.
 STOP_WITHIN, MOMENT = 8.5, 0.1
@@ -247,11 +236,8 @@ class BrokerService(MultiService):
                 needed=self._descriptors,
             )
         super().startService()
-        # What is there now stays: collecting garbage need not look at it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GARBAGE)
-        return_large_blocks()
+        allocation.what_is_there_stays()
+        allocation.return_large_blocks()
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
         )
@@ -302,7 +288,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 
     clock = SystemClock(reactor)
     counters = Counters()
-    store = Store(reactor, config.database_url, bounds=_bounds(config.storage))
+    store = Store(reactor, config.database_url, bounds=config.storage.bounds)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
@@ -320,9 +306,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         user_agent=user_agent,
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
-        budget=Budget(CALLBACK_MEMORY, SMALL_CALLBACK_BODY),
+        budget=Budget.of_callbacks(),
     )
-    budget = Budget(max(TOPIC_MEMORY, 2 * config.topics.body_limit))
+    budget = Budget.of_topics(config.topics.body_limit)
     topics = TreqClient(
         reactor,
         resolver,
@@ -436,10 +422,6 @@ def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
             raise PluginError(f"two notifiers carry the protocol {notifier.protocol!r}")
         found[notifier.protocol] = notifier
     return found
-
-
-def _bounds(storage: Storage) -> Bounds:
-    return Bounds(contents=storage.contents, contents_of_host=storage.contents_per_host)
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

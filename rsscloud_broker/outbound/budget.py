@@ -9,7 +9,7 @@ up: whoever lets a large answer drip in loses his place to those whose answers a
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 from weakref import finalize
 
 from rsscloud_broker.model import Content, OutboundError
@@ -17,6 +17,10 @@ from rsscloud_broker.model import Content, OutboundError
 #: Bytes of answers in memory, and those of an answer that is not counted.
 LIMIT: Final = 32 * 1024 * 1024
 SMALL: Final = 256 * 1024
+
+#: The same for the answers of callbacks.
+CALLBACK_LIMIT: Final = 16 * 1024 * 1024
+SMALL_CALLBACK: Final = 4 * 1024
 
 
 class UnderWay(Protocol):
@@ -31,6 +35,16 @@ class Budget:
 
     :ivar held: bytes of those that are counted.
     """
+
+    @classmethod
+    def of_topics(cls, body_limit: int) -> Self:
+        """A budget for contents of topics: two of the largest have room."""
+        return cls(max(LIMIT, 2 * body_limit))
+
+    @classmethod
+    def of_callbacks(cls) -> Self:
+        """A budget for answers of callbacks, which are short."""
+        return cls(CALLBACK_LIMIT, SMALL_CALLBACK)
 
     def __init__(self, limit: int = LIMIT, small: int = SMALL) -> None:
         self._limit = limit

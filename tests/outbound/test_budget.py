@@ -65,6 +65,13 @@ class BudgetTests(SynchronousTestCase):
             self.budget.drop(self.answers[0])
         self.assertEqual(self.budget.held, 0)
 
+    def test_largest_contents_have_room(self) -> None:
+        for body_limit in (1000, 64 * 2**20):
+            budget = Budget.of_topics(body_limit)
+            for answer in self.answers[:2]:
+                budget.grow(answer, body_limit)
+            self.assertEqual(self.given_up(), [])
+
     def test_contents_count_as_long_as_anybody_has_them(self) -> None:
         contents = [Content(b"x" * size) for size in (100, 101, 800)]
         for content in contents:
