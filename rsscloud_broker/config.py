@@ -267,16 +267,19 @@ def _not_below_host(table: Storage, key: _Attribute, size: int) -> None:
 
 @frozen
 class Storage:
-    """``[storage]``: how much the database keeps of the contents of topics, for those whose
-    notifications carry them.
+    """``[storage]``: how much the broker keeps on the disk.
 
-    Where there is no room, the oldest give way that are only kept to be tried again.
-    Nobody misses a notification for that: the topic is read once more.
+    The database keeps contents of topics for those whose notifications carry them.  Where
+    there is no room, the oldest give way that are only kept to be tried again.  Nobody misses a
+    notification for that: the topic is read once more.
 
+    :ivar min_free_mb: while fewer megabytes are free where ``data`` is, nothing new is
+        taken in; a tenth of the disk is enough in any case, and 0 is no limit.
     :ivar contents_per_host: bytes of contents that came from one host.
     :ivar contents: bytes of contents in all.
     """
 
+    min_free_mb: int = field(default=100, validator=ge(0))
     contents_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
     contents: int = field(default=1024**3, validator=_not_below_host)
 
@@ -301,17 +304,6 @@ class Topics:
     subscribe: tuple[str, ...] = ("*",)
     publish: tuple[str, ...] = ("*",)
     body_limit: int = field(default=5 * 1024 * 1024, validator=and_(ge(1024), le(64 * 1024 * 1024)))
-
-
-@frozen
-class Storage:
-    """``[storage]``: what is left free on the disk.
-
-    :ivar min_free_mb: while fewer megabytes are free where ``data`` is, nothing new is
-        taken in; a tenth of the disk is enough in any case, and 0 is no limit.
-    """
-
-    min_free_mb: int = field(default=100, validator=ge(0))
 
 
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
@@ -366,7 +358,6 @@ class Config:
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
     limits: Limits = field(factory=Limits)
-    storage: Storage = field(factory=Storage)
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)

@@ -392,12 +392,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
-    timed: list[IService] = [
+    timed = [
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
+        *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
     ]
-    if config.polling.enabled:
-        timed.append(Poller(store, detector, clock, config.polling))
     outwards = (resolver, callbacks, topics)
     for part in (
         store,

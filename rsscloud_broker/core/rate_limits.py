@@ -191,7 +191,7 @@ class Admission:
 
     def limits_readings(self, source: str) -> bool:
         """Whether the readings are counted that a caller causes."""
-        return not self._is_exempt(source)
+        return not self.is_exempt(source)
 
     def reading(self, url: str) -> None:
         """Let a reading of a topic that nobody has subscribed to in by returning.

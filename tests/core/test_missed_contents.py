@@ -7,6 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.core import MissedContentsSink
+from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ContentBrought, ContentMissed
 from rsscloud_broker.model import Bounds, Content, Delivery, Validators
@@ -42,7 +43,9 @@ class MissedContentsSinkTests(CoreTestCase):
 def _sink(test: TestCase) -> MissedContentsSink:
     store = memory_store()
     test.addCleanup(store.stopService)
-    detector = change_detector(store, FakeFetcher(), RecordingBus(), Clock(), Counters())
+    clock = Clock()
+    limiter = FairLimiter(clock)
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters(), limiter)
     return MissedContentsSink(detector)
 
 
