@@ -35,8 +35,10 @@ SLOTS, UNDER_WAY = 20, 200
 #: Seconds after which a call without an answer gives its slot to the next.
 PATIENCE = 0.1
 
-#: Seconds until the limiter looks again, at the least.
-LEAST_PAUSE = 0.01
+#: Seconds until the limiter looks again, at the least, and how many calls give their slots
+#: away at a time.  Where the process itself is slow, the answers of many may have arrived:
+#: to call still more would make it slower.
+LEAST_PAUSE, AT_A_TIME = 0.01, 3
 
 #: Sources that are looked at together for one that may call.  Where many thousands wait for
 #: one busy host, the process has other things to do in between.
@@ -158,6 +160,7 @@ class FairLimiter:
         self._count: Counter[Hashable] = Counter()  # of each source, at each place, and both
         self._urgent, self._others = _Line(), _Line()
         self._given = 0
+        self._may_leave = 0  # slots that may be given away now
         self._alarm: IDelayedCall | None = None
         self._giving = False
 
@@ -253,9 +256,10 @@ class FairLimiter:
             return True
         longest, since = next(iter(self._holding.items()))
         left = since + PATIENCE - self._clock.seconds()
-        if left > 0:
+        if left > 0 or not self._may_leave:
             self._wake_after(left)
             return False
+        self._may_leave -= 1
         del self._holding[longest]
         return True
 
@@ -265,4 +269,6 @@ class FairLimiter:
 
     def _wake(self) -> None:
         self._alarm = None
+        self._may_leave = AT_A_TIME
         self._give()
+        self._may_leave = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
-from rsscloud_broker.core.limiter import PATIENCE, SLOTS
+from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import Ping, Reading, TopicUnreadable, Unavailable
@@ -130,7 +130,7 @@ class CheckTests(CoreTestCase):
         self.fetcher.contents |= dict.fromkeys(urls, b"x")
         reads = [self.detector.read(url, source=f"192.0.2.{n % 3}") for n, url in enumerate(urls)]
         self.assertEqual(len(self.fetcher.held), SLOTS)
-        self.clock.pump([PATIENCE] * 10)
+        self.clock.pump([LEAST_PAUSE] * 100)
         self.assertEqual(len(self.fetcher.held), 150, "slow ones give their slots to others")
         for n in range(150):
             self.fetcher.held[n].callback(None)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.limiter import LEAST_PAUSE, PATIENCE, SHARE, FairLimiter, Place, Turn
+from rsscloud_broker.core.limiter import (
+    AT_A_TIME,
+    LEAST_PAUSE,
+    PATIENCE,
+    SHARE,
+    FairLimiter,
+    Place,
+    Turn,
+)
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -138,6 +146,14 @@ class SlowTests(LimiterTestCase):
         self.assertEqual([call.called for call in self.calls], [False] * 5)
         self.end_all()
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_not_many_give_their_slots_away_in_one_turn_of_the_reactor(self) -> None:
+        """The process may be what is slow, and the answers may have arrived."""
+        self.call("a", count=20)
+        for begun in range(3, 21, AT_A_TIME):
+            self.assertEqual(len(self.inside), begun)
+            self.clock.advance(10)
+        self.end_all()
 
 
 class ShareTests(LimiterTestCase):
