@@ -141,7 +141,8 @@ class Broker(Running):
     """A broker under ``twistd``, with the settings that everybody has.
 
     Only what a loopback address may do differs, and how many connections are
-    taken: all clients are on this machine.  Change lists have every ping.  And nothing
+    taken: all clients are on this machine, and all topics are of one host, where so many
+    that nobody has subscribed to would not be read.  Change lists have every ping.  And nothing
     is polled, unless that is wanted: topics that are read at a moment of their own would
     be found to have changed.
 
@@ -167,6 +168,7 @@ class Broker(Running):
             f'listen = ["tcp:{self.port}:interface=127.0.0.1:backlog=4096"]\n'
             "[http]\nmax_connections = 50000\n"
             "[sinks.change_list]\nmax_lines = 1000000\n"
+            "[limits]\nreadings_per_host = 0\n"
             f"[polling]\nenabled = {json.dumps(polls)}\n"
             '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n'
             + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else ""),
