@@ -23,6 +23,8 @@ class Counters:
         (not tried, for want of our own means, such as the database).
     :ivar retries: attempts among them that were not the first.
     :ivar given_up: notifications whose last attempt failed, by protocol.
+    :ivar dropped_contents: contents that were handed in and did not fit into the queue of a
+        subscription.
     :ivar limited: requests that were refused for being too many, by kind.
     :ivar answers: answers to requests, by status; 503 is for want of our own means.
     :ivar missed: events that a sink did not handle, by sink and reason: dropped (its
@@ -62,6 +64,9 @@ class Counters:
         )
         self.retries = counter("retries", "Attempts that were not the first")
         self.given_up = counter("given_up", "Notifications that were given up", "protocol")
+        self.dropped_contents = counter(
+            "dropped_contents", "Contents that did not fit into the queue of a subscription"
+        )
         self.limited = counter("limited", "Requests refused for being too many", "kind")
         self.answers = counter("answers", "Answers to requests", "status")
         self.missed = counter("missed_events", "Events that were not handled", "sink", "reason")

@@ -38,6 +38,7 @@ from rsscloud_broker.model import (
     PollPlan,
     Reading,
     ReadingRecord,
+    Recorded,
     Subscription,
     Swept,
     Topic,
@@ -476,15 +477,25 @@ class IStore(Interface):
         one of the two carries a content that was handed in.
         """
 
+    def subscriptions_of(ids: Sequence[int]) -> Awaitable[list[Subscription]]:
+        """The subscriptions with some ids, in that order; without those that are gone."""
+
     def record_slice(
-        fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
-    ) -> Awaitable[None]:
-        """Move a walk to a new cursor, together with what came of the
-        deliveries up to there.  Once done, the walk and those that it made needless
-        are removed, and contents that nothing needs any more.
+        fanout: Fanout,
+        cursor: int,
+        deliveries: Sequence[Delivery],
+        done: bool,
+        left: Sequence[int] = ...,
+    ) -> Awaitable[Recorded]:
+        """Move a walk to a new cursor, together with what came of deliveries.  Once done,
+        the walk and those that it made needless are removed, and contents that nothing needs
+        any more.
+
+        :param left: the ids of the subscriptions up to the cursor whose outcomes are not known
+            yet.  This process works on them, until it ends.
         """
 
-    def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[None]:
+    def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[Recorded]:
         """Take in what came of deliveries.
 
         For each subscription at most one notification waits.  One that was
@@ -495,17 +506,23 @@ class IStore(Interface):
         subscriptions that are not there any more are ignored.
         """
 
-    def claim_due(
-        now: float, until: float, limit: int, busy: Collection[str]
-    ) -> Awaitable[list[Subscription]]:
-        """Subscriptions whose notification is to be tried again by now, longest
-        due first.  They are not given out again before ``until``.
+    def claim_due(now: float, limit: int, busy: Collection[str]) -> Awaitable[list[Subscription]]:
+        """Subscriptions whose notification is to be tried by now, longest due first.  This
+        process works on them until their outcomes are recorded, or until it ends.
 
         :param busy: hosts whose callbacks are left out.
         """
 
     def next_due() -> Awaitable[float | None]:
-        """When the first of the waiting notifications is to be tried."""
+        """When the first of the waiting notifications is to be tried that nobody works on."""
+
+    def hasten(host: str, origin: str, now: float) -> Awaitable[bool]:
+        """Let the notifications for a host be due now, since it answers again; but not before
+        the times that their subscribers asked for.  True if there are any.
+
+        :param origin: the host and the port, as ``host:port``, if only that port is meant;
+            empty for all of them.
+        """
 
     def set_back(seconds: float, now: float) -> Awaitable[None]:
         """Move what is due at a later time along with a wall clock that was set back.

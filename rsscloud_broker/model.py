@@ -120,6 +120,9 @@ class Subscription:
     :ivar ended: why the topic has ended, for people; empty while it has not.
     :ivar moved_to: the URL that is watched, where the topic has moved since it was
         subscribed to; empty while it is where it was.
+    :ivar failing_since: when the notification that waits failed first; None if it has not.
+    :ivar content_id: the store's key of the content that the notification that waits is to
+        carry, if that was handed in; None for the newest, or none.
     """
 
     topic: str
@@ -135,6 +138,8 @@ class Subscription:
     wants_content: bool = False
     ended: str = ""
     moved_to: str = ""
+    failing_since: float | None = None
+    content_id: int | None = None
 
 
 @frozen
@@ -371,7 +376,13 @@ class Delivery:
     :ivar attempts: how often that which waits was tried, this time included.
     :ivar marks: consecutive errors after which the subscription is marked;
         None where its protocol never gives up.
-    :ivar unless_waiting: one that waits already stays as it is.
+    :ivar pause: None; or, if this is news, the seconds that must lie between the last
+        attempt and the next: one that waits already gets a fresh schedule then, and is due
+        that early, unless its subscriber asked for a later time.
+    :ivar not_before: the time that the subscriber asked for; None if it did not.
+    :ivar content_id: the store's key of what is carried, if that was handed in.  Of several of
+        those each waits in the order of their keys.
+    :ivar claimed: whether this process works on it still.
     """
 
     subscription: Subscription
@@ -380,7 +391,23 @@ class Delivery:
     marks: int | None = None
     attempts: int = 1
     retry_at: float | None = None
-    unless_waiting: bool = False
+    pause: float | None = None
+    not_before: float | None = None
+    content_id: int | None = None
+    claimed: bool = False
+
+
+@frozen
+class Recorded:
+    """What the store made of deliveries.
+
+    :ivar due: whether a notification is due at once that was not there before.
+    :ivar dropped: the subscriptions whose queues were full, each as often as something that was
+        handed in was left out.
+    """
+
+    due: bool = False
+    dropped: tuple[Subscription, ...] = ()
 
 
 @frozen
@@ -402,7 +429,8 @@ class HostState:
 class Fanout:
     """A walk over the subscriptions of a changed topic, not yet at its end.
 
-    :ivar cursor: the id of the last subscription that was dealt with.
+    :ivar cursor: the id of the last subscription that was handed out.
+    :ivar left: the ids of those up to there whose outcomes are not recorded, in order.
     :ivar begun_at: when the reading was asked for that found the topic changed, or it
         was said to have.
     :ivar content_id: the store's key of the content that is carried; None if nobody
@@ -421,6 +449,7 @@ class Fanout:
     pushed: bool = False
     later: bool = False
     content_size: int = 0
+    left: tuple[int, ...] = ()
 
 
 @frozen

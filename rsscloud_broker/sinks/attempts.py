@@ -4,15 +4,16 @@ What comes of it is a ``Delivery``, which says what to store: that it is done,
 or that it failed and waits for another attempt, or that it was not tried (the
 host is left alone just now, the broker stops) and waits.
 
-There is at most one attempt for a subscription at a time; one that is submitted
-meanwhile is over when that one is, and leaves it to that to say what to store.
-When the topic changes once more during an attempt, the subscriber may have read
-it just before that: so it is told again afterwards.
+Runs at most one attempt per subscription.  If another is submitted while one is running, the
+second ends together with the first, and the first decides what is stored.  When the topic
+changes once more during an attempt, the subscriber may have read it just before that: so it is
+told again afterwards.
 
-A subscriber that failed is told of a further change when its notification that
-waits is due, and not before: that keeps to the schedule, and to the time that the
-subscriber asked for.  What a publisher handed in is carried to it all the same, as
-what waits may carry something newer by then.
+A further change is news to a subscriber that failed: its notification gets a fresh schedule, but
+no sooner than the first retry after its last attempt, and not before the time that the subscriber
+asked for.  What fails for longer than a whole schedule is given up all the same.
+
+What a publisher hands in is an event of its own: each waits for those before it.
 """
 
 from __future__ import annotations
@@ -45,12 +46,21 @@ from rsscloud_broker.sinks.dispatch import Dispatcher, Job
 #: Seconds until an attempt that was not made, or not to its end, is made again.
 SOON = 5.0
 
+#: Seconds until something that was handed in is tried, if something before it is under way.
+AFTER_ANOTHER = 1.0
+
+#: How many times as long as its schedule a notification may fail that gets fresh ones.
+OVERDUE = 1.5
+
 #: Seconds, at the most, until it is looked again whether a content is there by now.
 LONGEST_WAIT = 600.0
 
 #: By how much a delay is lengthened at random, so that those who failed together
 #: do not come back together.
 JITTER = 0.2
+
+#: What comes of a notification that was to carry what is not kept any more.
+NOT_KEPT = Outcome(False, "what was handed in is not kept any more")
 
 #: Told once, when an attempt is over.  A delivery without an outcome or a time at
 #: which it is due changes nothing.
@@ -67,8 +77,11 @@ class Attempt(Job):
     :ivar make: makes it.
     :ivar content: what the notification carries; None to carry the newest there is
         when it begins, or nothing, as the subscription wants it.
+    :ivar content_id: the store's key of that, if it was handed in.
     :ivar submitted_at: when, by the monotonic clock.
     :ivar news: whether the topic changed again since it began.
+    :ivar follows: whether it ends with an earlier one of the same subscription; it counts as
+        begun then.
     :ivar followers: attempts for the same subscription that were submitted since.
     """
 
@@ -77,21 +90,38 @@ class Attempt(Job):
     done: Done
     began: Began
     content: Content | None = None
+    content_id: int | None = None
     over: bool = False
     submitted_at: float = 0.0
     news: bool = False
+    follows: bool = False
     followers: list[Attempt] = field(factory=list)
 
     def begin(self) -> Deferred[None]:
         return Deferred.fromCoroutine(self.make(self))
 
 
-def leave_to_the_store(subscription: Subscription, now: float) -> Delivery:
-    """That a subscriber is to be told by the notification that waits for it; if that was
-    delivered after the subscription was read, perhaps with what was there before, by
+def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
+    """That a subscriber is to be told of news by the notification that waits for it; if that
+    was delivered after the subscription was read, perhaps with what was there before, by
     another.
+
+    :param pause: seconds that must lie between its last attempt and the next.
     """
-    return Delivery(subscription, None, now, attempts=0, retry_at=now, unless_waiting=True)
+    return Delivery(subscription, None, now, attempts=0, retry_at=now, pause=pause)
+
+
+def _of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
+    """What to store for an attempt that ended with another of the same subscription.  A failure
+    counts once, for the other.
+
+    :param subscription: as the store gave it for this one: if a notification waits for it, that
+        may not have been so for the other.
+    """
+    failed = delivery.outcome is not None and not delivery.outcome.success
+    if failed or subscription.attempts is None:
+        return Delivery(subscription, None, delivery.at)
+    return evolve(delivery, subscription=subscription)
 
 
 def _nobody_asks() -> None:
@@ -139,7 +169,7 @@ class Attempts:
         news: bool,
         began: Began = _nobody_asks,
         content: Content | None = None,
-        pushed: bool = False,
+        content_id: int | None = None,
     ) -> Attempt:
         """Notify a subscriber when there is a place for it.
 
@@ -147,39 +177,64 @@ class Attempts:
         :param news: whether the topic has changed, or else an earlier
             notification of it is tried again.
         :param content: what it carries, if that is not the newest there is.
-        :param pushed: whether that was handed in.
+        :param content_id: the store's key of that, if it was handed in.
         """
         host = subscription.callback.host
-        attempt = Attempt(host, subscription.topic, subscription, self._make, done, began, content)
-        if self.stopping:
-            self._finish(attempt, self._put_off(subscription, SOON))
-            return attempt
-        now = self._clock.wall_seconds()
-        if subscription.lease.expires_at <= now:  # it goes at the top of the hour
-            self._finish(attempt, Delivery(subscription, None, now))
+        if not subscription.wants_content or subscription.ended:
+            content_id = None
+        attempt = Attempt(
+            host, subscription.topic, subscription, self._make, done, began, content, content_id
+        )
+        instead = self._instead(attempt, news=news)
+        if instead is not None:
+            self._finish(attempt, instead)
             return attempt
         earlier = self._under_way.get(subscription.id)
         if earlier is not None:
             earlier.news = earlier.news or (news and earlier.begun)
             earlier.followers.append(attempt)
+            attempt.begun = attempt.follows = True
             began()
-            return attempt
-        if news and subscription.attempts and not (pushed and subscription.wants_content):
-            self._finish(attempt, leave_to_the_store(subscription, now))
             return attempt
         until = self._breakers.ask(subscription.callback, attempt)
         if until is not None:
-            self._finish(attempt, self._leave_alone(subscription, until))
+            self._finish(attempt, self._leave_alone(attempt, until))
             return attempt
         attempt.submitted_at = self._clock.seconds()
         self._under_way[subscription.id] = attempt
         self._dispatcher.submit(attempt)
         return attempt
 
+    def _instead(self, attempt: Attempt, *, news: bool) -> Delivery | None:
+        """What to store instead of making an attempt; None to make it."""
+        subscription, content_id = attempt.subscription, attempt.content_id
+        now = self._clock.wall_seconds()
+        if self.stopping:
+            return self._put_off(subscription, SOON, content_id)
+        if subscription.lease.expires_at <= now:  # it goes at the top of the hour
+            return Delivery(subscription, None, now)
+        earlier = subscription.id in self._under_way
+        if content_id is not None:
+            waits = earlier or (news and subscription.attempts is not None)
+            pause = AFTER_ANOTHER if earlier else 0.0
+            return self._put_off(subscription, pause, content_id) if waits else None
+        failing = subscription.attempts or subscription.failing_since is not None
+        if news and failing and not earlier:
+            return self._leave_news(subscription, now)
+        return None
+
     def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
         """Put an attempt off that has not begun."""
         if not attempt.over and self._dispatcher.withdraw(attempt):
-            self._finish(attempt, self._put_off(attempt.subscription, seconds))
+            self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
+
+    def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time."""
+        return self._dispatcher.is_quick(host)
+
+    def in_line_of(self, host: str) -> int:
+        """How many attempts wait for a place of a host."""
+        return self._dispatcher.in_line_of(host)
 
     def withdraw_of(self, topic: str, callback_url: str) -> None:
         """Put off what has not begun of a subscription that was removed.  By the time when
@@ -208,7 +263,7 @@ class Attempts:
         """Put off what has begun, too."""
         for attempt in self.under_way:
             attempt.call_off()
-            self._finish(attempt, self._put_off(attempt.subscription, SOON))
+            self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
 
     async def idle(self) -> None:
         """Return when no attempt is under way."""
@@ -222,16 +277,16 @@ class Attempts:
         subscription = attempt.subscription
         until = self._breakers.stops(subscription.callback, attempt)
         if until is not None:
-            self._finish(attempt, self._leave_alone(subscription, until))
+            self._finish(attempt, self._leave_alone(attempt, until))
             return
         try:
-            delivery = await self._notify(subscription, attempt.content)
+            delivery = await self._notify(subscription, attempt.content, attempt.content_id)
         except CancelledError:  # the broker stops
-            delivery = self._put_off(subscription, SOON)
+            delivery = self._put_off(subscription, SOON, attempt.content_id)
         except Unavailable as error:  # says nothing of the subscriber: later, then
             self._tell_of_want(error)
             self._count(subscription, "unavailable")
-            delivery = self._put_off(subscription, SOON)
+            delivery = self._put_off(subscription, SOON, attempt.content_id)
         attempt.went_well = delivery.outcome is not None and delivery.outcome.success
         if attempt.news and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
@@ -257,20 +312,28 @@ class Attempts:
             del self._under_way[delivery.subscription.id]
         attempt.done(delivery)
         for follower in attempt.followers:
-            follower.done(Delivery(follower.subscription, None, delivery.at))
+            follower.done(_of_follower(delivery, follower.subscription))
         if not self._under_way:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             for idle in waiting:
                 idle.callback(None)
 
-    async def _notify(self, subscription: Subscription, content: Content | None) -> Delivery:
+    def _leave_news(self, subscription: Subscription, now: float) -> Delivery:
+        notifier = self._notifiers.get(subscription.callback.protocol)
+        retries = notifier.retries if notifier else ()
+        return leave_to_the_store(subscription, now, retries[0] if retries else SOON)
+
+    async def _notify(
+        self, subscription: Subscription, content: Content | None, content_id: int | None
+    ) -> Delivery:
         callback = subscription.callback
         tried = (subscription.attempts or 0) + 1
         notifier = self._notifiers.get(callback.protocol)
         if notifier is None:
             nobody = Outcome(False, f"no notifier for {callback.protocol} runs here")
-            return Delivery(subscription, nobody, self._clock.wall_seconds(), attempts=tried)
-        outcome = await self._call(notifier, subscription, content)
+            now = self._clock.wall_seconds()
+            return Delivery(subscription, nobody, now, attempts=tried, content_id=content_id)
+        outcome = await self._call(notifier, subscription, content, content_id)
         now = self._clock.wall_seconds()
         if outcome is None:
             if subscription.attempts is None:
@@ -280,21 +343,42 @@ class Attempts:
             return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
         if tried > 1:
             self._counters.retries.inc()
-        delivery = Delivery(subscription, outcome, now, notifier.marks_after, tried)
+        delivery = Delivery(
+            subscription, outcome, now, notifier.marks_after, tried, content_id=content_id
+        )
         if outcome.success and not subscription.ended:
             self._count(subscription, "delivered")
             return delivery
-        last = outcome.success or outcome.gone or tried > len(notifier.retries)
+        last = outcome.success or outcome.gone or self._is_used_up(notifier, subscription, now)
         if not last:
-            delay = max(notifier.retries[tried - 1], outcome.retry_after or 0.0)
-            delivery = evolve(delivery, retry_at=now + delay * self._stretch())
+            asked = outcome.retry_after
+            delay = max(notifier.retries[tried - 1], asked or 0.0)
+            delivery = evolve(
+                delivery,
+                retry_at=now + delay * self._stretch(),
+                not_before=None if asked is None else now + asked,
+            )
         elif subscription.ended:
             return self._ended(delivery, outcome)
         self._tell_of_failure(delivery, outcome)
         return delivery
 
+    def _is_used_up(self, notifier: INotifier, subscription: Subscription, now: float) -> bool:
+        """Whether the schedule of a notification has no further attempt after this one.
+
+        News begins it anew, so its attempts are counted, and the time since the first failure.
+        """
+        since = subscription.failing_since
+        longest = OVERDUE * sum(notifier.retries)
+        overdue = since is not None and now - since > longest
+        return overdue or (subscription.attempts or 0) >= len(notifier.retries)
+
     async def _call(
-        self, notifier: INotifier, subscription: Subscription, content: Content | None
+        self,
+        notifier: INotifier,
+        subscription: Subscription,
+        content: Content | None,
+        content_id: int | None,
     ) -> Outcome | None:
         """What came of a call; None if the content of the topic is not there yet."""
         topic, callback, terms = subscription.topic, subscription.callback, subscription.terms
@@ -302,13 +386,12 @@ class Attempts:
             if subscription.ended:
                 outcome = await notifier.deny(Denial(topic, callback, subscription.ended, terms))
             else:
-                if not subscription.wants_content:
-                    content = None
-                elif content is None:
-                    content = await self._contents.newest(subscription.moved_to or topic)
-                    if content is None:  # it is being read anew
-                        return None
-                notification = Notification(topic, callback, terms, content)
+                if subscription.wants_content and content is None:
+                    content = await self._fetch_content(subscription, content_id)
+                    if content is None:
+                        return None if content_id is None else NOT_KEPT
+                carried = content if subscription.wants_content else None
+                notification = Notification(topic, callback, terms, carried)
                 outcome = await self._send(notifier, notification)
         except (CancelledError, Unavailable):
             raise
@@ -328,6 +411,17 @@ class Attempts:
         is_quick = self._dispatcher.is_quick(host)
         with self._contents.under_way.sending(content, to_quick_host=is_quick):
             return await notifier.notify(notification)
+
+    async def _fetch_content(
+        self, subscription: Subscription, content_id: int | None
+    ) -> Content | None:
+        """What a notification is to carry; None if it is not kept.
+
+        :raises Unavailable: the store cannot be used.
+        """
+        if content_id is not None:
+            return await self._contents.handed_in(content_id)
+        return await self._contents.newest(subscription.moved_to or subscription.topic)
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """A subscription goes with its topic, whether its subscriber could be told or not."""
@@ -369,16 +463,21 @@ class Attempts:
             self._told_of_want = now
             self.log.error("Notifications are put off: {error}", error=error)
 
-    def _leave_alone(self, subscription: Subscription, until: float) -> Delivery:
+    def _leave_alone(self, attempt: Attempt, until: float) -> Delivery:
         """Put an attempt off, for its host does not answer."""
-        self._count(subscription, "put_off")
-        return self._put_off(subscription, (until - self._clock.seconds()) * self._stretch())
+        self._count(attempt.subscription, "put_off")
+        seconds = (until - self._clock.seconds()) * self._stretch()
+        return self._put_off(attempt.subscription, seconds, attempt.content_id)
 
-    def _put_off(self, subscription: Subscription, seconds: float) -> Delivery:
+    def _put_off(
+        self, subscription: Subscription, seconds: float, content_id: int | None = None
+    ) -> Delivery:
         now = self._clock.wall_seconds()
         due = now if self.stopping else now + seconds
         tried = subscription.attempts or 0
-        return Delivery(subscription, None, now, attempts=tried, retry_at=due)
+        return Delivery(
+            subscription, None, now, attempts=tried, retry_at=due, content_id=content_id
+        )
 
     def _stretch(self) -> float:
         return 1.0 + JITTER * self._jitter()

@@ -61,7 +61,8 @@ class Breakers:
 
     :param first_pause: seconds for which a breaker is open at first.
     :param changed: called when there is something new to be stored.
-    :param closed: called with the name of a host or a port that answers again.
+    :param closed: called with a host that answers again, and, if only one port of it did not
+        answer, that as ``host:port``.
     """
 
     log = Logger()
@@ -71,7 +72,7 @@ class Breakers:
         clock: IClock,
         counters: Counters,
         changed: Callable[[], None],
-        closed: Callable[[str], None] = lambda name: None,
+        closed: Callable[[str, str], None] = lambda host, origin: None,
         first_pause: float = FIRST_PAUSE,
     ) -> None:
         self._clock = clock
@@ -138,13 +139,13 @@ class Breakers:
     def answered(self, callback: Callback) -> None:
         """Say that a callback gave an answer, whatever it was."""
         if self._breakers:
-            self._close(callback.host)
-            self._close(callback.origin)
+            self._close(callback.host, callback.host)
+            self._close(callback.origin, callback.host, callback.origin)
 
     def failed(self, callback: Callback, outcome: Outcome) -> None:
         """Say that a callback gave no answer."""
         if outcome.port_only:
-            self._close(callback.host)  # it is there, and refused
+            self._close(callback.host, callback.host)  # it is there, and refused
         name = callback.origin if outcome.port_only else callback.host
         breaker = self._breakers.get(name)
         if breaker is None:
@@ -183,12 +184,12 @@ class Breakers:
         found = (self._breakers.get(name) for name in (callback.host, callback.origin))
         return [breaker for breaker in found if breaker is not None and breaker.is_open]
 
-    def _close(self, name: str) -> None:
+    def _close(self, name: str, host: str, origin: str = "") -> None:
         breaker = self._breakers.pop(name, None)
         if breaker is not None and breaker.is_open:
             self.log.info("{name} answers again: it is called as before.", name=name)
             self._forget(name)
-            self._tell_closed(name)
+            self._tell_closed(host, origin)
 
     def _forget_the_oldest(self) -> None:
         if len(self._breakers) > REMEMBERED:

@@ -85,6 +85,13 @@ class Contents:
         if await self._store.request_content(topic, self._clock.wall_seconds()):
             self._bus.publish(ContentMissed(topic))
 
+    async def handed_in(self, key: int) -> Content | None:
+        """A content that was handed in, by the store's key; None if it is not kept any more.
+
+        :raises Unavailable: the store cannot be used.
+        """
+        return await self._store.content(key)
+
     def forget(self, topic: str) -> None:
         """A topic has changed: what was its newest content is not any more."""
         self._changes += 1

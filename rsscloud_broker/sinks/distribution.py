@@ -61,10 +61,9 @@ class DistributionOptions:
     :ivar per_host: notifications under way at the same time for one host; it can earn more.
     :ivar lingering: notifications under way that have no answer after a moment;
         they do not count as in flight.
-    :ivar slice_size: subscriptions that are read and saved together.
-    :ivar slices: slices of one topic under way at the same time.
+    :ivar slice_size: subscriptions that are read together.
     :ivar topics: topics that are walked at the same time; when there are more, they take
-        turns, of so many slices as may be under way.
+        turns.
     :ivar pause: seconds for which a host that does not answer is not called, at first.
     """
 
@@ -72,7 +71,6 @@ class DistributionOptions:
     per_host: int = field(default=4, validator=ge(1))
     lingering: int = field(default=2000, validator=ge(0))
     slice_size: int = field(default=500, validator=ge(1))
-    slices: int = field(default=6, validator=ge(1))
     topics: int = field(default=50, validator=ge(1))
     pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
 
@@ -90,7 +88,11 @@ class Distribution(Service):
         self._clock: IClock = parts.clock
         self._max_walks = options.topics
         self._breakers = Breakers(
-            parts.clock, parts.counters, self._breakers_changed, first_pause=options.pause
+            parts.clock,
+            parts.counters,
+            self._breakers_changed,
+            self._breaker_closed,
+            first_pause=options.pause,
         )
         self._saving_breakers: IDelayedCall | None = None
         self._patience = Patience(parts.clock, "Distribution")
@@ -110,7 +112,9 @@ class Distribution(Service):
             parts.counters,
             self._contents,
         )
-        self._retries = Retries(parts.store, parts.clock, self._attempts, self._patience)
+        self._retries = Retries(
+            parts.store, parts.clock, self._attempts, self._patience, parts.counters
+        )
         self._tools = Tools(
             store=parts.store,
             clock=parts.clock,
@@ -119,11 +123,10 @@ class Distribution(Service):
             patience=self._patience,
             record=self._retries.record,
             recorded=self._retries.recorded,
-            wake_for=self._retries.wake_for,
+            saved=self._retries.saved,
             others_wait=lambda: bool(self._line),
             walk_room=WalkRoom(),
             slice_size=options.slice_size,
-            slices=options.slices,
         )
         self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
@@ -174,9 +177,8 @@ class Distribution(Service):
             return
         except Exception:  # a bug must not keep distribution from beginning
             self.log.failure("Looking for what waits failed.")
-            due = self._clock.wall_seconds()
-        if due is not None:
-            self._retries.wake_at(due)
+            due = None
+        self._retries.wake_at(self._clock.wall_seconds() if due is None else due)
         self._look()
 
     async def _stop(self) -> None:
@@ -198,6 +200,20 @@ class Distribution(Service):
             self._saving_breakers = self._clock.callLater(
                 SAVE_BREAKERS, lambda: Deferred.fromCoroutine(self._save_breakers())
             )
+
+    def _breaker_closed(self, host: str, origin: str) -> None:
+        Deferred.fromCoroutine(self._hasten(host, origin))
+
+    async def _hasten(self, host: str, origin: str) -> None:
+        """Have those told that were put off while their host did not answer."""
+        try:
+            now = self._clock.wall_seconds()
+            if await self._store.hasten(host, origin, now):
+                self._retries.wake_at(now)
+        except Unavailable:
+            pass  # they are told when they are due
+        except Exception:  # likewise, and it is a bug
+            self.log.failure("Hastening notifications for {host} failed.", host=host)
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None

@@ -2,9 +2,9 @@
 
 The store has at most one of them for each subscription, with the time at which
 it is due.  What is due is claimed in portions, so that however many wait, only
-a bounded number is in memory; a claim that a crash leaves behind comes up again
-by itself.  What has begun is bounded by the places that there are, and not counted;
-what waits in memory behind a slow host is put off when others need the room.
+a bounded number is in memory; what a process had claimed is free again when it has
+ended.  What has begun is bounded by the places that there are, and not counted;
+what waits in memory behind a slow host goes back when others need the room.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Delivery
+from rsscloud_broker.model import Delivery, Recorded
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import SOON, Attempt, Attempts
 
@@ -35,8 +36,8 @@ MOMENT = 0.5
 #: Deliveries that are saved at once.
 AT_ONCE = 1000
 
-#: Seconds for which a claim holds: more than an attempt takes, waiting included.
-CLAIM = 120.0
+#: Seconds between two looks at the most: somebody may have set the wall clock.
+LOOK = 2.0
 
 #: Seconds between two looks at the least, so that what is due at about the same
 #: time is claimed together.
@@ -49,18 +50,25 @@ class Retries:
     log = Logger()
 
     def __init__(
-        self, store: IStore, clock: IClock, attempts: Attempts, patience: Patience
+        self,
+        store: IStore,
+        clock: IClock,
+        attempts: Attempts,
+        patience: Patience,
+        counters: Counters,
     ) -> None:
         self._store = store
         self._clock = clock
         self._attempts = attempts
         self._patience = patience
+        self._dropped = counters.dropped_contents
         self._in_memory: dict[int, Attempt] = {}
         self._slow: dict[str, float] = {}  # hosts, and until when nothing of theirs is claimed
         self._alarm: IDelayedCall | None = None
         self._looking: Deferred[None] | None = None
         self._look_again = False
-        self._finished: dict[int, Delivery] = {}
+        self._finished: dict[tuple[int, int | None], Delivery] = {}
+        self._unsaved: list[Delivery] = []  # what a bug kept from being saved
         self._saving: Deferred[None] = succeed(None)
         self._to_be_saved = False
 
@@ -75,18 +83,31 @@ class Retries:
             self._alarm.cancel()
         self._alarm = self._clock.callLater(pause, self._look)
 
-    def wake_for(self, deliveries: Sequence[Delivery]) -> None:
-        """Look again when the first of some deliveries is due, if any of them waits."""
-        due = [one.retry_at for one in deliveries if one.retry_at is not None]
+    def saved(self, deliveries: Sequence[Delivery], recorded: Recorded) -> None:
+        """Look again when the first of some deliveries is due that were saved; tell of what
+        was left out.
+        """
+        due = [one.retry_at for one in deliveries if one.retry_at and not one.claimed]
+        if recorded.due:
+            due.append(self._clock.wall_seconds())
         if due:
             self.wake_at(min(due))
+        for subscription in recorded.dropped:
+            self._dropped.inc()
+            self.log.error(
+                "{callback} is not told of something that was handed in for {topic}: as much waits "
+                "for it as may.",
+                callback=subscription.callback.url,
+                topic=subscription.topic,
+            )
 
     def record(self, deliveries: Sequence[Delivery]) -> None:
         """Save deliveries by themselves, together with others that are ready."""
         for one in deliveries:
             if one.outcome is not None or one.retry_at is not None:
-                self._finished.pop(one.subscription.id, None)  # what is later goes behind
-                self._finished[one.subscription.id] = one
+                key = one.subscription.id, one.content_id
+                self._finished.pop(key, None)  # what is later goes behind
+                self._finished[key] = one
         if self._finished and not self._to_be_saved:
             self._to_be_saved = True
             self._saving = Deferred.fromCoroutine(self._save_finished(after=self._saving))
@@ -118,15 +139,17 @@ class Retries:
             Deferred.fromCoroutine(self._claim_due()).addBoth(looking.callback)
 
     async def _claim_due(self) -> None:
+        unsaved, self._unsaved = self._unsaved, []
+        self.record(unsaved)
         try:
             while not self._patience.stopped and self._has_room():
                 now = self._clock.wall_seconds()
-                claim = partial(
-                    self._store.claim_due, now, now + CLAIM, PORTION, self._busy_hosts()
-                )
+                claim = partial(self._store.claim_due, now, PORTION, self._busy_hosts())
                 due = await self._patience(claim)
                 for subscription in due:
-                    attempt = self._attempts.submit(subscription, self._done, news=False)
+                    attempt = self._attempts.submit(
+                        subscription, self._done, news=False, content_id=subscription.content_id
+                    )
                     if not attempt.over:
                         self._in_memory[subscription.id] = attempt
                 if len(due) < PORTION:
@@ -136,13 +159,13 @@ class Retries:
             return
         except Exception:  # a bug must not end the retries until the next start
             self.log.failure("Looking for notifications that are due failed.")
-            following = self._clock.wall_seconds() + CLAIM
+            following = None
         finally:
             self._looking = None
         if self._look_again:  # what was saved meanwhile may not have been seen
             following = self._clock.wall_seconds()
-        if following is not None:
-            self.wake_at(following)
+        latest = self._clock.wall_seconds() + LOOK
+        self.wake_at(latest if following is None else min(following, latest))
 
     def _has_room(self) -> bool:
         """Whether more may wait in memory; makes room if there is none."""
@@ -154,7 +177,7 @@ class Retries:
             one for one in in_line if one.behind_its_host and one.submitted_at + MOMENT <= now
         ]
         for attempt in waited:
-            self._attempts.withdraw(attempt)
+            self._attempts.withdraw(attempt, 0.0)
             self._slow[attempt.host] = now + SOON
         return len(in_line) - len(waited) < AT_A_TIME
 
@@ -177,10 +200,29 @@ class Retries:
         finished, self._finished = list(self._finished.values()), {}
         try:
             for start in range(0, len(finished), AT_ONCE):
-                deliveries = finished[start : start + AT_ONCE]
-                await self._patience(partial(self._store.record_deliveries, deliveries))
-                self.wake_for(deliveries)
+                await self._save_or_keep(finished[start : start + AT_ONCE])
         except CancelledError:
-            pass  # they come up again when their claim is over
+            pass  # they come up again after the next start
+
+    async def _save_or_keep(self, deliveries: Sequence[Delivery]) -> None:
+        """Save deliveries.  Those that a bug keeps from being saved are tried again at the next
+        look: this process has claimed them, so they would not come up before the next start.
+        """
+        try:
+            await self._save(deliveries)
+            return
+        except CancelledError:
+            raise
         except Exception:
             self.log.failure("What came of some notifications could not be saved.")
+        for one in deliveries:  # perhaps the fault is with one of them
+            try:
+                await self._save([one])
+            except CancelledError:
+                raise
+            except Exception:  # it was told of
+                self._unsaved.append(one)
+
+    async def _save(self, deliveries: Sequence[Delivery]) -> None:
+        record = partial(self._store.record_deliveries, deliveries)
+        self.saved(deliveries, await self._patience(record))

@@ -1,42 +1,53 @@
 """A walk over the subscriptions of a changed topic.
 
-Subscriptions are read in slices, in the order of their ids.  What came of a
-slice is saved together with the cursor that says how far the walk is; slices
-are saved in order.  A few slices are under way at the same time, so that one
-subscriber who takes long does not hold up the rest: after a moment its slice is
-saved without it, with a note that its notification waits, which is removed when
-it has been taken after all.
+The walk reads subscriptions in the order of their ids and hands them out: it submits an attempt
+for each.  The store knows how far it is, by a *cursor*, and which subscriptions up to there have
+no outcome yet.  What came of the others is saved with that, several times a second.
 
-So whatever ends the process, the walk goes on from its cursor after the next
-start; what was under way then is told twice, and nobody is left out.
+So whatever ends the process, the walk goes on after the next start with those that had no
+outcome, and then from its cursor: nobody is left out, and only those are told twice whose outcome
+was not saved.
+
+A slow subscriber holds up neither the others nor the end of the walk.  When everybody
+has been handed out, the walk waits a moment for those that have begun; then a notification
+waits in the store for each that has not answered, claimed by this process, until its outcome is
+known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from attrs import define, field, frozen
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Content, Delivery, Fanout, Subscription, Terms
+from rsscloud_broker.model import Content, Delivery, Fanout, Recorded, Subscription, Terms
 from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempt, Attempts, leave_to_the_store
 from rsscloud_broker.sinks.carried import WalkRoom
 
-T = TypeVar("T")
-
-#: Seconds after which a slice is saved without those who have not answered yet.
+#: Seconds that a walk waits at its end for attempts that have begun, or at any time for
+#: those behind a busy host, before it goes on without them.
 SETTLE = 0.5
 
-#: Seconds after which an attempt that was under way when the process ended is
-#: made again: more than any attempt takes.
-SAFETY = 60.0
+#: Seconds after an outcome within which it is saved, and the number of outcomes that are
+#: saved at once.
+SAVE_WITHIN, SAVE_AT = 0.1, 100
+
+#: Subscriptions that are handed out at a time, and outcomes that may be unsaved then: with those
+#: that are under way they are the ones that a kill has told twice.
+PORTION, MOST_UNSAVED = 100, 200
+
+#: Attempts of one host that wait in memory; what is beyond waits in the store.
+LINE_OF_HOST = 100
+
+#: Subscriptions that are handed out before a walk leaves its place to others that wait.
+TURN = 3000
 
 
 @frozen
@@ -45,11 +56,10 @@ class Tools:
 
     :ivar others_wait: whether there are walks that have no place.
     :ivar walk_room: for contents that are in memory.
-    :ivar slice_size: subscriptions that are read and saved together.
-    :ivar slices: how many of those are under way at a time.
+    :ivar slice_size: subscriptions that are read together.
     :ivar record: saves deliveries, when that is possible.
     :ivar recorded: waits until those have been saved that were to be saved by now.
-    :ivar wake_for: sees to it that the deliveries that wait are made when due.
+    :ivar saved: looks after what the store made of deliveries that were saved.
     """
 
     store: IStore
@@ -59,11 +69,10 @@ class Tools:
     patience: Patience
     record: Callable[[Sequence[Delivery]], None]
     recorded: Callable[[], Awaitable[None]]
-    wake_for: Callable[[Sequence[Delivery]], None]
+    saved: Callable[[Sequence[Delivery], Recorded], None]
     others_wait: Callable[[], bool]
     walk_room: WalkRoom
     slice_size: int
-    slices: int
 
 
 #: The terms of subscriptions that were stored or removed, by topic and callback URL; None
@@ -72,105 +81,25 @@ _Changed: TypeAlias = dict[tuple[str, str], Terms | None]
 
 
 @define(eq=False)
-class _Slice:
-    """Some subscriptions, and what came of each.
+class _Progress:
+    """What a walk has handed out, and what came of it.
 
-    :ivar content: what notifications carry, to those who want it.
-    :ivar pushed: whether that was handed in.
-    :ivar changed: subscriptions that were not any more what was read here.
-    :ivar told: called for each subscriber that took its notification.
-    :ivar begun: fires when every attempt has begun or been put off.
-    :ivar settled: fires when it is known what to save of every one.
+    :ivar cursor: the id of the last subscription that was handed out.
+    :ivar open: the attempts whose outcomes are not known.
+    :ivar left: the ids of those that are to be handed out again.
+    :ivar outcomes: what is to be saved, and ``unsaved`` how many outcomes are not saved yet, those
+        that change nothing included.
     """
 
-    _tools: Tools
-    _subscriptions: Sequence[Subscription]
-    _content: Content | None
-    _pushed: bool
-    _changed: _Changed
-    _told: Callable[[], None]
-    begun: Deferred[None] = field(factory=Deferred, init=False)
-    settled: Deferred[None] = field(factory=Deferred, init=False)
-    deliveries: list[Delivery] = field(factory=list, init=False)
-    _open: dict[int, Attempt] = field(factory=dict, init=False)
-    _in_line: int = field(init=False)
-    _late: list[Delivery] | None = field(factory=list, init=False)
-    _timer: IDelayedCall | None = field(default=None, init=False)
+    cursor: int
+    open: dict[int, Attempt] = field(factory=dict)
+    left: set[int] = field(factory=set)
+    outcomes: list[Delivery] = field(factory=list)
+    unsaved: int = 0
 
-    def notify(self) -> None:
-        """Begin."""
-        self._in_line = len(self._subscriptions) + 1  # until all are submitted
-        for subscription in self._subscriptions:
-            if self._changed and self._is_outdated(subscription):
-                self._done(leave_to_the_store(subscription, self._tools.clock.wall_seconds()))
-                self._began()
-                continue
-            attempt = self._tools.attempts.submit(
-                subscription,
-                self._done,
-                news=True,
-                began=self._began,
-                content=self._content,
-                pushed=self._pushed,
-            )
-            if not attempt.over:
-                self._open[subscription.id] = attempt
-        self._began()
-        if self._open:
-            self._timer = self._tools.clock.callLater(SETTLE, self._settle)
-        else:
-            self.settled.callback(None)
-
-    def _is_outdated(self, subscription: Subscription) -> bool:
-        key = subscription.topic, subscription.callback.url
-        return key in self._changed and self._changed[key] != subscription.terms
-
-    def saved(self) -> None:
-        """What comes from now on is saved by itself."""
-        late, self._late = self._late, None
-        if late:
-            self._tools.record(late)
-
-    def _began(self) -> None:
-        self._in_line -= 1
-        if not self._in_line:
-            self.begun.callback(None)
-
-    def _done(self, delivery: Delivery) -> None:
-        if delivery.outcome is not None and delivery.outcome.success:
-            self._told()
-        if self.settled.called:
-            if self._late is None:
-                self._tools.record([delivery])
-            else:
-                self._late.append(delivery)
-            return
-        self.deliveries.append(delivery)
-        self._open.pop(delivery.subscription.id, None)
-        if self._timer is not None and not self._open:
-            self._timer.cancel()
-            self.settled.callback(None)
-
-    def _settle(self) -> None:
-        """Save the slice without those who take long, if all have begun by now.
-
-        Those in line behind a busy host are put off; those who wait for a place
-        like everybody else are waited for.
-        """
-        self._timer = None
-        for attempt in list(self._open.values()):
-            if attempt.behind_its_host:
-                self._tools.attempts.withdraw(attempt)
-        if self._in_line:
-            self._timer = self._tools.clock.callLater(SETTLE, self._settle)
-            return
-        now = self._tools.clock.wall_seconds()
-        for attempt in self._open.values():
-            tried = attempt.subscription.attempts or 0
-            self.deliveries.append(
-                Delivery(attempt.subscription, None, now, attempts=tried, retry_at=now + SAFETY)
-            )
-        self.settled.callback(None)
+    def without_outcome(self) -> list[int]:
+        """The ids of subscriptions that are handed out and have no outcome."""
+        return sorted({*self.open, *self.left})
 
 
 class Walk:
@@ -185,78 +114,174 @@ class Walk:
         self.over: Deferred[None] = Deferred()
         self._fanout = fanout
         self._tools = tools
+        self._progress = _Progress(fanout.cursor)
+        self._content: Content | None = None
         self._first_told = fanout.cursor > 0
-        self._unsaved = False
         self._changed: _Changed = {}
+        self._in_line: set[int] = set()  # attempts that others of the walk wait for
+        self._changes: list[Deferred[None]] = []
+        self._saving = False
+        self._timer: IDelayedCall | None = None
+        self._problem: BaseException | None = None
+        self._late: _Late | None = None
 
     def reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
-        """A subscription was stored with some terms, or removed if there are none; the
-        slice that is read ahead may have it as it was.
+        """A subscription was stored with some terms, or removed if there are none; what was
+        read ahead may have it as it was.
         """
         self._changed[topic, callback_url] = terms
 
     async def run(self) -> None:
-        """Walk from the cursor to the end, or until there is no patience any more; or
-        through as many slices as may be under way, where others wait for a place.
+        """Walk from the cursor to the end, or until the service stops; or for one turn, where
+        others wait for a place.
         """
-        tools, cursor, turn = self._tools, self._fanout.cursor, self._tools.slices
-        room = DeferredSemaphore(tools.slices)
-        saved: Deferred[None] = succeed(None)
-        done = False
+        tools = self._tools
         await tools.walk_room.enter(self._fanout.content_size)
-        reading = self._read(cursor)
+        reading = self._read(self._progress.cursor)
         try:
-            content = await self._content()
-            while not (done or self._unsaved or tools.patience.stopped):
-                if turn <= 0 and tools.others_wait():
-                    break
-                turn -= 1
-                await room.acquire()
+            self._content = await self._read_content()
+            await self._resume()
+            done, turn = False, TURN
+            while not (done or self._stops or (turn <= 0 and tools.others_wait())):
                 subscriptions = await reading
-                cursor = subscriptions[-1].id if subscriptions else cursor
                 done = len(subscriptions) < tools.slice_size
-                concerned, pushed = self._concerned(subscriptions, content), self._fanout.pushed
-                changed, self._changed = self._changed, {}
-                slice_ = _Slice(tools, concerned, content, pushed, changed, self._told)
-                slice_.notify()
-                if not done:  # the next is read while these wait for their places
-                    reading = self._read(cursor)
-                saved = Deferred.fromCoroutine(self._save(slice_, cursor, done, after=saved))
-                saved.addBoth(_release, room)
-                await slice_.begun
-        except Exception:
-            with suppress(CancelledError):
-                await saved
-            raise
+                if not done:  # the next are read while these are handed out
+                    reading = self._read(subscriptions[-1].id)
+                turn -= len(subscriptions)
+                await self._hand_out_all(subscriptions)
+                if self._stops:
+                    done = False
+            await self._settle()
+            done = done and not self._progress.left  # those that a stop put off
+            await self._save_rest(done=done)
         finally:
+            self._call_off_timer()
             reading.addErrback(lambda failure: None)  # nobody waits for it any more
             tools.walk_room.leave(self._fanout.content_size)
-        await saved
         if done:
             tools.counters.last_latency.observe(self._age())
+
+    @property
+    def _stops(self) -> bool:
+        return self._problem is not None or self._tools.patience.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
         read = partial(self._tools.store.subscriptions, self.topic, cursor, self._tools.slice_size)
         return Deferred.fromCoroutine(self._tools.patience(read))
 
-    async def _content(self) -> Content | None:
+    async def _read_content(self) -> Content | None:
         """What was found when the walk began; by now there may be a newer one."""
         key = self._fanout.content_id
         if key is None:
             return None
         return await self._tools.patience(partial(self._tools.store.content, key))
 
-    def _concerned(
-        self, subscriptions: Sequence[Subscription], content: Content | None
-    ) -> Sequence[Subscription]:
-        """Those among some subscriptions that the walk is for.
+    async def _resume(self) -> None:
+        """Hand those out again that had no outcome when an earlier process ended."""
+        left = self._fanout.left
+        if left:
+            read = partial(self._tools.store.subscriptions_of, left)
+            subscriptions = await self._tools.patience(read)
+            self._progress.left = {one.id for one in subscriptions}
+            await self._hand_out_all(subscriptions)
 
-        One that carries no content began when nobody wanted any, unless there was no room
+    # --- handing out
+
+    async def _hand_out_all(self, subscriptions: Sequence[Subscription]) -> None:
+        for start in range(0, len(subscriptions), PORTION):
+            await self._room()
+            if self._stops:
+                return
+            self._hand_out(subscriptions[start : start + PORTION])
+
+    async def _room(self) -> None:
+        """Wait until so few wait for a place, and so few outcomes are unsaved, that more may be
+        handed out.
+        """
+        until = self._tools.clock.seconds() + SETTLE
+        while self._in_line or self._progress.unsaved > MOST_UNSAVED:
+            if self._stops:
+                return
+            if self._in_line and self._tools.clock.seconds() >= until:
+                self._leave_behind()
+            await self._change(self._rest(until) if self._in_line else None)
+
+    def _leave_behind(self) -> None:
+        """Wait no more for those behind a busy host: they follow as its places come free."""
+        lines: dict[str, int] = {}
+        for key in list(self._in_line):
+            attempt = self._progress.open[key]
+            if not attempt.behind_its_host:
+                continue
+            self._in_line.discard(key)
+            lines[attempt.host] = lines.get(attempt.host, 0) + 1
+            if lines[attempt.host] > LINE_OF_HOST:
+                self._tools.attempts.withdraw(attempt, 0.0)
+
+    def _hand_out(self, subscriptions: Sequence[Subscription]) -> None:
+        tools, progress = self._tools, self._progress
+        changed, self._changed = self._changed, {}
+        for subscription in subscriptions:
+            progress.cursor = max(progress.cursor, subscription.id)
+            progress.left.discard(subscription.id)
+            if not self._concerns(subscription):
+                continue
+            if changed and _is_outdated(subscription, changed):
+                self._done(leave_to_the_store(subscription, tools.clock.wall_seconds()))
+                continue
+            self._in_line.add(subscription.id)
+            attempt = tools.attempts.submit(
+                subscription,
+                self._done,
+                news=True,
+                began=partial(self._began, subscription.id),
+                content=self._content,
+                content_id=self._fanout.content_id if self._fanout.pushed else None,
+            )
+            if attempt.over:
+                self._in_line.discard(subscription.id)
+                continue
+            progress.open[subscription.id] = attempt
+            if attempt.behind_its_host and not tools.attempts.is_quick(attempt.host):
+                self._in_line.discard(subscription.id)
+                if tools.attempts.in_line_of(attempt.host) > LINE_OF_HOST:
+                    tools.attempts.withdraw(attempt, 0.0)
+
+    def _concerns(self, subscription: Subscription) -> bool:
+        """Whether the walk is for a subscription.
+
+        A walk that carries no content began when nobody wanted any, unless there was no room
         for it: who wants it now came later, and has got, or waits for, what has changed since.
         """
-        if content is not None or self._fanout.later:
-            return subscriptions
-        return [one for one in subscriptions if one.ended or not one.wants_content]
+        return (
+            self._content is not None
+            or self._fanout.later
+            or bool(subscription.ended)
+            or not subscription.wants_content
+        )
+
+    def _began(self, key: int) -> None:
+        self._in_line.discard(key)
+        if not self._in_line:
+            self._tell_change()
+
+    def _done(self, delivery: Delivery) -> None:
+        """Take in an outcome."""
+        progress = self._progress
+        if delivery.outcome is not None and delivery.outcome.success:
+            self._told()
+        if self._late is not None:
+            self._late.add(delivery)
+            return
+        progress.open.pop(delivery.subscription.id, None)
+        if self._tools.attempts.stopping and delivery.outcome is None:
+            progress.left.add(delivery.subscription.id)
+        elif changes_something(delivery):
+            progress.outcomes.append(delivery)
+        progress.unsaved += 1
+        self._save_soon()
+        if not progress.open:
+            self._tell_change()
 
     def _told(self) -> None:
         if not self._first_told:
@@ -266,22 +291,143 @@ class Walk:
     def _age(self) -> float:
         return self._tools.clock.wall_seconds() - self._fanout.begun_at
 
-    async def _save(self, slice_: _Slice, cursor: int, done: bool, after: Deferred[None]) -> None:
-        await slice_.settled
-        deliveries = [one for one in slice_.deliveries if changes_something(one)]
-        record = self._tools.store.record_slice
+    # --- waiting for changes
+
+    async def _change(self, seconds: float | None = None) -> None:
+        """Return when something has changed, or after some seconds."""
+        change: Deferred[None] = Deferred()
+        self._changes.append(change)
+        timer = None
+        if seconds is not None:
+            timer = self._tools.clock.callLater(seconds, self._tell_change)
+        await change
+        if timer is not None and timer.active():
+            timer.cancel()
+
+    def _tell_change(self) -> None:
+        changes, self._changes = self._changes, []
+        for change in changes:
+            change.callback(None)
+
+    async def _settle(self) -> None:
+        """Wait for those that have been handed out, but not for long for any that has begun."""
+        progress, clock = self._progress, self._tools.clock
+        until = clock.seconds() + SETTLE
+        while progress.open:
+            waits = any(not one.begun for one in progress.open.values())
+            if clock.seconds() >= until:
+                for attempt in list(progress.open.values()):
+                    if attempt.behind_its_host:
+                        self._tools.attempts.withdraw(attempt, 0.0)
+                if not waits:
+                    break
+            await self._change(self._rest(until))
+
+    def _rest(self, until: float) -> float:
+        """The seconds up to a time; when that is over, until it is looked again."""
+        seconds = until - self._tools.clock.seconds()
+        return seconds if seconds > 0 else SETTLE
+
+    # --- saving
+
+    def _save_soon(self) -> None:
+        if self._progress.unsaved >= SAVE_AT:
+            self._save()
+        elif self._timer is None and not self._saving:
+            self._timer = self._tools.clock.callLater(SAVE_WITHIN, self._save)
+
+    def _call_off_timer(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def _save(self) -> None:
+        """Save what there is, unless that is going on: then once more after it."""
+        self._call_off_timer()
+        if not self._saving:
+            self._saving = True
+            Deferred.fromCoroutine(self._save_once())
+
+    async def _save_once(self, *, done: bool = False) -> None:
+        progress = self._progress
+        outcomes, progress.outcomes = progress.outcomes, []
+        saved, left = progress.unsaved, progress.without_outcome()
+        record = partial(
+            self._tools.store.record_slice, self._fanout, progress.cursor, outcomes, done, left
+        )
         try:
-            await after
             # Earlier attempts for these subscriptions are saved first: a success
             # would take away the notification that waits since.
             await self._tools.recorded()
-            await self._tools.patience(partial(record, self._fanout, cursor, deliveries, done))
-        except BaseException:
-            self._unsaved = True
-            raise
-        finally:
-            slice_.saved()
-        self._tools.wake_for(deliveries)
+            recorded = await self._tools.patience(record)
+        except (CancelledError, Exception) as problem:  # the walk ends by it
+            self._problem = problem
+        else:
+            progress.unsaved -= saved
+            self._tools.saved(outcomes, recorded)
+        self._saving = False
+        if progress.unsaved and self._problem is None and self._late is None:
+            self._save_soon()
+        self._tell_change()
+
+    async def _save_rest(self, *, done: bool) -> None:
+        """Save all there is.  Those that have not answered wait in the store from now on, and
+        what comes of them is saved by itself.
+
+        :raises Exception: it could not be saved.
+        """
+        self._call_off_timer()
+        while self._saving:
+            await self._change()
+        progress, now = self._progress, self._tools.clock.wall_seconds()
+        under_way, progress.open = list(progress.open.values()), {}
+        # What another attempt tells waits in the store as that one's, if at all.
+        progress.outcomes += [_claimed(one, now) for one in under_way if not one.follows]
+        self._late = late = _Late(self._tools.record)
+        if self._problem is None:
+            await self._save_once(done=done)
+        late.release()
+        if self._problem is not None:
+            raise self._problem
+
+
+class _Late:
+    """Outcomes that come after a walk has saved all there was: they wait until that is saved."""
+
+    def __init__(self, record: Callable[[Sequence[Delivery]], None]) -> None:
+        self._record = record
+        self._waiting: list[Delivery] | None = []
+
+    def add(self, delivery: Delivery) -> None:
+        """Save an outcome, when it is time."""
+        if self._waiting is None:
+            self._record([delivery])
+        else:
+            self._waiting.append(delivery)
+
+    def release(self) -> None:
+        """Save what waits, and from now on everything at once."""
+        waiting, self._waiting = self._waiting or [], None
+        if waiting:
+            self._record(waiting)
+
+
+def _claimed(attempt: Attempt, now: float) -> Delivery:
+    """That a notification waits, on which this process works."""
+    return Delivery(
+        attempt.subscription,
+        None,
+        now,
+        attempts=attempt.subscription.attempts or 0,
+        retry_at=now,
+        content_id=attempt.content_id,
+        claimed=True,
+    )
+
+
+def _is_outdated(subscription: Subscription, changed: _Changed) -> bool:
+    key = subscription.topic, subscription.callback.url
+    return key in changed and changed[key] != subscription.terms
 
 
 def changes_something(delivery: Delivery) -> bool:
@@ -296,8 +442,3 @@ def changes_something(delivery: Delivery) -> bool:
         or subscription.attempts is not None
         or subscription.consecutive_errors > 0
     )
-
-
-def _release(result: T, room: DeferredSemaphore) -> T:
-    room.release()
-    return result

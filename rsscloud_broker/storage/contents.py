@@ -1,7 +1,8 @@
 """What the store does with contents: they are kept while something has need of them.
 
-A content is needed by the walks that carry it.  The newest of a topic is needed too
-while a notification waits that is to carry it.  Whatever ends such a need calls
+A content is needed by the walks that carry it, and, if it was handed in, by the notifications
+that wait to carry it.  The newest of a topic is needed too while a notification waits that is to
+carry that.  Whatever ends such a need calls
 ``remove_unneeded``; a sweep does so for what was missed.
 
 There are budgets of bytes, for each host that contents came from and for all.  Where a new
@@ -25,7 +26,14 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 
 from rsscloud_broker.model import Bounds, Content, host_of
 from rsscloud_broker.storage.places import PRESENT, key_of, named
-from rsscloud_broker.storage.schema import content, content_sum, fanout, subscription, waiting
+from rsscloud_broker.storage.schema import (
+    content,
+    content_sum,
+    fanout,
+    queued,
+    subscription,
+    waiting,
+)
 
 #: What stands for the host of contents that were handed in.
 _HANDED_IN = "handed in"
@@ -37,13 +45,17 @@ _WAITED_FOR = (
     .correlate(content)
     .exists()
 )
+_AWAITED = or_(
+    select(waiting.c.subscription_id).where(waiting.c.content_id == content.c.id).exists(),
+    select(queued.c.subscription_id).where(queued.c.content_id == content.c.id).exists(),
+)
 _of_topic = content.alias("of_topic")
 _NEWEST = (
     select(func.max(_of_topic.c.id))
     .where(_of_topic.c.topic_id == content.c.topic_id)
     .scalar_subquery()
 )
-_UNNEEDED = and_(~_CARRIED, or_(~_WAITED_FOR, content.c.id < _NEWEST))
+_UNNEEDED = and_(~_CARRIED, ~_AWAITED, or_(~_WAITED_FOR, content.c.id < _NEWEST))
 
 
 def get_content(conn: Connection, key: int) -> Content | None:
@@ -191,7 +203,8 @@ def remove_outdated(conn: Connection, topic_key: int) -> None:
     now; what was handed in is carried to its end.
     """
     carried = select(fanout.c.id).where(fanout.c.content_id == content.c.id, fanout.c.pushed)
-    _remove(conn, and_(content.c.topic_id == topic_key, ~carried.exists()))
+    kept = and_(~carried.exists(), ~_AWAITED)
+    _remove(conn, and_(content.c.topic_id == topic_key, kept))
 
 
 def remove_unneeded(conn: Connection, urls: Collection[str]) -> None:

@@ -22,6 +22,7 @@ from rsscloud_broker.storage.schema import (
     waiting,
 )
 from rsscloud_broker.storage.topics import topic_row
+from rsscloud_broker.storage.walks import hand_out, handed_out
 
 #: For so long after a topic left a URL, who points to that URL is taken to mean the
 #: place where the topic went.
@@ -163,17 +164,22 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
         if walk.content_id is not None and not later
     }
     content_key = max(contents, default=None)
+    left = handed_out(conn, [walk.id for walk in newest.values()])
+    cursor = min(walk.cursor for walk in newest.values())
     conn.execute(delete(fanout).where(of_both))
-    conn.execute(
+    made = conn.execute(
         insert(fanout).values(
             topic_id=new_key,
-            cursor=min(walk.cursor for walk in newest.values()),
+            cursor=cursor,
             begun_at=last.begun_at,
             content_id=content_key,
             content_size=0 if content_key is None else contents[content_key],
             later=later,
         )
-    )
+    ).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    ids = set().union(*left.values())  # the walk comes to the others again
+    hand_out(conn, made[0], sorted(key for key in ids if key <= cursor), None)
 
 
 def _of_both(old: Row[Any], new: Row[Any]) -> dict[str, Any]:

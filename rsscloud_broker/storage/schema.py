@@ -210,7 +210,30 @@ fanout = Table(
     sqlite_autoincrement=True,
 )
 
-#: Notifications that wait to be tried again: at most one for a subscription.
+#: The processes that work on this database: see ``nodes``.
+node = Table(
+    "node",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("name", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: Subscriptions that a walk has handed out, up to its cursor, and whose outcomes are not
+#: recorded yet.  Free if no node has them.
+slice_ = Table(
+    "slice",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("fanout_id", Key, ForeignKey("fanout.id", ondelete="CASCADE"), nullable=False),
+    Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
+    # A JSON array of ids.
+    Column("subscription_ids", Text, nullable=False),
+    Index("ix_slice_fanout_id", "fanout_id"),
+    sqlite_autoincrement=True,
+)
+
+#: Notifications that wait to be tried, or tried again: at most one for a subscription.
 waiting = Table(
     "waiting",
     metadata,
@@ -226,6 +249,36 @@ waiting = Table(
     # The topic of a subscription that wants content, else null: it tells at once
     # whether a content is waited for.
     Column("content_topic_id", Key),
+    # The node that works on it; null if it is free.
+    Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
+    # When it was tried last, and when it first failed; null if it was not tried.
+    Column("tried_at", BigInteger),
+    Column("failing_since", BigInteger),
+    # The time that the subscriber asked for; null if it did not.
+    Column("not_before", BigInteger),
+    # What was handed in and is to be carried; null for whatever is the newest.
+    Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
+)
+
+#: Contents that were handed in and wait for those before them, in the order of their ids.
+queued = Table(
+    "queued",
+    metadata,
+    Column(
+        "subscription_id",
+        Key,
+        ForeignKey("subscription.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column(
+        "content_id",
+        Key,
+        ForeignKey("content.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Index("ix_queued_content_id", "content_id"),
 )
 
 _content_waited_for = waiting.c.content_topic_id.is_not(None)

@@ -1,8 +1,8 @@
 """The store: every method one transaction, run outside the reactor's thread.
 
 What happens in a transaction is in ``pings``, ``topics``, ``polls``, ``moves``,
-``contents``, ``subscriptions``, ``intents``, ``walks`` and ``due_times``; where it runs, in
-``threads`` and ``writer``.
+``contents``, ``subscriptions``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and
+``due_times``; where it runs, in ``threads`` and ``writer``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import Connection
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
@@ -30,6 +31,7 @@ from rsscloud_broker.model import (
     PollPlan,
     Reading,
     ReadingRecord,
+    Recorded,
     Subscription,
     Swept,
     Topic,
@@ -41,12 +43,14 @@ from rsscloud_broker.storage import (
     due_times,
     intents,
     moves,
+    nodes,
     pings,
     polls,
     subscriptions,
     topics,
     walks,
 )
+from rsscloud_broker.storage import deliveries as deliveries_
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.storage.writer import Batched
@@ -55,6 +59,8 @@ from rsscloud_broker.storage.writer import Batched
 @implementer(IStore)
 class Store(Service):
     """What outlives the process, in a database.
+
+    It begins as the only node of its database: see ``nodes``.
 
     It is usable between ``startService`` and ``stopService``; the latter's
     Deferred fires when what was asked for is on disk and the database closed.
@@ -77,17 +83,25 @@ class Store(Service):
         self._url = url
         self._bounds = bounds
         self._threads = threads or StoreThreads(reactor)
+        self._node: int | None = None
 
     def startService(self) -> None:
         if not self.running:
             super().startService()
             self._threads.start(open_engine(self._url))
+            # If this fails, whatever claims something first does it.
+            self._threads.write(self._registered).addErrback(lambda failure: None)
 
     def stopService(self) -> Deferred[None]:
         if not self.running:
             return succeed(None)
         super().stopService()
         return self._threads.stop()
+
+    def _registered(self, conn: Connection) -> int:
+        """The id of this process, in the thread of the writer."""
+        self._node = nodes.registered(conn, self._node)
+        return self._node
 
     def writes_waiting(self) -> int:
         """How many changes wait to be written."""
@@ -219,23 +233,40 @@ class Store(Service):
     def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
         return self._threads.read(lambda conn: walks.fanouts(conn, limit))
 
+    def subscriptions_of(self, ids: Sequence[int]) -> Deferred[list[Subscription]]:
+        return self._threads.read(lambda conn: subscriptions.by_ids(conn, ids))
+
     def record_slice(
-        self, fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
-    ) -> Deferred[None]:
+        self,
+        fanout: Fanout,
+        cursor: int,
+        deliveries: Sequence[Delivery],
+        done: bool,
+        left: Sequence[int] = (),
+    ) -> Deferred[Recorded]:
         return self._threads.write(
-            lambda conn: walks.record_slice(conn, fanout, cursor, deliveries, done)
+            lambda conn: walks.record_slice(
+                conn, fanout, cursor, deliveries, done, left, self._registered(conn)
+            )
         )
 
-    def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[None]:
-        return self._threads.write(lambda conn: walks.record_deliveries(conn, deliveries))
+    def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[Recorded]:
+        return self._threads.write(
+            lambda conn: deliveries_.record_deliveries(conn, deliveries, self._registered(conn))
+        )
 
     def claim_due(
-        self, now: float, until: float, limit: int, busy: Collection[str]
+        self, now: float, limit: int, busy: Collection[str]
     ) -> Deferred[list[Subscription]]:
-        return self._threads.write(lambda conn: walks.claim_due(conn, now, until, limit, busy))
+        return self._threads.write(
+            lambda conn: deliveries_.claim_due(conn, now, limit, busy, self._registered(conn))
+        )
 
     def next_due(self) -> Deferred[float | None]:
-        return self._threads.read(walks.next_due)
+        return self._threads.read(deliveries_.next_due)
+
+    def hasten(self, host: str, origin: str, now: float) -> Deferred[bool]:
+        return self._threads.write(lambda conn: deliveries_.hasten(conn, host, origin, now))
 
     def set_back(self, seconds: float, now: float) -> Deferred[None]:
         return self._threads.write(lambda conn: due_times.set_back(conn, seconds, now))

@@ -103,7 +103,7 @@ def put_subscription(
         conn.execute(
             update(waiting)
             .where(waiting.c.subscription_id == key)
-            .values(attempts=0, due_at=granted_at)
+            .values(attempts=0, due_at=granted_at, failing_since=None, not_before=None)
         )
     differs = watched.digest is not None and watched.digest != known
     if known is not None and (differs or watched.ended):
@@ -172,6 +172,8 @@ _WITH_WAITING = (
         _COLUMNS.wants_content,
         topic.c.ended,
         _COLUMNS.asked_url,
+        waiting.c.failing_since,
+        waiting.c.content_id,
     )
     .join(topic, topic.c.id == _COLUMNS.topic_id)
     .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
@@ -206,7 +208,8 @@ def _subscription(row: Sequence[Any]) -> Subscription:
     # By position and not by name: this is done for each notification.
     (
         url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors, last_error,
-        last_error_at, marked, attempts, terms, wants_content, ended, asked_url,
+        last_error_at, marked, attempts, terms, wants_content, ended, asked_url, failing_since,
+        content_id,
     ) = row  # fmt: skip
     return Subscription(
         asked_url or url,
@@ -222,6 +225,8 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         bool(wants_content),
         ended,
         url if asked_url else "",
+        to_seconds_or_none(failing_since),
+        content_id,
     )
 
 

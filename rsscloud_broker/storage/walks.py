@@ -1,4 +1,4 @@
-"""What the store does with walks over subscriptions, and with what came of them.
+"""What the store does with walks over subscriptions, and with hosts that do not answer.
 
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.
@@ -6,78 +6,15 @@ after a rollback, it does the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Sequence
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    and_,
-    bindparam,
-    case,
-    delete,
-    false,
-    func,
-    insert,
-    or_,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from rsscloud_broker.model import Delivery, Fanout, HostState, Subscription
+from rsscloud_broker.model import Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
-from rsscloud_broker.storage.schema import (
-    fanout,
-    host,
-    subscription,
-    to_micros,
-    to_seconds,
-    to_seconds_or_none,
-    topic,
-    waiting,
-)
-from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
-
-# Deliveries come in slices of hundreds: each of these is made once, and run
-# for many keys at a time.
-
-_CLEAR_ERRORS = (
-    update(subscription)
-    .where(subscription.c.id == bindparam("key"), subscription.c.consecutive_errors > 0)
-    .values(consecutive_errors=0, last_error="", last_error_at=None, marked=false())
-)
-
-_COUNT_ERROR = (
-    update(subscription)
-    .where(subscription.c.id == bindparam("key"))
-    .values(
-        consecutive_errors=subscription.c.consecutive_errors + 1,
-        last_error=bindparam("reason"),
-        last_error_at=bindparam("at"),
-        # A comparison with null, for protocols that never give up, is not true.
-        marked=case(
-            (
-                subscription.c.consecutive_errors + 1 >= bindparam("marks", type_=BigInteger),
-                true(),
-            ),
-            else_=subscription.c.marked,
-        ),
-    )
-)
-
-
-_FORGET = delete(waiting).where(waiting.c.subscription_id == bindparam("key"))
-
-# One that was renewed since is wanted again.
-_REMOVE = delete(subscription).where(
-    subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
-)
-
-_WAIT_ON = (
-    update(waiting)
-    .where(waiting.c.subscription_id == bindparam("key"))
-    .values(attempts=bindparam("tries"), due_at=bindparam("due"))
-)
+from rsscloud_broker.storage.deliveries import record_deliveries
+from rsscloud_broker.storage.schema import fanout, host, slice_, to_micros, to_seconds, topic
 
 
 def fanouts(conn: Connection, limit: int) -> list[Fanout]:
@@ -104,22 +41,67 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
         .order_by(fanout.c.id)
         .limit(limit)
     )
+    rows = conn.execute(query).all()
+    left = handed_out(conn, [row.id for row in rows])
     return [
-        Fanout(key, url, cursor, to_seconds(begun_at), *others)
-        for key, url, cursor, begun_at, *others in conn.execute(query)
+        Fanout(
+            row.id,
+            row.url,
+            row.cursor,
+            to_seconds(row.begun_at),
+            row.content_id,
+            row.pushed,
+            row.later,
+            row.content_size,
+            tuple(sorted(left.get(row.id, ()))),
+        )
+        for row in rows
     ]
 
 
 def record_slice(
-    conn: Connection, walk: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
-) -> None:
-    """See ``IStore.record_slice``."""
-    record_deliveries(conn, deliveries)
+    conn: Connection,
+    walk: Fanout,
+    cursor: int,
+    deliveries: Sequence[Delivery],
+    done: bool,
+    left: Sequence[int] = (),
+    node: int | None = None,
+) -> Recorded:
+    """See ``IStore.record_slice``.
+
+    :param node: the id of this process.
+    """
+    recorded = record_deliveries(conn, deliveries, node)
     if done:
         _end(conn, walk)
         remove_unneeded(conn, [walk.topic])
-    else:
-        conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
+        return recorded
+    moved = conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
+    if moved.rowcount:  # or else it met another walk, which goes back for what is left
+        hand_out(conn, walk.id, left, node)
+    return recorded
+
+
+def hand_out(conn: Connection, walk_key: int, left: Sequence[int], node: int | None) -> None:
+    """Keep which subscriptions of a walk are handed out, in place of what was kept before.
+
+    :param node: the process that works on them; None if nobody does.
+    """
+    ours = or_(slice_.c.node_id == node, slice_.c.node_id.is_(None))
+    conn.execute(delete(slice_).where(slice_.c.fanout_id == walk_key, ours))
+    if left:
+        ids = json.dumps(list(left), separators=(",", ":"))
+        conn.execute(insert(slice_).values(fanout_id=walk_key, node_id=node, subscription_ids=ids))
+
+
+def handed_out(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]]:
+    """The ids of subscriptions that are handed out, for each of some walks."""
+    found: dict[int, set[int]] = {}
+    kept = select(slice_.c.fanout_id, slice_.c.subscription_ids)
+    for key, ids in conn.execute(kept.where(slice_.c.fanout_id.in_(walk_keys))):
+        found.setdefault(key, set()).update(json.loads(ids))
+    return found
 
 
 def _end(conn: Connection, walk: Fanout) -> None:
@@ -134,117 +116,6 @@ def _end(conn: Connection, walk: Fanout) -> None:
         older = and_(fanout.c.topic_id == this.topic_id, fanout.c.id < walk.id, ~fanout.c.pushed)
         over = or_(over, older)
     conn.execute(delete(fanout).where(over))
-
-
-def record_deliveries(conn: Connection, deliveries: Sequence[Delivery]) -> None:
-    """See ``IStore.record_deliveries``.
-
-    Deliveries of subscriptions that were removed meanwhile find no row.
-    """
-    wait = [one for one in deliveries if one.retry_at is not None]
-    over = [
-        (one, one.outcome)
-        for one in deliveries
-        if one.outcome and (one.retry_at is None or not one.attempts)
-    ]
-    gone = [one for one, outcome in over if outcome.gone]
-    succeeded = [one for one, outcome in over if outcome.success and not outcome.gone]
-    failed = [
-        {
-            "key": one.subscription.id,
-            "reason": outcome.reason,
-            "at": to_micros(one.at),
-            "marks": one.marks,
-        }
-        for one, outcome in over
-        if not outcome.success and not outcome.gone
-    ]
-    if over:
-        conn.execute(_FORGET, _keys([one for one, _ in over]))
-    if gone:
-        conn.execute(
-            _REMOVE,
-            [
-                {"key": one.id, "granted": to_micros(one.lease.granted_at)}
-                for one in (delivery.subscription for delivery in gone)
-            ],
-        )
-    if succeeded:
-        conn.execute(_CLEAR_ERRORS, _keys(succeeded))
-    if failed:
-        conn.execute(_COUNT_ERROR, failed)
-    if wait:
-        _wait(conn, wait)
-    let_go = {
-        delivery.subscription.topic
-        for delivery, outcome in over
-        if delivery.subscription.wants_content
-        and (outcome.gone or delivery.subscription.attempts is not None)
-    }
-    if let_go:
-        remove_unneeded(conn, let_go)
-
-
-def _keys(deliveries: Sequence[Delivery]) -> list[dict[str, int]]:
-    return [{"key": one.subscription.id} for one in deliveries]
-
-
-def _wait(conn: Connection, deliveries: Sequence[Delivery]) -> None:
-    """Let notifications wait; where one waits already it is the same from now on."""
-    wanted = {one.subscription.id: one for one in deliveries}
-    alive = select(subscription.c.id, CONTENT_TOPIC_ID).where(subscription.c.id.in_(wanted))
-    waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id.in_(wanted))
-    there = set(conn.execute(waits).scalars())
-    updates, inserts = [], []
-    for key, content_topic in conn.execute(alive):
-        one = wanted[key]
-        assert one.retry_at is not None  # the caller looked
-        due = to_micros(one.retry_at)
-        if key in there:
-            if not one.unless_waiting:
-                updates.append({"key": key, "tries": one.attempts, "due": due})
-        else:
-            inserts.append(
-                {
-                    "subscription_id": key,
-                    "attempts": one.attempts,
-                    "due_at": due,
-                    "content_topic_id": content_topic,
-                }
-            )
-    if updates:
-        conn.execute(_WAIT_ON, updates)
-    if inserts:
-        conn.execute(insert(waiting), inserts)
-
-
-def claim_due(
-    conn: Connection, now: float, until: float, limit: int, busy: Collection[str]
-) -> list[Subscription]:
-    """See ``IStore.claim_due``.  What is due is gone through in its order, by an index,
-    until enough is found, past however many of busy hosts.
-    """
-    due = (
-        select(waiting.c.subscription_id)
-        .where(waiting.c.due_at <= to_micros(now))
-        .order_by(waiting.c.due_at, waiting.c.subscription_id)
-    )
-    if busy:
-        due = due.join(subscription, subscription.c.id == waiting.c.subscription_id).where(
-            subscription.c.host.not_in(busy)
-        )
-    ids = list(conn.execute(due.limit(limit)).scalars())
-    if not ids:
-        return []
-    conn.execute(
-        update(waiting).where(waiting.c.subscription_id.in_(ids)).values(due_at=to_micros(until))
-    )
-    return by_ids(conn, ids)
-
-
-def next_due(conn: Connection) -> float | None:
-    """See ``IStore.next_due``."""
-    return to_seconds_or_none(conn.execute(select(func.min(waiting.c.due_at))).scalar())
 
 
 def hosts(conn: Connection) -> list[HostState]:

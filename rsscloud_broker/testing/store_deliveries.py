@@ -8,7 +8,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Callback, Delivery, HostState, PollPlan, Subscription
+from rsscloud_broker.model import Callback, Content, Delivery, HostState, PollPlan, Subscription
 from rsscloud_broker.testing.store import (
     FEED,
     OTHER_FEED,
@@ -108,19 +108,21 @@ class DeliveriesContract(TopicsContract):
         return [one.attempts for one in await self.all_subscriptions()]
 
     async def due(self, now: float, limit: int = 10) -> list[int]:
-        """The ids of those that are claimed; they are due again 100 seconds later."""
-        return [one.id for one in await self.store.claim_due(now, now + 100, limit, ())]
+        """The ids of those that are claimed."""
+        return [one.id for one in await self.store.claim_due(now, limit, ())]
 
     async def test_nothing_waits_at_first(self) -> None:
         await self.stored(1)
-        self.assertEqual(await self.store.claim_due(1e9, 2e9, 10, ()), [])
+        self.assertEqual(await self.store.claim_due(1e9, 10, ()), [])
         self.assertIsNone(await self.store.next_due())
         self.assertEqual(await self.attempts(), [None])
 
     async def test_failure_that_is_tried_again_counts_for_nothing_yet(self) -> None:
         (one,) = await self.stored(1)
         await self.store.record_deliveries([waits(one, 3000.5, attempts=2)])
-        self.assertEqual(await self.all_subscriptions(), [evolve(one, attempts=2)])
+        self.assertEqual(
+            await self.all_subscriptions(), [evolve(one, attempts=2, failing_since=2000.0)]
+        )
         self.assertEqual(await self.store.next_due(), 3000.5)
 
     async def test_at_most_one_waits_for_a_subscription(self) -> None:
@@ -132,17 +134,53 @@ class DeliveriesContract(TopicsContract):
         self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 2500))
         self.assertEqual(await self.due(9999), [one.id])
 
-    async def test_one_that_waits_already_may_stay_as_it_is(self) -> None:
+    def news(self, subscription: Subscription, at: float, pause: float = 5.0) -> Delivery:
+        """That a subscriber is to be told of news by the notification that waits for it."""
+        return Delivery(subscription, None, at=at, attempts=0, retry_at=at, pause=pause)
+
+    async def test_news_begins_the_schedule_anew(self) -> None:
         waiting, other = await self.stored(1, 2)
-        await self.store.record_deliveries([waits(waiting, 3000, attempts=2)])
-        left = [
-            Delivery(one, None, at=2000, attempts=0, retry_at=2000, unless_waiting=True)
-            for one in (waiting, other)
-        ]
-        await self.store.record_deliveries(left)
-        self.assertEqual(await self.attempts(), [2, 0])
-        self.assertEqual(await self.due(2000), [other.id])
-        self.assertEqual(await self.due(3000), [other.id, waiting.id])
+        await self.store.record_deliveries([waits(waiting, 9000, attempts=4)])
+        await self.store.record_deliveries([self.news(one, 3000) for one in (waiting, other)])
+        self.assertEqual(await self.attempts(), [0, 0])
+        self.assertEqual(await self.due(3000), [waiting.id, other.id])
+
+    async def test_news_brings_the_next_attempt_no_sooner_than_a_pause_after_the_last(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 9000, attempts=4)])  # tried at 2000
+        await self.store.record_deliveries([self.news(one, 2001)])
+        self.assertEqual(await self.store.next_due(), 2005)
+
+    async def test_news_makes_nothing_later(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 2500, attempts=4)])
+        await self.store.record_deliveries([self.news(one, 3000)])
+        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 2500))
+
+    async def test_news_waits_for_the_time_that_the_subscriber_asked_for(self) -> None:
+        (one,) = await self.stored(1)
+        asked = evolve(waits(one, 9000, attempts=1), not_before=8000.0)
+        await self.store.record_deliveries([asked])
+        await self.store.record_deliveries([self.news(one, 3000)])
+        self.assertEqual((await self.attempts(), await self.store.next_due()), ([0], 8000))
+
+    async def test_how_long_it_has_failed_is_known_through_all_news(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([waits(one, 9000)])
+        await self.store.record_deliveries([self.news(one, 3000)])
+        await self.store.record_deliveries([evolve(waits(one, 9000), at=3005.0)])
+        (stored,) = await self.all_subscriptions()
+        self.assertEqual(stored.failing_since, 2000.0)
+        await self.store.record_deliveries([succeeded(stored)])
+        await self.store.record_deliveries([evolve(waits(one, 9000), at=4000.0)])
+        (stored,) = await self.all_subscriptions()
+        self.assertEqual(stored.failing_since, 4000.0)
+
+    async def test_one_that_was_told_and_is_told_again_has_not_failed(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([evolve(succeeded(one), attempts=0, retry_at=3000.0)])
+        (stored,) = await self.all_subscriptions()
+        self.assertEqual((stored.attempts, stored.failing_since), (0, None))
 
     async def test_delivered_or_given_up_waits_no_more(self) -> None:
         told, given_up = await self.stored(1, 2)
@@ -203,20 +241,147 @@ class DeliveriesContract(TopicsContract):
         self.assertEqual(await self.due(3002), [ids[2]])
         self.assertEqual(await self.store.next_due(), 3003)
 
-    async def test_claim_holds_until_its_time(self) -> None:
+    async def test_claim_holds_until_its_outcome_is_recorded(self) -> None:
         (one,) = await self.stored(1)
         await self.store.record_deliveries([waits(one, 3000, attempts=4)])
-        claimed = await self.store.claim_due(3000, 3100, 10, ())
-        self.assertEqual(claimed, [evolve(one, attempts=4)])
-        self.assertEqual(await self.store.next_due(), 3100)
-        self.assertEqual(await self.due(3099.9), [])
+        claimed = await self.store.claim_due(3000, 10, ())
+        self.assertEqual(claimed, [evolve(one, attempts=4, failing_since=2000.0)])
+        self.assertIsNone(await self.store.next_due())
+        self.assertEqual(await self.due(9e9), [])
+        await self.store.record_deliveries([waits(one, 3100, attempts=5)])
         self.assertEqual(await self.due(3100), [one.id])
+
+    async def test_what_a_process_is_at_may_wait_as_claimed(self) -> None:
+        (one,) = await self.stored(1)
+        under_way = Delivery(one, None, at=2000, attempts=0, retry_at=2000, claimed=True)
+        await self.store.record_deliveries([under_way])
+        self.assertEqual((await self.attempts(), await self.due(9e9)), ([0], []))
+        await self.store.record_deliveries([waits(one, 3000)])
+        self.assertEqual(await self.due(3000), [one.id])
+
+    async def test_what_is_handed_out_is_known_with_the_walk(self) -> None:
+        await self.stored(1, 2, 3)
+        walk = await self.begin_walk(b"1")
+        await self.store.record_slice(walk, 3, [], False, [1, 3])
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, left=(1, 3))])
+        await self.store.record_slice(walk, 3, [], False, [3])
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, left=(3,))])
+        await self.store.record_slice(walk, 3, [], True)
+        self.assertEqual(await self.store.fanouts(10), [])
+
+    async def test_subscriptions_by_their_ids(self) -> None:
+        first, second, third = await self.stored(1, 2, 3)
+        await self.store.remove_subscription(FEED, second.callback)
+        found = await self.store.subscriptions_of([third.id, second.id, first.id, 999])
+        self.assertEqual(found, [third, first])
+        self.assertEqual(await self.store.subscriptions_of([]), [])
+
+    # what was handed in
+
+    async def handed_in(self, *bodies: bytes) -> list[int]:
+        """The keys of contents that are handed in, in order; a walk carries each."""
+        for body in bodies:
+            await self.store.push_content(FEED, Content(body), 2000.0)
+        keys = []
+        while walks := await self.store.fanouts(10):
+            keys.append(walks[0].content_id or 0)
+            wants = evolve(self.wants, content_id=walks[0].content_id)
+            await self.store.record_slice(walks[0], 9, [wants], True)
+        return keys
+
+    @property
+    def wants(self) -> Delivery:
+        return Delivery(self.eager, None, at=2000, attempts=0, retry_at=2000)
+
+    async def subscribe_to_content(self) -> None:
+        wanted = evolve(a_subscription(), wants_content=True)
+        self.eager = await self.store.put_subscription(wanted)
+
+    async def next_content(self) -> bytes | None:
+        """What the notification that is due is to carry; it is claimed."""
+        for one in await self.store.claim_due(9e9, 10, ()):
+            self.claimed = one
+            content = await self.store.content(one.content_id or 0)
+            return None if content is None else content.body
+        return None
+
+    async def test_contents_that_are_handed_in_wait_in_their_order(self) -> None:
+        await self.subscribe_to_content()
+        keys = await self.handed_in(b"1", b"2", b"3")
+        for key, body in zip(keys, (b"1", b"2", b"3"), strict=True):
+            self.assertEqual(await self.next_content(), body)
+            self.assertIsNone(await self.next_content(), "one at a time")
+            recorded = await self.store.record_deliveries(
+                [evolve(succeeded(self.claimed), content_id=key)]
+            )
+            self.assertEqual(recorded.due, body != b"3")
+            self.assertIsNone(await self.store.content(key), "nothing needs it any more")
+        self.assertIsNone(await self.next_content())
+
+    async def test_one_that_fails_stays_before_those_behind_it(self) -> None:
+        await self.subscribe_to_content()
+        first, second = await self.handed_in(b"1", b"2")
+        await self.next_content()
+        await self.store.record_deliveries([evolve(waits(self.claimed, 3000), content_id=first)])
+        self.assertEqual(await self.next_content(), b"1")
+        await self.store.record_deliveries([evolve(failed(self.claimed), content_id=first)])
+        self.assertEqual(await self.next_content(), b"2")
+        self.assertEqual(self.claimed.content_id, second)
+
+    async def test_one_that_comes_to_wait_late_goes_before_those_behind_it(self) -> None:
+        await self.subscribe_to_content()
+        for body in (b"1", b"2"):
+            await self.store.push_content(FEED, Content(body), 2000.0)
+        (walk,) = await self.store.fanouts(10)
+        early = evolve(self.wants, content_id=walk.content_id)
+        late = evolve(self.wants, content_id=(walk.content_id or 0) + 1)
+        await self.store.record_deliveries([late, early])
+        self.assertEqual(await self.next_content(), b"1")
+
+    async def test_a_success_does_not_take_away_what_was_handed_in_since(self) -> None:
+        await self.subscribe_to_content()
+        (key,) = await self.handed_in(b"2")
+        await self.store.record_deliveries([evolve(succeeded(self.eager), content_id=key - 1)])
+        self.assertEqual(await self.next_content(), b"2")
+
+    async def test_what_does_not_fit_is_told_of(self) -> None:
+        await self.subscribe_to_content()
+        await self.store.push_content(FEED, Content(b"0"), 2000.0)
+        (walk,) = await self.store.fanouts(10)
+        key = walk.content_id or 0
+        for number in range(1, 103):
+            await self.store.push_content(FEED, Content(b"%d" % number), 2000.0)
+        wanted = [evolve(self.wants, content_id=key + number) for number in range(103)]
+        recorded = await self.store.record_deliveries(wanted)
+        self.assertEqual(recorded.dropped, (self.eager, self.eager))
+
+    # hosts that answer again
+
+    async def test_what_waits_for_a_host_is_due_when_it_answers_again(self) -> None:
+        first, second = await self.stored(1, 2)
+        await self.store.record_deliveries([waits(first, 9000), waits(second, 9000)])
+        self.assertTrue(await self.store.hasten("reader1.example", "", 3000.0))
+        self.assertEqual(await self.due(3000), [first.id])
+        self.assertFalse(await self.store.hasten("reader1.example", "", 3000.0))
+
+    async def test_only_what_waits_for_a_port_is(self) -> None:
+        await self.stored(1)
+        (one,) = await self.all_subscriptions()
+        await self.store.record_deliveries([waits(one, 9000)])
+        self.assertFalse(await self.store.hasten("reader1.example", "reader1.example:8000", 3e3))
+        self.assertTrue(await self.store.hasten("reader1.example", "reader1.example:80", 3000.0))
+
+    async def test_not_before_the_time_that_its_subscriber_asked_for(self) -> None:
+        (one,) = await self.stored(1)
+        await self.store.record_deliveries([evolve(waits(one, 9000), not_before=8000.0)])
+        await self.store.hasten("reader1.example", "", 3000.0)
+        self.assertEqual(await self.store.next_due(), 8000)
 
     async def test_busy_hosts_are_left_out_of_claims(self) -> None:
         first, second, third = await self.stored(1, 2, 3)
         await self.store.record_deliveries([waits(one, 3000) for one in (first, second, third)])
         busy = [first.callback.host, third.callback.host]
-        claimed = await self.store.claim_due(3000, 3100, 10, busy)
+        claimed = await self.store.claim_due(3000, 10, busy)
         self.assertEqual([one.id for one in claimed], [second.id])
         self.assertEqual(await self.due(3000), [first.id, third.id])
 

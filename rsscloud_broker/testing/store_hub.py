@@ -107,7 +107,7 @@ class HubContract(RecordsContract):
         walk = await self.walk_with(_ONE)
         late = [waits(first, 3000), waits(second, 3000)]
         await self.store.record_slice(walk, second.id, late, True)
-        first, second = await self.store.claim_due(3000, 3100, 10, ())
+        first, second = await self.store.claim_due(3000, 10, ())
         await self.store.record_deliveries([succeeded(first)])
         self.assertTrue(await self.kept(walk))
         for _ in range(2):
@@ -291,7 +291,8 @@ class HubContract(RecordsContract):
         self.assertEqual((walk.topic, walk.begun_at, walk.content_id), (FEED, 2000, None))
         await self.store.record_slice(walk, 0, [waits(ended, 3000)], True)
         self.assertEqual(
-            await self.store.claim_due(3000, 4000, 10, ()), [evolve(ended, attempts=1)]
+            await self.store.claim_due(3000, 10, ()),
+            [evolve(ended, attempts=1, failing_since=2000.0)],
         )
 
     async def test_topic_ends_once(self) -> None:

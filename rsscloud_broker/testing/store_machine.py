@@ -38,7 +38,7 @@ from rsscloud_broker.model import (
     Topic,
     WaitingIntent,
 )
-from rsscloud_broker.testing.store_model import KEEP_ENDED
+from rsscloud_broker.testing.store_model import KEEP_ENDED, Waits
 from rsscloud_broker.testing.store_rules import (
     ALL,
     END_OF_TIME,
@@ -141,7 +141,9 @@ class StoreMachine(PingsAndTopics):
         else:
             assert stored.id == before
             if before in self.model.waiting:
-                self.model.waiting[before] = (0, self.now)
+                waits = self.model.waiting[before]
+                anew = evolve(waits, attempts=0, due=self.now, failing_since=None)
+                self.model.waiting[before] = anew
         self.model.subscriptions[stored.id] = evolve(wanted, id=stored.id)
         place = self.model.place(topic)
         read = self.model.topics.setdefault(place, Topic(place))
@@ -149,7 +151,7 @@ class StoreMachine(PingsAndTopics):
             self.model.due.setdefault(place, self.now)
         differs = read.digest is not None and read.digest != known
         if known is not None and (differs or read.ended):
-            self.model.waiting.setdefault(stored.id, (0, self.now))
+            self.model.waiting.setdefault(stored.id, Waits(0, self.now))
             kept = self.model.newest_of(topic) is not None
             if wants_content and not kept and not read.ended:
                 self.model.asked[place] = self.now
@@ -270,14 +272,15 @@ class StoreMachine(PingsAndTopics):
         shown = data.draw(st.sampled_from(still_there or list(self.known_walks.values())))
         cursor = data.draw(st.integers(0, 20))
         done = data.draw(st.booleans())
+        left = tuple(sorted(data.draw(st.sets(st.integers(1, 20), max_size=3))))
         deliveries = self._deliveries(data)
-        self.call(self.store.record_slice, shown, cursor, deliveries, done)
+        self.call(self.store.record_slice, shown, cursor, deliveries, done, left)
         self._record(deliveries)
         walk = self.model.walk_of(shown.id)
         if walk is not None and done:
             self.model.end_walk(walk)
         elif walk is not None:
-            walk.cursor = cursor
+            walk.cursor, walk.left = cursor, left
         if done:
             self.model.remove_unneeded(self.model.place(shown.topic))
 
@@ -321,7 +324,8 @@ class StoreMachine(PingsAndTopics):
             marks=data.draw(st.sampled_from((None, 1, 3))),
             attempts=0 if delivered else data.draw(st.integers(0, 5)),
             retry_at=self.now + data.draw(_delays) if waits else None,
-            unless_waiting=outcome is None and data.draw(st.booleans()),
+            pause=data.draw(st.sampled_from((None, 0.0, 5.0))) if outcome is None else None,
+            claimed=data.draw(st.booleans()),
         )
 
     def _record(self, deliveries: list[Delivery]) -> None:
@@ -330,25 +334,25 @@ class StoreMachine(PingsAndTopics):
 
     @rule(
         limit=limits,
-        seconds=_delays,
         busy=st.sets(st.sampled_from(_HOSTS), max_size=1),
         data=st.data(),
     )
-    def claim_due(self, limit: int, seconds: float, busy: set[str], data: st.DataObject) -> None:
-        self.go_on(data, {due for _, due in self.model.waiting.values()})
-        until = self.now + seconds
+    def claim_due(self, limit: int, busy: set[str], data: st.DataObject) -> None:
+        self.go_on(data, {waits.due for waits in self.model.waiting.values()})
         due = sorted(
-            at
-            for key, (_, at) in self.model.waiting.items()
-            if at <= self.now and self.model.subscriptions[key].callback.host not in busy
+            waits.due
+            for key, waits in self.model.waiting.items()
+            if waits.due <= self.now
+            and not waits.claimed
+            and self.model.subscriptions[key].callback.host not in busy
         )
-        claimed = self.call(self.store.claim_due, self.now, until, limit, busy)
-        assert [self.model.waiting[one.id][1] for one in claimed] == due[:limit]
+        claimed = self.call(self.store.claim_due, self.now, limit, busy)
+        assert [self.model.waiting[one.id].due for one in claimed] == due[:limit]
         assert len({one.id for one in claimed}) == len(claimed)
         for one in claimed:
             assert one == self.model.subscription(one.id)
             assert one.callback.host not in busy
-            self.model.waiting[one.id] = (self.model.waiting[one.id][0], until)
+            self.model.waiting[one.id] = evolve(self.model.waiting[one.id], claimed=True)
 
     # hosts
 
@@ -384,7 +388,8 @@ class StoreMachine(PingsAndTopics):
         for url in TOPICS:
             assert call(store.subscriptions, url, 0, ALL) == model.subscriptions_of(url)
         assert call(store.intents) == model.intents
-        first_due = min((at for _, at in model.waiting.values()), default=None)
+        free = [waits.due for waits in model.waiting.values() if not waits.claimed]
+        first_due = min(free, default=None)
         assert call(store.next_due) == first_due
         hosts = call(store.hosts)
         assert sorted(hosts, key=lambda state: state.host) == sorted(

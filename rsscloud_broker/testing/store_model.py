@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import Factory, define, evolve
+from attrs import Factory, define, evolve, frozen
 
 from rsscloud_broker.model import (
     Content,
@@ -42,6 +42,21 @@ class Walk:
     cursor: int = 0
     later: bool = False
     shown: Fanout | None = None
+    left: tuple[int, ...] = ()
+
+
+@frozen
+class Waits:
+    """A notification that waits.
+
+    :ivar claimed: whether somebody works on it.
+    """
+
+    attempts: int
+    due: float
+    tried_at: float | None = None
+    failing_since: float | None = None
+    claimed: bool = False
 
 
 @define
@@ -59,7 +74,7 @@ class Model:
     :ivar contents: by numbers in their order, each with its topic: those that a
         store has, and some of those that it may have removed.
     :ivar walks: in their order; those that newer ones made needless too.
-    :ivar waiting: for ids of subscriptions, attempts and when the next is due.
+    :ivar waiting: by ids of subscriptions.
     """
 
     pings: list[Ping] = Factory(list)
@@ -73,7 +88,7 @@ class Model:
     subscriptions: dict[int, Subscription] = Factory(dict)
     contents: dict[int, tuple[str, Content]] = Factory(dict)
     walks: list[Walk] = Factory(list)
-    waiting: dict[int, tuple[int, float]] = Factory(dict)
+    waiting: dict[int, Waits] = Factory(dict)
     hosts: dict[str, HostState] = Factory(dict)
     intents: list[WaitingIntent] = Factory(list)
 
@@ -99,12 +114,18 @@ class Model:
 
     def subscription(self, key: int) -> Subscription:
         """A subscription as a store shows it."""
-        attempts, _ = self.waiting.get(key, (None, None))
+        waits = self.waiting.get(key)
         one = self.subscriptions[key]
         place = self.place(one.topic)
         moved_to = "" if place == one.topic else place
         ended = self.topics[place].ended
-        return evolve(one, attempts=attempts, ended=ended, moved_to=moved_to)
+        return evolve(
+            one,
+            attempts=None if waits is None else waits.attempts,
+            failing_since=None if waits is None else waits.failing_since,
+            ended=ended,
+            moved_to=moved_to,
+        )
 
     def subscriptions_of(self, topic: str) -> list[Subscription]:
         found, place = sorted(self.subscriptions.items()), self.place(topic)
@@ -162,11 +183,15 @@ class Model:
             last = max(newest.values(), key=self.walks.index)
             cursor = min(walk.cursor for walk in newest.values())
             later = last.content is None and any(walk.later for walk in newest.values())
+            ids = {key for walk in newest.values() for key in walk.left}
+            left = tuple(sorted(key for key in ids if key <= cursor))
             contents = [walk.content for walk in newest.values() if walk.content is not None]
             carried = None if later else max(contents, default=None)
             both = [walk for walk in self.walks if walk.topic in newest and not walk.pushed]
             self.walks = [walk for walk in self.walks if walk not in both]
-            self.walks.append(Walk(there, last.begun_at, carried, cursor=cursor, later=later))
+            self.walks.append(
+                Walk(there, last.begun_at, carried, cursor=cursor, later=later, left=left)
+            )
         for walk in self.walks:
             walk.topic = there if walk.topic == here else walk.topic
 
@@ -240,9 +265,9 @@ class Model:
             if walk.topic == topic and walk.later:
                 walk.content, walk.later = content, False
         for one in self.subscriptions_of(topic):
-            attempts, due = self.waiting.get(one.id, (None, 0.0))
-            if one.wants_content and attempts == 0:
-                self.waiting[one.id] = (0, min(due, at))
+            waits = self.waiting.get(one.id)
+            if one.wants_content and waits is not None and waits.attempts == 0:
+                self.waiting[one.id] = evolve(waits, due=min(waits.due, at))
 
     def outdate(self, topic: str) -> None:
         """The topic changed, and what was found there is not kept."""
@@ -261,7 +286,7 @@ class Model:
         times |= {topic.read_at for topic in self.topics.values() if topic.read_at is not None}
         times |= set(self.asked.values())
         times |= {one.lease.expires_at for one in self.subscriptions.values()}
-        times |= {due for _, due in self.waiting.values()}
+        times |= {waits.due for waits in self.waiting.values()}
         times |= {left_at + SETTLED_AFTER for _, left_at in self.moved.values()}
         times |= {
             topic.changed_at + KEEP_ENDED
@@ -290,13 +315,13 @@ class Model:
         key, outcome = delivery.subscription.id, delivery.outcome
         if key not in self.subscriptions:
             return
-        waits = delivery.retry_at is not None
-        if delivery.retry_at is not None and not (delivery.unless_waiting and key in self.waiting):
-            self.waiting[key] = (delivery.attempts, delivery.retry_at)
-        if outcome is None or (waits and delivery.attempts):
-            return
-        if not waits:
+        over = outcome is not None and (delivery.retry_at is None or not delivery.attempts)
+        if over:
             self.waiting.pop(key, None)
+        if delivery.retry_at is not None:
+            self._let_wait(delivery, delivery.retry_at)
+        if outcome is None or not over:
+            return
         if outcome.gone:
             # Unless it was renewed since: whoever does that is not gone.
             granted_at = delivery.subscription.lease.granted_at
@@ -312,6 +337,22 @@ class Model:
             )
         else:
             self._count_error(delivery, outcome.reason)
+
+    def _let_wait(self, delivery: Delivery, due: float) -> None:
+        key = delivery.subscription.id
+        known = self.waiting.get(key)
+        if known is not None and delivery.pause is not None:
+            rested = 0.0 if known.tried_at is None else known.tried_at + delivery.pause
+            self.waiting[key] = evolve(known, attempts=0, due=min(known.due, max(due, rested)))
+            return
+        known = known or Waits(0, 0.0)
+        if delivery.outcome is not None:
+            known = evolve(known, tried_at=delivery.at)
+            if known.failing_since is None and not delivery.outcome.success:
+                known = evolve(known, failing_since=delivery.at)
+        self.waiting[key] = evolve(
+            known, attempts=delivery.attempts, due=due, claimed=delivery.claimed
+        )
 
     def _count_error(self, delivery: Delivery, reason: str) -> None:
         known = self.subscriptions[delivery.subscription.id]

@@ -376,12 +376,14 @@ class PingsAndTopics(RuleBasedStateMachine):
                 del self.model.contents[newest]
 
     def _is_shown_as(self, walk: Walk, shown: Fanout) -> None:
-        assert (shown.topic, shown.begun_at, shown.cursor, shown.pushed, shown.later) == (
+        said = (shown.topic, shown.begun_at, shown.cursor, shown.pushed, shown.later, shown.left)
+        assert said == (
             walk.topic,
             walk.begun_at,
             walk.cursor,
             walk.pushed,
             walk.later,
+            walk.left,
         )
         if walk.shown is None:
             assert shown.id not in self.known_walks

@@ -215,7 +215,7 @@ class SubscribeTests(BrokerTestCase):
                 stored = self.result(self.broker.subscribe(evolve(self.intent, callback=callback)))
                 self.assertEqual(stored.attempts, 0)
                 self.patch(self.notifier, "verify", verify)
-                due = self.successResultOf(self.store.claim_due(NOW + 1, NOW + 99, 9, ()))
+                due = self.successResultOf(self.store.claim_due(NOW + 1, 9, ()))
                 self.assertIn(callback, [subscription.callback for subscription in due])
 
     def test_a_known_topic_is_recorded_only_once_the_callback_is_verified(self) -> None:

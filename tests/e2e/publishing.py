@@ -10,15 +10,12 @@ from http.client import HTTPException
 from threading import Condition, Event
 from xmlrpc.client import dumps, loads
 
-from rsscloud_broker.sinks.retries import CLAIM
-from rsscloud_broker.sinks.walk import SAFETY
 from rsscloud_broker.storage import import_document, migrate, open_database
 from tests.e2e.fixture import PATIENCE, Broker, request
 from tests.e2e.servers import Origin
 
-#: Seconds in which everybody has been told, however often the broker was killed.  What was
-#: under way then, or claimed to be tried again, comes up again when these are over.
-TOLD_WITHIN = PATIENCE + SAFETY + CLAIM
+#: Seconds in which everybody has been told, however often the broker was killed.
+TOLD_WITHIN = PATIENCE
 
 #: Sends a ping for a feed, with a name that no other ping has; what was answered.
 Ping = Callable[[Broker, str, str], str]

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection, insert
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -53,6 +54,7 @@ class ScriptedNotifier:
     :ivar outcomes: by callback URL or host; success otherwise.
     :ivar holds: callback URLs or hosts whose calls wait for the test to end them.
     :ivar held: the calls that wait, in order.
+    :ivar takes: the seconds that each call takes.
     """
 
     protocol = "http-post"
@@ -68,6 +70,7 @@ class ScriptedNotifier:
         self.outcomes: dict[str, Outcome] = {}
         self.holds: set[str] = set()
         self.held: list[tuple[str, Deferred[None]]] = []
+        self.takes = 0.0
 
     async def verify(self, intent: object) -> Outcome:
         raise NotImplementedError("distribution verifies nobody")
@@ -88,6 +91,8 @@ class ScriptedNotifier:
             gate: Deferred[None] = Deferred()
             self.held.append((callback.url, gate))
             await gate
+        if self.takes:
+            await deferLater(self._clock, self.takes)
         found = (self.outcomes[name] for name in names if name in self.outcomes)
         return next(found, Outcome(True))
 
@@ -127,6 +132,7 @@ class EngineTestCase(SynchronousTestCase):
         for name in (
             "fanouts",
             "subscriptions",
+            "subscriptions_of",
             "record_slice",
             "record_deliveries",
             "claim_due",
@@ -160,7 +166,9 @@ class EngineTestCase(SynchronousTestCase):
             operation()
 
     def start(self, **options: int) -> Distribution:
-        """A distribution over the store, beside the one before, which has crashed."""
+        """A distribution over the store, in a new process; the one before has ended."""
+        self.store._node = None
+        self.successResultOf(self.store._threads.write(self.store._registered))
         self.counters = Counters()
         parts = sink_parts(
             store=self.store,
@@ -236,6 +244,11 @@ class EngineTestCase(SynchronousTestCase):
         until = self.clock.wall_seconds() + seconds
         while (left := until - self.clock.wall_seconds()) > 0:
             self.clock.advance(min(step, left))
+
+    def timers(self) -> list[object]:
+        """What waits for its time, but for the next look at what is due."""
+        alarm = self.distribution._retries._alarm
+        return [call for call in self.clock.getDelayedCalls() if call is not alarm]
 
     def called(self) -> list[str]:
         """The URLs that were called, in order."""

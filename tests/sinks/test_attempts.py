@@ -18,7 +18,15 @@ from rsscloud_broker.model import (
     Subscription,
     Unavailable,
 )
-from rsscloud_broker.sinks.attempts import JITTER, LONGEST_WAIT, SOON, Attempt, Attempts
+from rsscloud_broker.sinks.attempts import (
+    AFTER_ANOTHER,
+    JITTER,
+    LONGEST_WAIT,
+    OVERDUE,
+    SOON,
+    Attempt,
+    Attempts,
+)
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
@@ -115,13 +123,21 @@ class OutcomeTests(AttemptsTestCase):
         """It may have been longer before the last start."""
         self.assertIsNone(self.outcome(REFUSED, 99).retry_at)
 
+    def test_given_up_after_failing_for_longer_than_its_schedules(self) -> None:
+        self.notifier.outcomes[HOST] = REFUSED
+        longest = OVERDUE * sum(RETRIES)
+        for age, given_up in ((longest - 1, False), (longest + 1, True)):
+            failing = evolve(subscription(), attempts=0, failing_since=NOW - age)
+            self.submit(failing, news=False)
+            self.assertEqual(self.delivered[-1].retry_at is None, given_up)
+
     def test_jitter_only_lengthens(self) -> None:
         self.jitter = 1.0
         self.assertEqual(self.outcome(REFUSED).retry_at, NOW + 5 * (1 + JITTER))
 
     def test_retry_after_is_honoured(self) -> None:
         delivery = self.outcome(evolve(REFUSED, retry_after=90.0))
-        self.assertEqual(delivery.retry_at, NOW + 90)
+        self.assertEqual((delivery.retry_at, delivery.not_before), (NOW + 90, NOW + 90))
         self.assertEqual(self.outcome(evolve(REFUSED, retry_after=90.0), 2).retry_at, NOW + 120)
 
     def test_gone(self) -> None:
@@ -316,29 +332,63 @@ class PutOffTests(AttemptsTestCase):
 class LeftTests(AttemptsTestCase):
     """A change finds that a notification waits."""
 
-    def change(self, attempts: int, *, wants_content: bool, pushed: bool) -> Delivery:
-        waiting = evolve(subscription(), attempts=attempts, wants_content=wants_content)
-        content = Content(b"news")
-        deliver = self.delivered.append
-        self.attempts.submit(waiting, deliver, news=True, content=content, pushed=pushed)
+    def change(
+        self,
+        attempts: int,
+        *,
+        wants_content: bool = False,
+        content_id: int | None = None,
+        failing_since: float | None = None,
+    ) -> Delivery:
+        waiting = evolve(
+            subscription(),
+            attempts=attempts,
+            wants_content=wants_content,
+            failing_since=failing_since,
+        )
+        self.attempts.submit(
+            waiting,
+            self.delivered.append,
+            news=True,
+            content=Content(b"news"),
+            content_id=content_id,
+        )
         return self.delivered[-1]
 
     def test_one_that_failed_is_told_by_it(self) -> None:
-        for wants_content, pushed in ((False, False), (False, True), (True, False)):
-            left = self.change(1, wants_content=wants_content, pushed=pushed)
-            self.assertEqual((left.outcome, left.unless_waiting), (None, True))
+        for wants_content, content_id in ((False, None), (False, 7), (True, None)):
+            left = self.change(1, wants_content=wants_content, content_id=content_id)
+            self.assertEqual((left.outcome, left.pause, left.content_id), (None, RETRIES[0], None))
             self.assertEqual((left.attempts, left.retry_at), (0, NOW))
         self.assertEqual((self.notifier.calls, self.attempts.under_way), ([], []))
 
+    def test_one_that_failed_and_has_a_fresh_schedule_is_told_by_it(self) -> None:
+        left = self.change(0, failing_since=NOW)
+        self.assertEqual((left.outcome, left.pause), (None, RETRIES[0]))
+        self.assertEqual(self.notifier.calls, [])
+
     def test_one_that_was_put_off_is_told_at_once(self) -> None:
-        self.change(0, wants_content=False, pushed=False)
+        self.change(0)
         self.assertEqual(len(self.notifier.calls), 1)
 
-    def test_what_was_handed_in_is_carried_at_once(self) -> None:
-        """By the time when it is due, what waits may carry something newer."""
-        told = self.change(2, wants_content=True, pushed=True)
-        self.assertEqual((told.outcome, told.attempts), (Outcome(True), 3))
-        self.assertEqual(self.notifier.contents, [b"news"])
+    def test_what_was_handed_in_waits_for_what_was_before_it(self) -> None:
+        for attempts in (0, 2):
+            waits = self.change(attempts, wants_content=True, content_id=7)
+            self.assertEqual((waits.outcome, waits.content_id, waits.retry_at), (None, 7, NOW))
+        self.assertEqual(self.notifier.calls, [])
+
+    def test_what_was_handed_in_waits_for_what_is_under_way(self) -> None:
+        self.hold()
+        eager = evolve(subscription(), wants_content=True)
+        for key in (7, 8):
+            self.attempts.submit(
+                eager, self.delivered.append, news=True, content=Content(b"news"), content_id=key
+            )
+        (waits,) = self.delivered
+        self.assertEqual((waits.content_id, waits.retry_at), (8, NOW + AFTER_ANOTHER))
+        self.notifier.end()
+        told = self.delivered[-1]
+        self.assertEqual((told.content_id, told.outcome, told.retry_at), (7, Outcome(True), None))
 
 
 class SameSubscriptionTests(AttemptsTestCase):
@@ -396,6 +446,19 @@ class SameSubscriptionTests(AttemptsTestCase):
         self.notifier.end()
         again = self.delivered[0]
         self.assertEqual((again.outcome, again.attempts, again.retry_at), (REFUSED, 0, NOW + SOON))
+
+    def test_failure_of_one_that_is_followed_counts_once(self) -> None:
+        self.notifier.outcomes[HOST] = REFUSED
+        waiting = evolve(subscription(), attempts=3)
+        self.submit(waiting, news=False)
+        self.submit(evolve(waiting, attempts=0))
+        self.notifier.end()
+        self.assertEqual([one.outcome for one in self.delivered], [REFUSED, None])
+
+    def test_one_that_follows_does_not_wait_for_a_place(self) -> None:
+        self.submit()
+        follower = self.submit()
+        self.assertEqual((follower.begun, follower.follows, follower.over), (True, True, False))
 
     def test_change_does_not_bring_back_who_is_gone(self) -> None:
         gone = self.notifier.outcomes[HOST] = Outcome(False, "status 410", gone=True)

@@ -26,15 +26,18 @@ class BreakersTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock(NOW)
         self.told = 0
-        self.closed: list[str] = []
+        self.closed: list[tuple[str, str]] = []
         self.breakers = self.make()
 
     def make(self) -> Breakers:
         self.counters = Counters()
-        return Breakers(self.clock, self.counters, self._changed, self.closed.append)
+        return Breakers(self.clock, self.counters, self._changed, self._closed)
 
     def _changed(self) -> None:
         self.told += 1
+
+    def _closed(self, host: str, origin: str) -> None:
+        self.closed.append((host, origin))
 
     def call(self, times: int = 1, name: str = HOST, outcome: Outcome = TIMED_OUT) -> None:
         """Call a callback that gives no answer."""
@@ -160,7 +163,7 @@ class PortTests(BreakersTestCase):
         self.call(THRESHOLD)
         self.clock.advance(FIRST_PAUSE)
         self.call(1, f"{HOST}:8000", REFUSED)
-        self.assertEqual((self.pause(), self.closed), (0.0, [HOST]))
+        self.assertEqual((self.pause(), self.closed), (0.0, [(HOST, "")]))
 
     def test_the_default_ports(self) -> None:
         for url, origin in (
@@ -182,7 +185,7 @@ class PortTests(BreakersTestCase):
         self.assertEqual(self.pause(name, self), 0.0)
         self.assertIsNone(self.breakers.stops(callback(name), self))
         self.breakers.answered(callback(name))
-        self.assertEqual((self.open_hosts(), sorted(self.closed)), (0, [HOST, name]))
+        self.assertEqual((self.open_hosts(), sorted(self.closed)), (0, [(HOST, ""), (HOST, name)]))
 
 
 class LogTests(BreakersTestCase):

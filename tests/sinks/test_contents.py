@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.events import ContentBrought, ContentMissed
 from rsscloud_broker.model import Bounds, Content, Denial, Outcome, Reading
 from rsscloud_broker.sinks.contents import Contents
+from rsscloud_broker.storage.deliveries import MAX_QUEUED
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
@@ -92,7 +94,7 @@ class WithoutContentTests(EngineTestCase):
     def test_who_came_after_the_change_is_not_told_of_it(self) -> None:
         self.subscribe(THIN)
         self.notifier.holds.add(THIN)
-        self.start(slice_size=1, slices=1)
+        self.start(slice_size=1)
         self.change()
         self.subscribe(READER, content=True)
         self.notifier.holds.clear()
@@ -197,15 +199,79 @@ class HandedInTests(EngineTestCase):
         self.assertEqual(self.walks(), [])
         self.assertIsNone(self.newest_content())
 
-    def test_each_is_carried_though_an_earlier_one_waits(self) -> None:
+    def carried_to(self, url: str) -> list[bytes | None]:
+        """What a callback was told, in order."""
+        calls = zip(self.notifier.calls, self.notifier.contents, strict=True)
+        return [content for (called, _), content in calls if called == url]
+
+    def test_each_waits_for_those_before_it(self) -> None:
         self.subscribe(READER, content=True)
         self.subscribe(THIN)
         self.start()
         self.notifier.outcomes = {READER: REFUSED, THIN: REFUSED}
-        self.hand_in(b"a")
-        self.hand_in(b"b")
-        self.assertEqual(self.waiting(), {READER: 2, THIN: 1})
-        self.assertEqual(self.notifier.contents, [b"a", None, b"b"])
+        for body in (b"a", b"b", b"c"):
+            self.hand_in(body)
+        self.assertEqual(self.carried_to(READER), [b"a"])
+        self.notifier.outcomes.clear()
+        self.advance(10)
+        self.assertEqual(self.carried_to(READER), [b"a", b"a", b"b", b"c"])
+        self.assertEqual(self.carried_to(THIN), [None, None])
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+        self.assertIsNone(self.newest_content())
+
+    def test_each_reaches_a_slow_subscriber_in_order(self) -> None:
+        """Several are handed in during each of its calls."""
+        self.subscribe(READER, content=True)
+        self.subscribe(OTHER, content=True)
+        self.start()
+        self.notifier.holds.add(READER)
+        bodies = [b"%d" % number for number in range(6)]
+        for start in (0, 3):
+            for body in bodies[start : start + 3]:
+                self.hand_in(body)
+                self.advance(1)
+            self.assertEqual(self.carried_to(OTHER), bodies[: start + 3])
+            self.advance(3)
+            self.notifier.end()
+        while self.waiting():
+            self.advance(6)
+            self.notifier.end()
+            self.advance(1)
+        self.assertEqual(self.carried_to(READER), bodies)
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+        self.assertIsNone(self.newest_content())
+
+    def test_each_is_carried_in_order_though_the_process_ends(self) -> None:
+        self.subscribe(READER, content=True)
+        self.start()
+        self.notifier.holds.add(READER)
+        bodies = [b"a", b"b", b"c"]
+        for body in bodies:
+            self.hand_in(body)
+            self.advance(1)
+        self.crash()
+        self.notifier.holds.clear()
+        self.start()
+        self.advance(5)
+        self.assertEqual(self.carried_to(READER), [b"a", *bodies])
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
+    def test_what_does_not_fit_is_logged_and_counted(self) -> None:
+        self.subscribe(READER, content=True)
+        self.start()
+        self.notifier.outcomes = {READER: REFUSED}
+        with capturedLogs() as logs:
+            for number in range(MAX_QUEUED + 3):
+                self.hand_in(b"%d" % number)
+        told = [formatEvent(event) or "" for event in logs]
+        self.assertEqual(self.count("dropped_contents_total"), 2)
+        self.assertEqual(len([line for line in told if f"{READER} is not told of" in line]), 2)
+        self.notifier.outcomes.clear()
+        self.advance(120)
+        self.assertEqual(
+            self.carried_to(READER)[1:], [b"%d" % number for number in range(MAX_QUEUED + 1)]
+        )
+        self.assertEqual(self.waiting(), {})
 
 
 class EndedTests(EngineTestCase):

@@ -28,6 +28,7 @@ from rsscloud_broker.sinks.distribution import (
     DistributionOptions,
 )
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
+from rsscloud_broker.sinks.walk import SAVE_WITHIN
 from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
@@ -45,7 +46,7 @@ class DistributionContractTests(make_sink_tests(_made)):  # type: ignore[misc] #
 
 class DistributionTestCase(SynchronousTestCase):
     """:ivar unavailable: methods of the store that raise Unavailable while in here.
-    :ivar slices: each call of ``record_slice``: cursor, deliveries, done.
+    :ivar saved: each call of ``record_slice``: cursor, number of deliveries, done, left.
     """
 
     def setUp(self) -> None:
@@ -56,7 +57,7 @@ class DistributionTestCase(SynchronousTestCase):
         self.notifiers: dict[str, INotifier] = {"http-post": self.notifier}
         self.contents = 0
         self.unavailable: set[str] = set()
-        self.slices: list[tuple[int, int, bool]] = []
+        self.saved: list[tuple[int, int, bool, int]] = []
         for name in ("fanouts", "subscriptions", "record_slice"):
             self._watch(name)
 
@@ -74,19 +75,31 @@ class DistributionTestCase(SynchronousTestCase):
         self.patch(self.store, name, watched)
 
     def _note(
-        self, fanout: Fanout, cursor: int, deliveries: Sequence[Delivery], done: bool
+        self,
+        fanout: Fanout,
+        cursor: int,
+        deliveries: Sequence[Delivery],
+        done: bool,
+        left: Sequence[int],
     ) -> None:
-        self.slices.append((cursor, len(deliveries), done))
+        self.saved.append((cursor, len(deliveries), done, len(left)))
+
+    def timers(self) -> list[object]:
+        """What waits for its time, but for the next look at what is due."""
+        alarm = self.distribution._retries._alarm
+        return [call for call in self.clock.getDelayedCalls() if call is not alarm]
 
     def make(self, **options: int) -> Distribution:
-        """A distribution over the store, as after a crash of the one before."""
+        """A distribution over the store, in a new process; the one before has ended."""
+        self.store._node = None
+        self.successResultOf(self.store._threads.write(self.store._registered))
         parts = sink_parts(store=self.store, clock=self.clock, notifiers=self.notifiers)
         return Distribution(DistributionOptions(**options), parts)
 
     def start(self, **options: int) -> Distribution:
-        distribution = self.make(**options)
-        distribution.startService()
-        return distribution
+        self.distribution = self.make(**options)
+        self.distribution.startService()
+        return self.distribution
 
     def subscribe(self, number: int, topic: str = FEED, protocol: str = "http-post") -> None:
         callback = Callback(f"http://reader{number}.example/", protocol)
@@ -151,19 +164,18 @@ class WalkTests(DistributionTestCase):
     def test_nobody_is_told_of_nothing(self) -> None:
         self.subscribe_many(2)
         self.start()
-        self.assertEqual((self.told(), self.slices), ([], []))
+        self.assertEqual((self.told(), self.saved), ([], []))
 
-    def test_slices(self) -> None:
+    def test_subscriptions_are_read_in_slices(self) -> None:
         self.subscribe_many(5)
         self.tell(self.start(slice_size=2))
-        self.assertEqual(self.slices, [(2, 0, False), (4, 0, False), (5, 0, True)])
         self.assertEqual(self.told(), ["1", "2", "3", "4", "5"])
+        self.assertEqual((self.walks(), self.saved), ([], [(5, 0, True, 0)]))
 
     def test_last_slice_may_be_empty(self) -> None:
         self.subscribe_many(4)
         self.tell(self.start(slice_size=2))
-        self.assertEqual(self.slices, [(2, 0, False), (4, 0, False), (4, 0, True)])
-        self.assertEqual(self.walks(), [])
+        self.assertEqual((self.walks(), self.saved), ([], [(4, 0, True, 0)]))
 
     def test_walk_that_waits_in_the_store_begins_at_start(self) -> None:
         self.subscribe_many(2)
@@ -171,16 +183,17 @@ class WalkTests(DistributionTestCase):
         self.start()
         self.assertEqual(self.told(), ["1", "2"])
 
-    def test_resumes_from_the_cursor_after_a_crash(self) -> None:
+    def test_resumes_after_a_crash(self) -> None:
         self.subscribe_many(6)
         held = self.hold()
-        self.tell(self.start(slice_size=2, slices=1))
+        self.tell(self.start(in_flight=2, lingering=0))
         for gate in held[:2]:
             gate.callback(None)
-        self.assertEqual(self.told(), ["1", "2", "3", "4"])  # the second slice is in flight
-        self.assertEqual([walk.cursor for walk in self.walks()], [2])
+        self.assertEqual(self.told(), ["1", "2", "3", "4"])
+        self.clock.advance(SAVE_WITHIN)
+        self.assertEqual([(walk.cursor, walk.left) for walk in self.walks()], [(6, (3, 4, 5, 6))])
         self.notifier.held, self.notifier.notified = None, []
-        self.start(slice_size=2)
+        self.start()
         self.assertEqual(self.told(), ["3", "4", "5", "6"])
 
     def test_cursor_and_outcomes_are_saved_together(self) -> None:
@@ -190,9 +203,9 @@ class WalkTests(DistributionTestCase):
         held = self.hold()
         self.tell(self.start(slice_size=2))
         held[0].callback(None)
-        self.assertEqual((self.errors(), self.slices), ([0, 0, 0, 0], []))
-        held[1].callback(None)
-        self.assertEqual((self.errors(), self.slices), ([1, 0, 0, 0], [(2, 1, False)]))
+        self.assertEqual((self.errors(), self.saved), ([0, 0, 0, 0], []))
+        self.clock.advance(SAVE_WITHIN)
+        self.assertEqual((self.errors(), self.saved), ([1, 0, 0, 0], [(4, 1, False, 3)]))
 
     def test_change_while_walking_makes_one_more_walk(self) -> None:
         self.subscribe_many(2)
@@ -235,7 +248,7 @@ class OutcomeTests(DistributionTestCase):
     def test_success_writes_nothing(self) -> None:
         self.subscribe_many(3)
         self.tell(self.start())
-        self.assertEqual(self.slices, [(3, 0, True)])
+        self.assertEqual(self.saved, [(3, 0, True, 0)])
 
     def test_three_failures_in_a_row_mark(self) -> None:
         self.subscribe_many(2)
@@ -333,14 +346,14 @@ class UnavailableTests(DistributionTestCase):
         self.unavailable.clear()
         self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual(self.told(), told)
-        self.assertEqual((self.walks(), self.clock.getDelayedCalls()), ([], []))
+        self.assertEqual((self.walks(), self.timers()), ([], []))
 
     def test_while_looking_for_walks(self) -> None:
         self.unavailable.add("fanouts")
         distribution = self.start()
         for _ in range(5):
             self.tell(distribution)
-        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.assertEqual(len(self.timers()), 1)
         self.assert_goes_on(["1", "2", "3"])
 
     def test_while_reading_subscriptions(self) -> None:
@@ -349,7 +362,7 @@ class UnavailableTests(DistributionTestCase):
         self.assertEqual(self.told(), [])
         self.assert_goes_on(["1", "2", "3"])
 
-    def test_nobody_is_told_again_because_a_slice_cannot_be_saved(self) -> None:
+    def test_nobody_is_told_again_because_outcomes_cannot_be_saved(self) -> None:
         self.unavailable.add("record_slice")
         self.refuse(2)
         self.tell(self.start())
@@ -401,22 +414,22 @@ class StopTests(DistributionTestCase):
         self.successResultOf(self.start().stopService())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_waits_for_the_slice_in_flight(self) -> None:
+    def test_waits_for_those_in_flight(self) -> None:
         held = self.hold()
-        distribution = self.start(slice_size=2, slices=1)
+        distribution = self.start(in_flight=2, lingering=0)
         self.tell(distribution)
         stopped = distribution.stopService()
         held[0].callback(None)
         self.assertNoResult(stopped)
         held[1].callback(None)
         self.successResultOf(stopped)
-        # Of the next slice nobody was called: it is put off, and saved as that.
-        self.assertEqual((self.told(), self.slices), (["1", "2"], [(2, 0, False), (4, 2, False)]))
+        # Of the others nobody was called: they are left to the next start.
+        self.assertEqual((self.told(), self.saved), (["1", "2"], [(4, 0, False, 2)]))
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.notifier.held = None
         distribution.startService()
-        self.clock.advance(LEAST_PAUSE)
         self.assertEqual(self.told(), ["1", "2", "3", "4"])
+        self.assertEqual(self.walks(), [])
 
     def test_gives_up_after_its_patience(self) -> None:
         self.hold()
@@ -428,7 +441,8 @@ class StopTests(DistributionTestCase):
         self.clock.advance(0.1)
         self.successResultOf(stopped)
         # Whoever waited for a free place is not called any more.
-        self.assertEqual((self.told(), self.slices), (["1", "2"], [(4, 4, True)]))
+        self.assertEqual(self.told(), ["1", "2"])
+        self.assertEqual([walk.left for walk in self.walks()], [(3, 4)])
         self.assertEqual(self.flushLoggedErrors(), [])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 

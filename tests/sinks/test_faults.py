@@ -27,7 +27,14 @@ from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotif
 
 TOPICS = ("http://feeds.example/a", "http://feeds.example/b")
 HOSTS = ("one.example", "two.example", "three.example")
-OPERATIONS = ("fanouts", "subscriptions", "record_slice", "record_deliveries", "claim_due")
+OPERATIONS = (
+    "fanouts",
+    "subscriptions",
+    "subscriptions_of",
+    "record_slice",
+    "record_deliveries",
+    "claim_due",
+)
 GONE = Outcome(False, "status 410", gone=True)
 
 
@@ -93,7 +100,6 @@ class DeliveryMachine(RuleBasedStateMachine):
             "per_host": 2,
             "lingering": lingering,
             "slice_size": slice_size,
-            "slices": 2,
         }
         self.engine.start(**self.options)
 

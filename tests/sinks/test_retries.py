@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from attrs import evolve
 
 from rsscloud_broker.events import SubscriptionStored
@@ -10,7 +12,7 @@ from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
-from rsscloud_broker.sinks.retries import AT_A_TIME, CLAIM, OF_A_HOST, PORTION
+from rsscloud_broker.sinks.retries import AT_A_TIME, OF_A_HOST, PORTION
 from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 
 URL = "http://reader0.example/0"
@@ -164,7 +166,7 @@ class CoalescingTests(EngineTestCase):
         self.start()
         for _ in range(3):
             self.change()
-        self.assertEqual((self.waiting(), self.walks()), ({URL: 1}, []))
+        self.assertEqual((self.waiting(), self.walks()), ({URL: 0}, []))
         self.notifier.outcomes.clear()
         self.advance(60)
         self.assert_times(URL, [0, 5])
@@ -197,15 +199,50 @@ class CoalescingTests(EngineTestCase):
         self.assert_times(URL, [0, 10])
         self.assertEqual(self.waiting(), {})
 
-    def test_changes_do_not_run_through_the_schedule(self) -> None:
+    def test_change_begins_the_schedule_anew(self) -> None:
+        """Who has come back does not wait for the end of a long pause."""
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
         self.start()
-        for _ in range(30):
+        self.change()
+        self.advance(60)
+        self.assert_times(URL, [0, 5, 35])
+        self.change()
+        self.advance(10)
+        self.notifier.outcomes.clear()
+        self.change()
+        self.advance(10)
+        self.assert_times(URL, [0, 5, 35, 60, 65, 70], delta=0.6)
+        self.assertEqual(self.waiting(), {})
+
+    def test_change_right_after_a_failure_waits_for_the_first_pause(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(36)
+        for _ in range(3):
             self.change()
-            self.advance(10, 1)
-        self.assert_times(URL, [0, 5, 35, 155], delta=5)
-        self.assertEqual(self.waiting(), {URL: 4})
+            self.advance(1)
+        self.advance(3)
+        self.assert_times(URL, [0, 5, 35, 40], delta=0.6)
+
+    def test_what_fails_through_all_changes_is_given_up(self) -> None:
+        self.notifier.retries = (5.0, 30.0)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(5):
+            self.change()
+            self.advance(10)
+            self.assertEqual(self.count("given_up_total", protocol="http-post"), 0)
+        self.change()
+        self.advance(10)
+        self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
+        times = self.times(URL)
+        pauses = [after - before for before, after in pairwise(times)]
+        self.assertGreater(min(pauses), 4.9)
+        self.assertEqual(self.subscriptions()[0].consecutive_errors, 1)
 
     def test_change_after_a_success_that_is_not_saved_yet(self) -> None:
         """The walk still reads that a notification waits, but none does any more."""
@@ -239,16 +276,16 @@ class CoalescingTests(EngineTestCase):
         self.assert_times(URL, [0, 5, 9], delta=0.5)
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
-    def test_claim_that_is_over_does_not_double_an_attempt(self) -> None:
+    def test_claim_is_not_given_out_twice(self) -> None:
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
         self.start()
         self.change()
         self.notifier.holds, self.notifier.outcomes = {URL}, {}
-        self.advance(3 * CLAIM, 1)
+        self.advance(120, 1)
         self.assertEqual(len(self.notifier.calls), 2)
         self.notifier.end()
-        self.advance(3 * CLAIM, 1)
+        self.advance(120, 1)
         self.assertEqual((len(self.notifier.calls), self.waiting()), (2, {}))
 
 
@@ -269,6 +306,24 @@ class ClosedHostTests(EngineTestCase):
         self.advance(4 * FIRST_PAUSE)
         self.assertEqual(sorted(self.called()), sorted(urls))
         self.assertEqual((self.waiting(), self.count("open_hosts")), ({}, 0))
+
+    def test_all_are_told_as_soon_as_it_answers_again(self) -> None:
+        """They do not wait for the ends of their own pauses."""
+        for number, outcome in enumerate((NO_ANSWER, evolve(NO_ANSWER, port_only=True))):
+            topic, host = f"{FEED}?{number}", f"dead{number}.example"
+            self.jitter = 1.0
+            urls = self.subscribe_many(6, topic, host)
+            self.notifier.outcomes[host] = outcome
+            self.start()
+            self.change(topic)
+            self.advance(10)
+            self.assertEqual(len(self.notifier.calls), THRESHOLD)
+            self.notifier.outcomes.clear()
+            self.notifier.calls.clear()
+            self.advance(65)
+            self.assertEqual((sorted(self.called()), self.waiting(topic)), (urls, {}))
+            self.stop()
+            self.notifier.calls.clear()
 
     def test_survives_a_restart(self) -> None:
         self.subscribe_many(20, host="dead.example")
@@ -332,7 +387,7 @@ class BacklogTests(EngineTestCase):
             self.assertLessEqual(len(self.notifier.held), 50)
             self.notifier.end()
         self.notifier.end()
-        self.advance(CLAIM, 1)
+        self.advance(1)
         self.assertEqual(sorted(self.called()), sorted(urls))
         self.assertTrue(AT_A_TIME <= most < AT_A_TIME + PORTION + 50, most)
         self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
@@ -407,9 +462,7 @@ class BacklogTests(EngineTestCase):
         self.change()
         self.stop()
         now = self.clock.wall_seconds() + 60
-        (found,) = self.successResultOf(
-            self.store.claim_due(now, now + CLAIM, PORTION, ["slow.example"])
-        )
+        (found,) = self.successResultOf(self.store.claim_due(now, PORTION, ["slow.example"]))
         self.assertEqual(found.callback.url, well)
 
 
@@ -425,10 +478,8 @@ class CrashTests(EngineTestCase):
         self.crash()
         self.notifier.holds.clear()
         self.start()
-        self.advance(CLAIM - 10)
-        self.assertEqual(len(self.notifier.calls), 2)
-        self.advance(10)
-        self.assert_times(URL, [0, 5, 5 + CLAIM], delta=1)
+        self.advance(2)
+        self.assert_times(URL, [0, 5, 6], delta=2)
         self.assertEqual(self.waiting(), {})
 
 
@@ -461,7 +512,7 @@ class UnavailableTests(EngineTestCase):
         self.stop()
         self.unavailable.clear()
         self.start()
-        self.advance(CLAIM)
+        self.advance(2)
         self.assertEqual((self.called(), self.waiting()), ([URL, URL], {}))
 
     def test_bug_in_the_store(self) -> None:
@@ -479,13 +530,14 @@ class UnavailableTests(EngineTestCase):
             self.advance(40, 0.5)
             self.patch(self.store, operation, works)
             self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
-            self.advance(2 * CLAIM, 0.5)
+            self.advance(30, 0.5)
             self.assertEqual((set(self.called()), self.waiting()), ({URL}, {}), operation)
 
     def test_what_is_due_while_the_store_is_slow(self) -> None:
         """To be woken while a look goes on must not be lost."""
+        self.advance(4.5)
         self.slow = {"next_due"}
-        self.advance(6)  # URL is told; the look is not over yet
+        self.advance(1.5)  # URL is told; the look is not over yet
         self.notifier.outcomes[URL] = REFUSED
         self.change()
         self.advance(6)

@@ -39,12 +39,13 @@ from rsscloud_broker.storage import (
     write_file,
 )
 from rsscloud_broker.storage.contents import newest_content
+from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
 from rsscloud_broker.storage.topics import end_topic, get_topic, record_reading
-from rsscloud_broker.storage.walks import record_deliveries, record_slice
+from rsscloud_broker.storage.walks import record_slice
 from tests.storage.databases import file_database, memory_database
 
 FEED = "http://feeds.example/rss.xml"
