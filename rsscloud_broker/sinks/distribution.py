@@ -10,8 +10,8 @@ Both make ``Attempts``.  The ``Dispatcher`` limits how many run at once, in all 
 host; the circuit ``Breakers`` hold back hosts that do not answer.
 
 Several topics are walked at a time and take turns.  When others wait, a walk leaves after a few
-slices and goes to the end of their line.  While a topic is walked, further changes of it wait;
-together they make one more walk after it.
+thousand subscriptions and goes to the end of their line.  While a topic is walked, further
+changes of it wait; together they make one more walk after it.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from threading import Condition, Event
 from attrs import frozen
 
 from rsscloud_broker.model import Callback
+from rsscloud_broker.sinks.walk import SAVE_AT
 from rsscloud_broker.storage import open_database, sweep
 from rsscloud_broker.storage.subscriptions import remove_subscription
 from tests.e2e.fixture import PATIENCE, EndToEndTestCase, until
@@ -35,14 +36,15 @@ HOUR = 3600
 KILLS = 24
 SEED = 20020901
 
-#: Options of the distribution: what came of a slice of a topic's subscriptions is
-#: saved together, and so many slices of a topic are under way at the same time.
-SLICE_SIZE, SLICES = 25, 2
+#: So many notifications of a topic come twice after a kill, on the average: those whose outcomes
+#: were not saved yet, and those that were under way.
+TWICE = SAVE_AT
 
-#: So a kill makes at most so many notifications of a topic come twice.
-TWICE = SLICE_SIZE * SLICES
+#: Options of the distribution: so few are under way that a kill is in the middle of a walk.
+CONFIGURATION = "[sinks.distribution]\nslice_size = 25\nin_flight = 20\n"
 
-CONFIGURATION = f"[sinks.distribution]\nslice_size = {SLICE_SIZE}\nslices = {SLICES}\n"
+#: Subscribers of a feed that has many.
+MANY = 50
 
 #: Subscribers are spread over so many addresses.
 HOSTS = 12
@@ -179,7 +181,7 @@ class RepeatedKillTests(EndToEndTestCase):
 
     def cancel_some(self) -> None:
         """Take back some subscriptions of a feed that has many."""
-        many = [feed for feed in self.feeds.values() if len(feed.seen) > TWICE]
+        many = [feed for feed in self.feeds.values() if len(feed.seen) > MANY]
         feed = self.random.choice(many)
         for callback in self.random.sample(sorted(feed.seen), 3):
             with open_database(self.broker.database) as connection:
