@@ -1,4 +1,4 @@
-"""One attempt to notify one subscriber, from waiting for a place to what came of it.
+"""Attempts to notify subscribers, from waiting for a place to what came of them.
 
 What comes of it is a ``Delivery``, which says what to store: that it is done,
 or that it failed and waits for another attempt, or that it was not tried (the
@@ -18,10 +18,9 @@ What a publisher hands in is an event of its own: each waits for those before it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from random import random
-from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
 from prometheus_client import Counter
@@ -39,9 +38,17 @@ from rsscloud_broker.model import (
     Subscription,
     Unavailable,
 )
+from rsscloud_broker.sinks.attempt import (
+    Attempt,
+    Began,
+    Done,
+    leave_to_the_store,
+    nobody_asks,
+    of_follower,
+)
 from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.contents import Contents
-from rsscloud_broker.sinks.dispatch import Dispatcher, Job
+from rsscloud_broker.sinks.dispatch import Dispatcher
 
 #: Seconds until an attempt that was not made, or not to its end, is made again.
 SOON = 5.0
@@ -61,71 +68,6 @@ JITTER = 0.2
 
 #: What comes of a notification that was to carry what is not kept any more.
 NOT_KEPT = Outcome(False, "what was handed in is not kept any more")
-
-#: Told once, when an attempt is over.  A delivery without an outcome or a time at
-#: which it is due changes nothing.
-Done: TypeAlias = Callable[[Delivery], None]
-
-#: Told once, when an attempt has begun, or is over without having begun.
-Began: TypeAlias = Callable[[], None]
-
-
-@define(eq=False)
-class Attempt(Job):
-    """An attempt that was submitted.
-
-    :ivar make: makes it.
-    :ivar content: what the notification carries; None to carry the newest there is
-        when it begins, or nothing, as the subscription wants it.
-    :ivar content_id: the store's key of that, if it was handed in.
-    :ivar submitted_at: when, by the monotonic clock.
-    :ivar news: whether the topic changed again since it began.
-    :ivar follows: whether it ends with an earlier one of the same subscription; it counts as
-        begun then.
-    :ivar followers: attempts for the same subscription that were submitted since.
-    """
-
-    subscription: Subscription
-    make: Callable[[Attempt], Coroutine[Deferred[Any], Any, None]]
-    done: Done
-    began: Began
-    content: Content | None = None
-    content_id: int | None = None
-    over: bool = False
-    submitted_at: float = 0.0
-    news: bool = False
-    follows: bool = False
-    followers: list[Attempt] = field(factory=list)
-
-    def begin(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self.make(self))
-
-
-def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
-    """That a subscriber is to be told of news by the notification that waits for it; if that
-    was delivered after the subscription was read, perhaps with what was there before, by
-    another.
-
-    :param pause: seconds that must lie between its last attempt and the next.
-    """
-    return Delivery(subscription, None, now, attempts=0, retry_at=now, pause=pause)
-
-
-def _of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
-    """What to store for an attempt that ended with another of the same subscription.  A failure
-    counts once, for the other.
-
-    :param subscription: as the store gave it for this one: if a notification waits for it, that
-        may not have been so for the other.
-    """
-    failed = delivery.outcome is not None and not delivery.outcome.success
-    if failed or subscription.attempts is None:
-        return Delivery(subscription, None, delivery.at)
-    return evolve(delivery, subscription=subscription)
-
-
-def _nobody_asks() -> None:
-    """Stands for a ``Began`` where nobody asks."""
 
 
 @define(eq=False)
@@ -167,7 +109,7 @@ class Attempts:
         done: Done,
         *,
         news: bool,
-        began: Began = _nobody_asks,
+        began: Began = nobody_asks,
         content: Content | None = None,
         content_id: int | None = None,
     ) -> Attempt:
@@ -312,7 +254,7 @@ class Attempts:
             del self._under_way[delivery.subscription.id]
         attempt.done(delivery)
         for follower in attempt.followers:
-            follower.done(_of_follower(delivery, follower.subscription))
+            follower.done(of_follower(delivery, follower.subscription))
         if not self._under_way:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             for idle in waiting:

@@ -21,7 +21,8 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Delivery, Recorded
 from rsscloud_broker.patience import Patience
-from rsscloud_broker.sinks.attempts import SOON, Attempt, Attempts
+from rsscloud_broker.sinks.attempt import Attempt
+from rsscloud_broker.sinks.attempts import SOON, Attempts
 
 #: Retries in memory at a time that have not begun, and how many are claimed at once.
 AT_A_TIME, PORTION = 500, 100

@@ -28,7 +28,8 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Content, Delivery, Fanout, Recorded, Subscription, Terms
 from rsscloud_broker.patience import Patience
-from rsscloud_broker.sinks.attempts import Attempt, Attempts, leave_to_the_store
+from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
+from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkRoom
 
 #: Seconds that a walk waits at its end for attempts that have begun, or at any time for

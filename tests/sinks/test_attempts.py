@@ -18,13 +18,13 @@ from rsscloud_broker.model import (
     Subscription,
     Unavailable,
 )
+from rsscloud_broker.sinks.attempt import Attempt
 from rsscloud_broker.sinks.attempts import (
     AFTER_ANOTHER,
     JITTER,
     LONGEST_WAIT,
     OVERDUE,
     SOON,
-    Attempt,
     Attempts,
 )
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD, Breakers

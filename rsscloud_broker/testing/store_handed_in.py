@@ -1,0 +1,90 @@
+"""The contract of ``IStore``: contents that were handed in, each an event of its own."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rsscloud_broker.model import Content, Delivery
+from rsscloud_broker.testing.store import FEED, a_subscription, failed, succeeded, waits
+from rsscloud_broker.testing.store_topics import TopicsContract
+
+
+class HandedInContract(TopicsContract):
+    """What holds for the contents that were handed in to every ``IStore``."""
+
+    async def handed_in(self, *bodies: bytes) -> list[int]:
+        """The keys of contents that are handed in, in order; a walk carries each."""
+        for body in bodies:
+            await self.store.push_content(FEED, Content(body), 2000.0)
+        keys = []
+        while walks := await self.store.fanouts(10):
+            keys.append(walks[0].content_id or 0)
+            wants = evolve(self.wants, content_id=walks[0].content_id)
+            await self.store.record_slice(walks[0], 9, [wants], True)
+        return keys
+
+    @property
+    def wants(self) -> Delivery:
+        return Delivery(self.eager, None, at=2000, attempts=0, retry_at=2000)
+
+    async def subscribe_to_content(self) -> None:
+        wanted = evolve(a_subscription(), wants_content=True)
+        self.eager = await self.store.put_subscription(wanted)
+
+    async def next_content(self) -> bytes | None:
+        """What the notification that is due is to carry; it is claimed."""
+        for one in await self.store.claim_due(9e9, 10, ()):
+            self.claimed = one
+            content = await self.store.content(one.content_id or 0)
+            return None if content is None else content.body
+        return None
+
+    async def test_contents_that_are_handed_in_wait_in_their_order(self) -> None:
+        await self.subscribe_to_content()
+        keys = await self.handed_in(b"1", b"2", b"3")
+        for key, body in zip(keys, (b"1", b"2", b"3"), strict=True):
+            self.assertEqual(await self.next_content(), body)
+            self.assertIsNone(await self.next_content(), "one at a time")
+            recorded = await self.store.record_deliveries(
+                [evolve(succeeded(self.claimed), content_id=key)]
+            )
+            self.assertEqual(recorded.due, body != b"3")
+            self.assertIsNone(await self.store.content(key), "nothing needs it any more")
+        self.assertIsNone(await self.next_content())
+
+    async def test_one_that_fails_stays_before_those_behind_it(self) -> None:
+        await self.subscribe_to_content()
+        first, second = await self.handed_in(b"1", b"2")
+        await self.next_content()
+        await self.store.record_deliveries([evolve(waits(self.claimed, 3000), content_id=first)])
+        self.assertEqual(await self.next_content(), b"1")
+        await self.store.record_deliveries([evolve(failed(self.claimed), content_id=first)])
+        self.assertEqual(await self.next_content(), b"2")
+        self.assertEqual(self.claimed.content_id, second)
+
+    async def test_one_that_comes_to_wait_late_goes_before_those_behind_it(self) -> None:
+        await self.subscribe_to_content()
+        for body in (b"1", b"2"):
+            await self.store.push_content(FEED, Content(body), 2000.0)
+        (walk,) = await self.store.fanouts(10)
+        early = evolve(self.wants, content_id=walk.content_id)
+        late = evolve(self.wants, content_id=(walk.content_id or 0) + 1)
+        await self.store.record_deliveries([late, early])
+        self.assertEqual(await self.next_content(), b"1")
+
+    async def test_a_success_does_not_take_away_what_was_handed_in_since(self) -> None:
+        await self.subscribe_to_content()
+        (key,) = await self.handed_in(b"2")
+        await self.store.record_deliveries([evolve(succeeded(self.eager), content_id=key - 1)])
+        self.assertEqual(await self.next_content(), b"2")
+
+    async def test_what_does_not_fit_is_told_of(self) -> None:
+        await self.subscribe_to_content()
+        await self.store.push_content(FEED, Content(b"0"), 2000.0)
+        (walk,) = await self.store.fanouts(10)
+        key = walk.content_id or 0
+        for number in range(1, 103):
+            await self.store.push_content(FEED, Content(b"%d" % number), 2000.0)
+        wanted = [evolve(self.wants, content_id=key + number) for number in range(103)]
+        recorded = await self.store.record_deliveries(wanted)
+        self.assertEqual(recorded.dropped, (self.eager, self.eager))
