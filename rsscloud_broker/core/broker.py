@@ -166,8 +166,12 @@ class Broker:
         :raises TooMany: nobody has subscribed to it, and many such topics of its host
             are read.
         """
-        if self._admission.limits_readings(source) and not await self._detector.is_watched(url):
-            self._admission.reading(url)
+        if not self._admission.limits_readings(source) or self._detector.was_watched(url):
+            return
+        pause = self._admission.reading(url)
+        # Only where there is no room, the store is asked: nearly every ping is let in.
+        if pause and not await self._detector.is_watched(url):
+            raise self._admission.too_many_readings(url, pause)
 
     async def _problem_of(self, url: str, source: str) -> str | Refused:
         """As ``_check_publish``; a refusal is given and not raised."""

@@ -110,6 +110,10 @@ class ChangeDetector(Service):
         """Whether a topic is one that is read."""
         return self._reader.reads(url)
 
+    def was_watched(self, url: str) -> bool:
+        """Whether it is remembered that somebody has subscribed to a topic."""
+        return self._reader.was_watched(url)
+
     async def is_watched(self, url: str) -> bool:
         """Whether anybody has subscribed to a topic."""
         return await self._reader.is_watched(url)

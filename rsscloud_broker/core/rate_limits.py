@@ -193,20 +193,22 @@ class Admission:
         """Whether the readings are counted that a caller causes."""
         return not self.is_exempt(source)
 
-    def reading(self, url: str) -> None:
-        """Let a reading of a topic that nobody has subscribed to in by returning.
+    def reading(self, url: str) -> int:
+        """Count a reading of a topic of which it is not known that anybody has subscribed.
 
-        :raises TooMany: too many of them are of its host.
+        :returns: 0 if there is room for it; otherwise the seconds after which there is.
         """
-        host = _host_of(url)
-        pause = self._readings.take(host)
-        if pause:
-            often = _often(self._readings, "readings")
-            raise self._too_many(
-                "readings of a host",
-                f"more than {often} of topics without subscribers are asked of the host {host}",
-                pause,
-            )
+        return self._readings.take(_host_of(url))
+
+    def too_many_readings(self, url: str, pause: int) -> TooMany:
+        """What to raise where there is no room, and nobody has subscribed."""
+        often = _often(self._readings, "readings")
+        return self._too_many(
+            "readings of a host",
+            f"more than {often} of topics without subscribers are asked of the host "
+            f"{_host_of(url)}",
+            pause,
+        )
 
     async def verification(self, intent: Intent, *, remembering: bool = True) -> Room:
         """Let a request for a subscription, or for its end, in by returning.

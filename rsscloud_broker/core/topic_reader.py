@@ -82,11 +82,13 @@ class TopicReader:
         """Whether a topic is one that is read."""
         return url not in self._handed_in
 
+    def was_watched(self, url: str) -> bool:
+        """Whether it is remembered that somebody has subscribed to a topic."""
+        last = self._lately(url)
+        return last is not None and last.topic.subscribers > 0
+
     async def is_watched(self, url: str) -> bool:
         """Whether anybody has subscribed to a topic."""
-        last = self._lately(url)
-        if last is not None and last.topic.subscribers:
-            return True
         topic = await self._store.topic(url)
         return topic is not None and topic.subscribers > 0
 

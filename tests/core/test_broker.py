@@ -587,6 +587,11 @@ class ReadingsOfAHostTests(BrokerTestCase):
         self.patch(self.store, "topic", None)
         self.result(self.broker.ping_topic(FEED, CALLER))
 
+    def test_topic_without_subscribers_that_was_just_read_is_not_looked_up(self) -> None:
+        self.result(self.broker.ping_topic(FEED, CALLER))
+        self.patch(self.store, "topic", None)
+        self.result(self.broker.ping_topic(FEED, CALLER))
+
     def test_who_is_exempt(self) -> None:
         self.use_up()
         self.assertEqual(self.result(self.broker.publish([*self.unknown, FEED], "192.0.2.8")), {})

@@ -273,22 +273,25 @@ class ReadingTests(AdmissionTestCase):
     def test_too_many_at_a_host(self) -> None:
         admission = self.admission(readings_per_host=0.5, readings_host_burst=3)
         for number in range(3):
-            admission.reading(f"http://feeds.example/{number}")
-        error = self.assertRaises(TooMany, admission.reading, "http://FEEDS.example:8080/3")
+            self.assertEqual(admission.reading(f"http://feeds.example/{number}"), 0)
+        url = "http://FEEDS.example:8080/3"
+        pause = admission.reading(url)
+        self.assertGreater(pause, 0)
+        self.assertEqual(self.limited("readings of a host"), 0)  # it may have subscribers
         self.assertEqual(
-            str(error),
+            str(admission.too_many_readings(url, pause)),
             "more than 0.5 readings a second of topics without subscribers are asked of the "
             "host feeds.example; try again in 3 seconds",
         )
         self.assertEqual(self.limited("readings of a host"), 1)
-        admission.reading("http://other.example/")
+        self.assertEqual(admission.reading("http://other.example/"), 0)
         self.clock.advance(2)
-        admission.reading(FEED)
+        self.assertEqual(admission.reading(FEED), 0)
 
     def test_no_limit(self) -> None:
         admission = self.admission(readings_per_host=0, readings_host_burst=1)
         for _ in range(1000):
-            admission.reading(FEED)
+            self.assertEqual(admission.reading(FEED), 0)
 
     def test_whose_are_counted(self) -> None:
         admission = self.admission(exempt=("192.0.2.8",))
