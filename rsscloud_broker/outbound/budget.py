@@ -18,7 +18,10 @@ from rsscloud_broker.model import Content, OutboundError
 LIMIT: Final = 32 * 1024 * 1024
 SMALL: Final = 256 * 1024
 
-#: The same for the answers of callbacks.
+#: How many times the limit contents may have that have arrived and are not recorded yet.
+KEPT: Final = 2
+
+#: As ``LIMIT`` and ``SMALL``, for the answers of callbacks.
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
 SMALL_CALLBACK: Final = 4 * 1024
 
@@ -74,6 +77,14 @@ class Budget:
     def drop(self, answer: UnderWay) -> None:
         """An answer is not under way any more."""
         self.held -= self._under_way.pop(answer, 0)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a content of so many bytes may be kept.
+
+        What arrives in one piece, and is large only when it is unpacked, was not counted
+        before.
+        """
+        return size <= self._small or self.held + size <= KEPT * self._limit
 
     def keep(self, content: Content) -> None:
         """Count a content that has arrived, for as long as anybody has it."""

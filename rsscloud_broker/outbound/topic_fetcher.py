@@ -114,6 +114,9 @@ class TopicFetcher:
         if not reply.success:
             lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
             raise TopicUnreadable(url, _answered(reply), lasting=lasting)
+        if not self._budget.has_room(len(reply.body)):
+            del reply  # the error refers to this frame for as long as somebody has it
+            raise TopicUnreadable(url, "the broker has no memory left for what it reads just now")
         content = Content(body=reply.body, content_type=reply.headers.get("content-type", ""))
         self._budget.keep(content)
         result = f"{reply.status}, {in_bytes(reply.body)}"

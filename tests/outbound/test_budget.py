@@ -79,6 +79,8 @@ class BudgetTests(SynchronousTestCase):
         self.assertEqual(self.budget.held, 901)
         self.budget.grow(self.answers[0], 150)
         self.assertEqual(self.given_up(), [0])
+        room = [self.budget.has_room(size) for size in (100, 1099, 1100)]
+        self.assertEqual(room, [True, True, False])
         del contents[:], content
         self.assertEqual(self.budget.held, 0)
 
