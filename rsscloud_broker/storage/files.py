@@ -99,6 +99,9 @@ class Files:
         self._whole: tuple[int, int] | None = None
         self._damage = self._problem = ""
         self._examined_at = -KEEP_WITHIN
+        #: Whether the main file makes sense without the log: SQLite leaves out pages that have
+        #: changed since, where somebody still reads what was before.
+        self._complete = False
         #: When the oldest commit was made that may be in the log alone.
         self._committed_at: float | None = None
         event.listen(engine, "do_connect", self._connect)
@@ -127,6 +130,8 @@ class Files:
             record.info[_IDENTITY] = identity
             more = {"uri": True, "factory": _Connection}
             connection: _Connection = dialect.connect(self._address, **options | more)
+            # ``keep`` does that each second, and knows then what the main file is worth.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.closed = self._forget
             self._open.add(connection)
             return connection
@@ -226,7 +231,7 @@ class Files:
                 raise _unusable(f"{self._log_path} was removed or cut short")
             if self._log_file is not None:
                 self._log_size = os.fstat(self._log_file).st_size
-            if _stamp(self._path) != self._whole:
+            if self._complete and _stamp(self._path) != self._whole:
                 self._examine()
                 self._refuse_damage()
 
@@ -265,7 +270,9 @@ class Files:
         self._problem = problem
         self._committed_at = None if kept else time.monotonic()
         with self._lock:
-            if _identity(self._path) == self._taken_up:
+            if not problem:
+                self._complete = kept
+            if self._complete and _identity(self._path) == self._taken_up:
                 self._examine()
         return kept
 
