@@ -170,6 +170,22 @@ class DamageTests(TestCase):
         """Have what was written until now put into the main file."""
         self.watch().keep()
 
+    async def test_somebody_reads_what_was_before(self) -> None:
+        """SQLite then brings only a part of the main file up to date: that is no damage."""
+        await self.add("first")
+        self.kept()
+        await self.add(*map(str, range(300)))
+        with closing(sqlite3.connect(self.file)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM ping").fetchone()
+            await self.add(*map(str, range(300, 600)))
+            self.assertFalse(self.watch().keep())
+            self.assertEqual(await self.add_if_possible("another"), 0)
+        self.assertNotIn("is damaged", self.logged())
+        self.assertTrue(self.watch().keep())
+        self.assertEqual(await self.add_if_possible("last"), 0)
+        self.assertLessEqual(self.thanked, self.after_a_crash())
+
     async def test_main_file_is_written_over(self) -> None:
         await self.add("a")
         self.kept()
