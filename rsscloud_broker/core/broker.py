@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 from zope.interface import implementer
@@ -296,13 +296,9 @@ def _sentence(url: str, problem: str | Refused) -> str:
     return f"{url} could not be read the last time: {problem}"
 
 
-async def _together(calls: Iterable[Awaitable[T]]) -> list[T]:
+async def _together(calls: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
     """What comes of several calls that are made at the same time."""
     try:
-        return await gatherResults(map(Deferred.fromCoroutine, map(_awaited, calls)), True)
+        return await gatherResults(map(Deferred.fromCoroutine, calls), consumeErrors=True)
     except FirstError as error:
         error.subFailure.raiseException()
-
-
-async def _awaited(call: Awaitable[T]) -> T:
-    return await call
