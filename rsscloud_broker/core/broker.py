@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from twisted.internet.defer import Deferred, FirstError, gatherResults
 from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
@@ -33,6 +32,7 @@ from rsscloud_broker.model import (
     TopicUnreadable,
     host_of,
 )
+from rsscloud_broker.together import together
 
 T = TypeVar("T")
 
@@ -129,12 +129,12 @@ class Broker:
         self._check_space()
         for _ in urls:
             self._admission.ping(source)
-        said = await _together([self._problem_of(url, source) for url in urls])
+        said = await together([self._problem_of(url, source) for url in urls])
         problems = dict(zip(urls, said, strict=True))
         taken = [url for url, problem in problems.items() if isinstance(problem, str)]
         if not taken:
             raise next(problem for problem in said if isinstance(problem, Refused))
-        asked = await _together([self._ask_for(url, source) for url in taken])
+        asked = await together([self._ask_for(url, source) for url in taken])
         if not any(asked):
             raise TooMany(NO_ROOM, NO_ROOM_PAUSE)
         notes = {url: _sentence(url, problem) for url, problem in problems.items() if problem}
@@ -294,11 +294,3 @@ def _sentence(url: str, problem: str | Refused) -> str:
     if isinstance(problem, Refused):
         return f"{problem}; it was not taken in"
     return f"{url} could not be read the last time: {problem}"
-
-
-async def _together(calls: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
-    """What comes of several calls that are made at the same time."""
-    try:
-        return await gatherResults(map(Deferred.fromCoroutine, calls), consumeErrors=True)
-    except FirstError as error:
-        error.subFailure.raiseException()

@@ -27,7 +27,6 @@ from typing import Any
 
 from attrs import field, frozen
 from attrs.validators import ge
-from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault
@@ -63,6 +62,7 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.together import together
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
@@ -342,10 +342,7 @@ async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]
     :raises Limited: at least one was refused for being one too many.
     :raises BadRegistration: none succeeded; the first that was said.
     """
-    try:
-        problems = await gatherResults(map(Deferred.fromCoroutine, attempts), consumeErrors=True)
-    except FirstError as error:
-        error.subFailure.raiseException()
+    problems = await together(attempts)
     limited = [problem for problem in problems if isinstance(problem, Limited)]
     if limited:
         raise limited[0]
