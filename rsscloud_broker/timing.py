@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.model import Unavailable
 
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0
@@ -143,6 +144,10 @@ class EachPeriod(Service):
     async def _run_once(self) -> None:
         try:
             await self._job()
+        except Unavailable as error:
+            self.log.error(
+                "{name}: {error}; it is tried again in its next turn.", name=self.name, error=error
+            )
         except Exception:  # whatever it was, the next run may well succeed
             self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
         self._run = None
@@ -201,5 +206,9 @@ class WallClockWatch(Service):
     async def _move_along(self, seconds: float) -> None:
         try:
             await self._set_back(seconds)
+        except Unavailable as error:
+            self.log.error(
+                "What is stored could not be moved along with the wall clock: {error}", error=error
+            )
         except Exception:  # what could not be moved comes late, and everything else goes on
             self.log.failure("What is stored could not be moved along with the wall clock.")

@@ -7,12 +7,20 @@ import time
 from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
-from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
+from twisted.logger import (
+    ILogObserver,
+    LogEvent,
+    LogLevel,
+    capturedLogs,
+    formatEvent,
+    globalLogPublisher,
+)
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.model import Unavailable
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.timing import (
     LOOK,
@@ -61,6 +69,16 @@ class EachPeriodTests(SynchronousTestCase):
         self.gate = None
         self.clock.advance(50.0)
         self.assertEqual(len(self.runs), 2)
+
+    def test_a_store_that_is_not_there_is_a_line_of_the_log_without_a_traceback(self) -> None:
+        self.gate = Deferred()
+        self.gate.errback(Unavailable("no disk space is left"))
+        with capturedLogs() as logged:
+            self.each_minute(at_start=True)
+        self.assertEqual(
+            [formatEvent(line) for line in logged],
+            ["job: no disk space is left; it is tried again in its next turn."],
+        )
 
     def test_a_long_run_is_not_overtaken(self) -> None:
         gate: Deferred[None] = Deferred()
@@ -173,6 +191,20 @@ class WallClockWatchTests(SynchronousTestCase):
     def test_stopped(self) -> None:
         self.watch.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_store_that_is_not_there_is_a_line_of_the_log_without_a_traceback(self) -> None:
+        async def fail(seconds: float) -> None:
+            raise Unavailable("no disk space is left")
+
+        watch = WallClockWatch(self.clock, fail)
+        watch.startService()
+        self.clock.set_wall(-7200)
+        with capturedLogs() as logged:
+            self.clock.advance(1)
+        self.assertEqual(
+            formatEvent(logged[-1]),
+            "What is stored could not be moved along with the wall clock: no disk space is left",
+        )
 
 
 class SystemClockTests(SynchronousTestCase):

@@ -24,6 +24,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
+from rsscloud_broker.model import Unavailable
 
 #: Seconds that sinks have, when the broker stops, for what was published.
 PATIENCE = 2.0
@@ -74,6 +75,14 @@ class _Queue:
         """Give one event to the sink, and outlive whatever the sink does with it."""
         try:
             await self.sink.handle(event)
+        except Unavailable as error:
+            self.missed.labels(self.sink.name, "failed").inc()
+            self.log.error(
+                "Sink {sink} failed at {event}: {error}",
+                sink=self.sink.name,
+                event=event,
+                error=error,
+            )
         except Exception:
             self.missed.labels(self.sink.name, "failed").inc()
             self.log.failure(

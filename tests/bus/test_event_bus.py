@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from twisted.internet.defer import Deferred
-from twisted.logger import LogLevel, capturedLogs
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -16,6 +16,7 @@ from rsscloud_broker.bus.event_bus import PATIENCE
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IEventSink
+from rsscloud_broker.model import Unavailable
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -107,6 +108,21 @@ class EventBusTests(SynchronousTestCase):
         self.assertEqual(failing.events, [changed(1), changed(2)])
         self.assertEqual(fine.events, [changed(1), changed(2)])
         self.assertIsNone(self.missed("fine", "failed"))
+
+    def test_a_sink_that_cannot_use_the_store_is_a_line_of_the_log_without_a_traceback(
+        self,
+    ) -> None:
+        def cannot(event: Event) -> None:
+            raise Unavailable("no disk space is left")
+
+        self.attach(Recorder("a", cannot))
+        with capturedLogs() as logged:
+            self.bus.publish(changed(1))
+        (line,) = logged
+        self.assertTrue(formatEvent(line).startswith("Sink a failed at TopicChanged("), line)
+        self.assertTrue(formatEvent(line).endswith(": no disk space is left"), line)
+        self.assertNotIn("log_failure", line)
+        self.assertEqual(self.missed("a", "failed"), 1)
 
     def test_a_failed_deferred_is_a_failure_too(self) -> None:
         gate: Deferred[None] = Deferred()

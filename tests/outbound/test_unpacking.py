@@ -1,0 +1,164 @@
+"""Bodies of answers that are compressed."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, execute
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import OutboundError, TooLarge
+from rsscloud_broker.outbound.budget import NO_ROOM, Budget
+from rsscloud_broker.outbound.http1 import Answer
+from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, Unpacker, unpacked
+
+TEXT = b"<rss>" + bytes(range(256)) + b"</rss>"
+LARGE = TEXT * 1000
+
+
+def raw_deflate(data: bytes, level: int = -1) -> bytes:
+    packing = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+    return packing.compress(data) + packing.flush()
+
+
+#: Ways to compress, by what a server calls them.
+CODINGS: tuple[tuple[bytes, Callable[[bytes], bytes]], ...] = (
+    (b"gzip", gzip.compress),
+    (b"X-Gzip ", gzip.compress),
+    (b"deflate", zlib.compress),
+    (b"Deflate", raw_deflate),
+)
+
+
+def answer(body: bytes, coding: bytes = b"") -> Answer:
+    said = [(b"Content-Encoding", coding)] if coding else []
+    return Answer(200, [(b"Server", b"x"), *said], body)
+
+
+class Threads:
+    """Threads that do what they are given when the test says so."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Deferred[bytes], Callable[[], bytes]]] = []
+
+    def __call__(self, function: Callable[..., bytes], *args: Any) -> Deferred[bytes]:
+        done: Deferred[bytes] = Deferred()
+        self.given.append((done, lambda: function(*args)))
+        return done
+
+    def work(self) -> None:
+        done, job = self.given.pop(0)
+        done.callback(job())
+
+
+class UnpackerTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.budget = Budget(limit=1_000_000, small=100)
+
+    def ask(self, answer: Answer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
+        unpacker = Unpacker(limit, self.budget, threads)
+        return self.successResultOf(Deferred.fromCoroutine(unpacker.unpacked(answer)))
+
+    def assert_refused(self, kind: type[OutboundError], answer: Answer, limit: int) -> str:
+        unpacker = Unpacker(limit, self.budget, execute)
+        asking = Deferred.fromCoroutine(unpacker.unpacked(answer))
+        error = self.failureResultOf(asking, kind).value
+        self.assertEqual(self.budget.held, 0)
+        return str(error)
+
+    def test_codings(self) -> None:
+        for coding, pack in CODINGS:
+            for text in (TEXT, LARGE):
+                self.assertEqual(self.ask(answer(pack(text), coding)), text)
+
+    def test_what_is_not_compressed(self) -> None:
+        for coding in (b"", b"identity", b"utf-8"):
+            self.assertEqual(self.ask(answer(TEXT, coding)), TEXT)
+        self.assertEqual(self.ask(answer(b"", b"gzip")), b"")
+
+    def test_a_small_one_needs_no_thread(self) -> None:
+        threads = Threads()
+        for coding, pack in CODINGS:
+            for text in (TEXT, b"x" * AT_ONCE):
+                self.assertEqual(self.ask(answer(pack(text), coding), threads=threads), text)
+
+    def test_limit(self) -> None:
+        for coding, pack in CODINGS:
+            for limit in (1000, AT_ONCE, AT_ONCE + 1, 1_000_000):
+                packed = answer(pack(b"x" * limit), coding)
+                self.assertEqual(len(self.ask(packed, limit)), limit)
+                packed = answer(pack(b"x" * (limit + 1)), coding)
+                said = self.assert_refused(TooLarge, packed, limit)
+                self.assertEqual(said, f"the answer is larger than {limit} bytes")
+
+    def test_large_ones_have_turns(self) -> None:
+        """However many there are, few have become large that nobody has taken yet."""
+        threads = Threads()
+        unpacker = Unpacker(1_000_000, self.budget, threads)
+        packed = answer(gzip.compress(LARGE), b"gzip")
+        asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(10)]
+        self.assertEqual(self.budget.held, 10 * len(packed.body))
+        for count, one in enumerate(asked, 1):
+            self.assertEqual(len(threads.given), min(AT_A_TIME, 11 - count))
+            threads.work()
+            self.assertEqual(self.successResultOf(one), LARGE)
+        self.assertEqual(self.budget.held, 0)
+
+    def test_no_room_for_those_that_wait(self) -> None:
+        threads = Threads()
+        self.budget = Budget(limit=1000, small=100)
+        unpacker = Unpacker(1_000_000, self.budget, threads)
+        packed = answer(gzip.compress(LARGE), b"gzip")
+        held = len(packed.body)
+        fit = 2000 // held
+        asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(fit + 1)]
+        error = self.failureResultOf(asked.pop(), OutboundError)
+        self.assertEqual((str(error.value), self.budget.held), (NO_ROOM, fit * held))
+        asked[0].cancel()
+        self.assertEqual(self.budget.held, (fit - 1) * held)
+        for one in asked:
+            one.addErrback(lambda failure: None)
+
+    def test_what_is_in_a_thread_may_be_broken(self) -> None:
+        packed = gzip.compress(LARGE)
+        for broken, why in (
+            (packed[:-10], "the answer breaks off"),
+            (packed[:-8] + b"\xff" * 8, "the answer cannot be decompressed"),
+        ):
+            said = self.assert_refused(OutboundError, answer(broken, b"gzip"), 1_000_000)
+            self.assertIn(why, said)
+
+
+class UnpackedTests(SynchronousTestCase):
+    def assert_refused(self, why: str, coding: bytes, packed: bytes, limit: int = 1000) -> None:
+        with self.assertRaises(OutboundError) as caught:
+            unpacked(coding, packed, limit)
+        self.assertIn(why, str(caught.exception))
+
+    def test_both_kinds_of_deflate_at_every_level(self) -> None:
+        for level in range(10):
+            for text in (b"", b"x", TEXT, b"ab" * 400):
+                for packed in (zlib.compress(text, level), raw_deflate(text, level)):
+                    self.assertEqual(unpacked(b"deflate", packed, 1000), text)
+
+    def test_what_follows_the_end_is_no_part_of_it(self) -> None:
+        packed = gzip.compress(TEXT) + b"\0" * 300
+        self.assertEqual(unpacked(b"gzip", packed, len(TEXT)), TEXT)
+
+    def test_not_what_it_says(self) -> None:
+        why = "the answer cannot be decompressed"
+        self.assert_refused(why, b"gzip", TEXT)
+        self.assert_refused(why, b"deflate", TEXT)
+        self.assert_refused(why, b"gzip", gzip.compress(TEXT)[:-8] + b"\xff" * 8)
+
+    def test_breaks_off(self) -> None:
+        for coding, packed in (
+            (b"gzip", gzip.compress(TEXT)),
+            (b"deflate", zlib.compress(TEXT)),
+            (b"deflate", raw_deflate(TEXT)),
+        ):
+            for end in (1, 2, len(packed) // 2, len(packed) - 1):
+                self.assert_refused("the answer breaks off", coding, packed[:end])
