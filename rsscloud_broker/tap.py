@@ -55,7 +55,7 @@ from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, Sink
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
-    Budget,
+    AnswerBudget,
     Judge,
     LeanClient,
     OwnTopics,
@@ -65,6 +65,7 @@ from rsscloud_broker.outbound import (
     TreqClient,
 )
 from rsscloud_broker.outbound.guard import own_listeners
+from rsscloud_broker.outbound.unpacking import AT_A_TIME
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
@@ -292,6 +293,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
+    unpacking = Workers(reactor, "unpacking", AT_A_TIME)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
@@ -306,9 +308,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         user_agent=user_agent,
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
-        budget=Budget.of_callbacks(),
+        budget=AnswerBudget.of_callbacks(),
     )
-    budget = Budget.of_topics(config.topics.body_limit)
+    budget = AnswerBudget.of_topics(config.topics.body_limit)
     topics = TreqClient(
         reactor,
         resolver,
@@ -318,6 +320,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         deadline=TOPIC_DEADLINE,
         body_limit=config.topics.body_limit,
         budget=budget,
+        in_thread=unpacking,
     )
     notifiers = _by_protocol(
         [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
@@ -401,6 +404,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     for part in (
         store,
         filing,
+        unpacking,
         space,
         *outwards,
         bus,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from ipaddress import ip_address
 from socket import socket
-from typing import Any
+from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
 from attrs import Factory as Default
@@ -30,6 +30,7 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
+from rsscloud_broker.budget import Budget
 from rsscloud_broker.config import Http, Network
 
 #: Seconds in which a refused client may read the answer while it still sends.
@@ -40,7 +41,15 @@ _REASONS = {
     413: b"Content Too Large",
     414: b"URI Too Long",
     431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
 }
+
+#: Seconds after which what there was no memory for should be sent again.
+PAUSE: Final = 3
+
+#: Bytes of bodies of requests in memory, and those of a body that is not counted.
+BODIES: Final = 32 * 1024 * 1024
+SMALL_BODY: Final = 8 * 1024
 
 
 class _Transport(TypingProtocol):
@@ -58,12 +67,20 @@ class Limits:
     """What requests and connections are bound by.
 
     :ivar trusted: the networks of the proxies that are believed.
+    :ivar bodies: counts the bytes of bodies; two of the largest have room.
     """
 
     http: Http
     clock: IReactorTime
     trusted: tuple[Network, ...] = field(
         init=False, default=Default(lambda self: self.http.proxy_networks, takes_self=True)
+    )
+    bodies: Budget = field(
+        init=False,
+        default=Default(
+            lambda self: Budget(max(BODIES, 2 * self.http.body_limit), SMALL_BODY),
+            takes_self=True,
+        ),
     )
 
 
@@ -148,10 +165,11 @@ class Connection(ProtocolWrapper):
         self.refused = True
         self.request_began()
         body = f"{text}\n".encode()
+        later = b"Retry-After: %d\r\n" % PAUSE if status == 503 else b""
         self.write(
-            b"HTTP/1.1 %d %s\r\nConnection: close\r\n"
+            b"HTTP/1.1 %d %s\r\nConnection: close\r\n%s"
             b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
-            % (status, _REASONS[status], len(body), body)
+            % (status, _REASONS[status], later, len(body), body)
         )
         self.factory.limits.clock.callLater(LINGER, self.transport.abortConnection)
 

@@ -2,9 +2,9 @@
 
 ``twisted.web`` reads a body of any length and waits for it as long as bytes
 drip in.  Here a body over the limit is refused before it is read (or, where its
-length is not told, as soon as it passes the limit), and a request has a deadline
-from its first line to its last byte.  Connections have limits of their own: see
-``connections``.
+length is not told, as soon as it passes the limit), all bodies together have a budget of
+bytes, and a request has a deadline from its first line to its last byte.  Connections have
+limits of their own: see ``connections``.
 
 Forms and queries are read here too.  Twisted's reading of ``multipart/form-data`` and
 of the Content-Type rests on a library for e-mail, which takes minutes for some bodies
@@ -22,7 +22,6 @@ from prometheus_client import Counter
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
-from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.resource import IResource
@@ -59,6 +58,7 @@ class BoundedRequest(Request):
 
     channel: Channel | None  # type: ignore[assignment] # that of our site; None when it is gone
     _deadline: IDelayedCall | None = None
+    _counted = 0  # bytes of the body, once all of it has arrived
 
     def __init__(self, channel: Channel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
@@ -74,7 +74,7 @@ class BoundedRequest(Request):
         timeout = self.limits.http.request_timeout
         self._deadline = self.limits.clock.callLater(
             timeout,
-            self._connection.refuse,
+            self._refuse,
             408,
             f"The whole request must arrive within {timeout:g} seconds.",
         )
@@ -94,9 +94,15 @@ class BoundedRequest(Request):
             self.refuse_body()
         else:
             self._body.write(data)
+            self.limits.bodies.grow(self, self._received)
+
+    def give_up(self) -> None:
+        """Say that there is no memory for the body, and end the connection."""
+        self._refuse(503, "The broker has no memory left for requests.  Please send it again soon.")
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._call_off_deadline()
+        self._counted = self.limits.bodies.settle(self)
         if not self._connection.refused:
             super().requestReceived(command, path, version)
 
@@ -115,8 +121,13 @@ class BoundedRequest(Request):
         if self.channel is not None:  # the client has not gone
             self.channel.write_head()
 
+    def finish(self) -> None:
+        self._free_body()
+        super().finish()
+
     def connectionLost(self, reason: Failure) -> None:
         self._call_off_deadline()
+        self._free_body()
         super().connectionLost(reason)
 
     def getClientAddress(self) -> IAddress:
@@ -138,10 +149,20 @@ class BoundedRequest(Request):
 
     def refuse_body(self) -> None:
         """Say that the body is too large, and end the connection."""
+        limit = self.limits.http.body_limit
+        self._refuse(413, f"The body must not be larger than {limit} bytes.")
+
+    def _refuse(self, status: int, text: str) -> None:
         self._call_off_deadline()
-        self._connection.refuse(
-            413, f"The body must not be larger than {self.limits.http.body_limit} bytes."
-        )
+        self._free_body()
+        self._body.truncate(0)
+        self._connection.refuse(status, text)
+
+    def _free_body(self) -> None:
+        """Count the body no more: nobody is going to read it."""
+        self.limits.bodies.drop(self)
+        self.limits.bodies.free(self._counted)
+        self._counted = 0
 
     def _call_off_deadline(self) -> None:
         if self._deadline is not None and self._deadline.active():
@@ -195,7 +216,7 @@ class _QuietSite(Site):
 
 def bounded_site(
     resource: IResource, limits: Limits, counters: Counters | None = None
-) -> WrappingFactory:
+) -> LimitedConnections:
     """A factory that serves a resource over bounded HTTP.
 
     :param resource: the root.

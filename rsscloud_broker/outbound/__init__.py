@@ -1,6 +1,6 @@
 """Every connection that the broker makes, and the guard that watches over them."""
 
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.judging import Judge
 from rsscloud_broker.outbound.lean_client import LeanClient
@@ -12,7 +12,7 @@ from rsscloud_broker.outbound.treq_client import TreqClient
 
 __all__ = [
     "AddressGuard",
-    "Budget",
+    "AnswerBudget",
     "Judge",
     "LeanClient",
     "OwnTopics",

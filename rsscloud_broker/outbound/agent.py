@@ -1,7 +1,7 @@
 """Twisted's ``IAgent`` over guarded exchanges: for treq, and whoever else wants one.
 
-An answer is read whole, decompressed and counted while it arrives, before anybody
-gets to see it, so what is built on this agent needs no care of its own.
+An answer is read whole, counted and decompressed before anybody gets to see it, so what is
+built on this agent needs no care of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IBodyProducer, IResponse
 from zope.interface import implementer
 
-from rsscloud_broker.outbound.bodies import ACCEPTED, packed_by
 from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
 from rsscloud_broker.outbound.http1 import Answer, message
+from rsscloud_broker.outbound.unpacking import ACCEPTED, Unpacker, packed_by
 from rsscloud_broker.outbound.urls import target_of
 
 #: Headers that are not the caller's to say.
@@ -31,11 +31,12 @@ _OURS = frozenset({"host", "content-length", "accept-encoding", "connection"})
 class GuardedAgent:
     """Makes requests.
 
-    :param exchanges: makes them; what takes their bodies must be ``Unpacked``.
+    :param exchanges: makes them; what takes their bodies must be ``Whole``.
     """
 
-    def __init__(self, exchanges: Exchanges) -> None:
+    def __init__(self, exchanges: Exchanges, unpacker: Unpacker) -> None:
         self._exchanges = exchanges
+        self._unpacker = unpacker
 
     def request(
         self,
@@ -65,7 +66,8 @@ class GuardedAgent:
         said["accept-encoding"] = ACCEPTED
         request = message(method.decode("ascii"), target, said, b"".join(body.parts))
         unheard = Waiting()  # who cancels this cancels what it waits for, as Deferreds do
-        return Response(await self._exchanges.ask(unheard, target, request))
+        answer = await self._exchanges.ask(unheard, target, request)
+        return Response(answer, await self._unpacker.unpacked(answer))
 
 
 def _said(headers: Headers | None) -> Sequence[tuple[str, str]]:
@@ -95,22 +97,25 @@ class _Collected:
 
 @implementer(IResponse)
 class Response:
-    """An answer that is there already, not compressed."""
+    """An answer that is there already.
+
+    :param body: its body, not compressed.
+    """
 
     version = (b"HTTP", 1, 1)
     request = None
     previousResponse: IResponse | None = None
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, body: bytes) -> None:
         self.code = answer.status
         self.phrase = RESPONSES.get(answer.status, b"")
-        self.length = len(answer.body)
+        self.length = len(body)
         self.headers = Headers()
         for name, value in answer.fields:
             self.headers.addRawHeader(name, value.strip())
         if packed_by(answer.fields):
             self.headers.removeHeader(b"content-encoding")
-        self._body = answer.body
+        self._body = body
 
     def deliverBody(self, protocol: IProtocol) -> None:
         protocol.dataReceived(self._body)

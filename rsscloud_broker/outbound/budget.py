@@ -1,17 +1,17 @@
 """How many bytes of answers there are in memory at a time.
 
-Each answer is limited by itself; but very many may be under way at once, and a few
-kilobytes become megabytes when they are unpacked.  So those that are larger than usual
-share a budget.  When it is used up, the answer that has been under way for longest is given
-up: whoever lets a large answer drip in loses his place to those whose answers arrive.
+A few kilobytes become megabytes when they are unpacked, and a content is in memory for some
+time after it has arrived: until it is recorded.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Final, Protocol, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Self
 from weakref import finalize
 
+from rsscloud_broker.budget import Budget
 from rsscloud_broker.model import Content, OutboundError
 
 #: Bytes of answers in memory, and those of an answer that is not counted.
@@ -25,19 +25,16 @@ KEPT: Final = 2
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
 SMALL_CALLBACK: Final = 4 * 1024
 
+#: Why an answer that arrives is given up, and why a content is not read now.
+LONGEST: Final = (
+    "the broker has no memory left for answers that arrive, and this one has been under way for "
+    "longest"
+)
+NO_ROOM: Final = "the broker has no memory left for what it reads just now"
 
-class UnderWay(Protocol):
-    """An answer that arrives."""
 
-    def give_up(self, reason: OutboundError) -> None:
-        """Break it off."""
-
-
-class Budget:
-    """Counts the bytes of answers.
-
-    :ivar held: bytes of those that are counted.
-    """
+class AnswerBudget(Budget):
+    """Counts the bytes of answers, and of what was made of them."""
 
     @classmethod
     def of_topics(cls, body_limit: int) -> Self:
@@ -50,33 +47,7 @@ class Budget:
         return cls(CALLBACK_LIMIT, SMALL_CALLBACK)
 
     def __init__(self, limit: int = LIMIT, small: int = SMALL) -> None:
-        self._limit = limit
-        self._small = small
-        self._under_way: OrderedDict[UnderWay, int] = OrderedDict()
-        self.held = 0
-
-    def grow(self, answer: UnderWay, size: int) -> None:
-        """So many bytes of an answer are in memory by now.
-
-        What has been under way for longest is given up for it, perhaps the answer itself.
-        """
-        if size <= self._small:
-            return
-        self.held += size - self._under_way.get(answer, 0)
-        self._under_way[answer] = size
-        while self.held > self._limit and self._under_way:
-            longest = next(iter(self._under_way))
-            self.drop(longest)
-            longest.give_up(
-                OutboundError(
-                    "the broker has no memory left for answers that arrive, and this one has "
-                    "been under way for longest"
-                )
-            )
-
-    def drop(self, answer: UnderWay) -> None:
-        """An answer is not under way any more."""
-        self.held -= self._under_way.pop(answer, 0)
+        super().__init__(limit, small)
 
     def has_room(self, size: int) -> bool:
         """Whether a content of so many bytes may be kept.
@@ -91,7 +62,19 @@ class Budget:
         size = len(content.body)
         if size > self._small:
             self.held += size
-            finalize(content, self._free, size).atexit = False
+            finalize(content, self.free, size).atexit = False
 
-    def _free(self, size: int) -> None:
-        self.held -= size
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count so many bytes of an answer that has arrived, for as long as the context lasts.
+
+        :raises OutboundError: there is no room for them.
+        """
+        if not self.has_room(size):
+            raise OutboundError(NO_ROOM)
+        counted = size if size > self._small else 0
+        self.held += counted
+        try:
+            yield
+        finally:
+            self.free(counted)

@@ -14,8 +14,8 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError
-from rsscloud_broker.outbound.bodies import CutOff, Unpacked
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.bodies import CutOff, Whole
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard
@@ -42,7 +42,7 @@ class Client(Service, ABC):
     :cvar body: what takes the body of an answer.
     """
 
-    body: ClassVar[type[CutOff] | type[Unpacked]]
+    body: ClassVar[type[CutOff] | type[Whole]]
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Client(Service, ABC):
         user_agent: str,
         deadline: float,
         body_limit: int,
-        budget: Budget | None = None,
+        budget: AnswerBudget | None = None,
         **idle: Any,
     ) -> None:
         make_body = partial(self.body, limit=body_limit)
@@ -65,7 +65,7 @@ class Client(Service, ABC):
             tls,
             seconds=deadline,
             make_body=make_body,
-            budget=budget or Budget(),
+            budget=budget or AnswerBudget(),
             **idle,
         )
         self._user_agent = user_agent

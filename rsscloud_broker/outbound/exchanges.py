@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.connections import IdleConnections
 from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
@@ -70,7 +70,7 @@ class Exchanges:
         *,
         seconds: float,
         make_body: BodyMaker,
-        budget: Budget,
+        budget: AnswerBudget,
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:

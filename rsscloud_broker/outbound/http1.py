@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.model import OutboundError, Unavailable
 from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.budget import LONGEST, AnswerBudget
 from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
 
@@ -165,7 +165,7 @@ class Http1(Protocol):
         origin: Origin,
         tls: HostTLS | None,
         make_body: BodyMaker,
-        budget: Budget,
+        budget: AnswerBudget,
     ) -> None:
         self.origin = origin
         self.tls = tls
@@ -218,9 +218,9 @@ class Http1(Protocol):
         if self._answered is not None:
             self._end().errback(reason)
 
-    def give_up(self, reason: OutboundError) -> None:
-        """Break an answer off that is under way."""
-        self._fail(reason)
+    def give_up(self) -> None:
+        """Break an answer off that is under way, for others to have room."""
+        self._fail(OutboundError(LONGEST))
 
     # --- Twisted calls
 

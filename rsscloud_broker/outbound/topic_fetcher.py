@@ -28,7 +28,7 @@ from rsscloud_broker.model import (
     Validators,
 )
 from rsscloud_broker.outbound.bodies import in_bytes
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.wire.feed import xml_redirect
@@ -78,10 +78,10 @@ class TopicFetcher:
         clock: IClock,
         product: str,
         page: str,
-        budget: Budget | None = None,
+        budget: AnswerBudget | None = None,
     ) -> None:
         self._outbound = outbound
-        self._budget = budget or Budget()
+        self._budget = budget or AnswerBudget()
         self._clock = clock
         self._product = product
         self._page = page
@@ -116,7 +116,7 @@ class TopicFetcher:
             raise TopicUnreadable(url, _answered(reply), lasting=lasting)
         if not self._budget.has_room(len(reply.body)):
             del reply  # the error refers to this frame for as long as somebody has it
-            raise TopicUnreadable(url, "the broker has no memory left for what it reads just now")
+            raise TopicUnreadable(url, NO_ROOM)
         content = Content(body=reply.body, content_type=reply.headers.get("content-type", ""))
         self._budget.keep(content)
         result = f"{reply.status}, {in_bytes(reply.body)}"

@@ -11,9 +11,11 @@ from twisted.web.http_headers import Headers
 
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.agent import GuardedAgent
-from rsscloud_broker.outbound.bodies import Unpacked
+from rsscloud_broker.outbound.bodies import Whole
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.exchanges import Waiting
+from rsscloud_broker.outbound.unpacking import InThread, Unpacker
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
 
 
@@ -31,15 +33,27 @@ class TreqClient(Client):
     """Makes guarded requests; a longer answer than allowed is an error.
 
     The limit is one of the bytes of an answer before and after it is decompressed.
+
+    :param in_thread: calls a function in a thread.
     """
 
-    body = Unpacked
+    body = Whole
 
-    def __init__(self, reactor: Any, *args: Any, **options: Any) -> None:
-        super().__init__(reactor, *args, **options)
+    def __init__(
+        self,
+        reactor: Any,
+        *args: Any,
+        body_limit: int,
+        in_thread: InThread,
+        budget: AnswerBudget | None = None,
+        **options: Any,
+    ) -> None:
+        budget = budget or AnswerBudget()
+        super().__init__(reactor, *args, body_limit=body_limit, budget=budget, **options)
         self._reactor = reactor
         self._cookies = _NoCookies()
-        self._treq = HTTPClient(GuardedAgent(self._exchanges), self._cookies)
+        unpacker = Unpacker(body_limit, budget, in_thread)
+        self._treq = HTTPClient(GuardedAgent(self._exchanges, unpacker), self._cookies)
 
     async def _exchange(
         self, waiting: Waiting, method: str, url: str, headers: Mapping[str, str], body: bytes

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, DeferredSemaphore
 
 from rsscloud_broker.model import OutboundError, TooLarge
 from rsscloud_broker.outbound.bodies import Fields, coding_of, too_large
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
 
 #: What can be undone, as it is said to servers.
@@ -45,7 +45,7 @@ class Unpacker:
     :param in_thread: calls a function in a thread.
     """
 
-    def __init__(self, limit: int, budget: Budget, in_thread: InThread) -> None:
+    def __init__(self, limit: int, budget: AnswerBudget, in_thread: InThread) -> None:
         self._limit = limit
         self._budget = budget
         self._in_thread = in_thread

@@ -18,7 +18,6 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection, select
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorFromThreads
-from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -296,7 +295,7 @@ class House:
         """A new connection."""
         at = address(peer) if isinstance(peer, str) else peer
         protocol = self.factory.buildProtocol(at)
-        return Exchange(cast("ProtocolWrapper | None", protocol), at)
+        return Exchange(protocol, at)
 
     def begin(
         self,

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.connections import BODIES, SMALL_BODY
 from rsscloud_broker.front_doors.limits import LINGER
 from rsscloud_broker.model import Content
 from tests.front_doors.exchange import FORM, Exchange, request_bytes
@@ -107,6 +108,54 @@ class BodyTests(_LimitsTests):
         exchange.send(request_bytes("POST", "/pingSiteForm", body, {"Content-Type": FORM}))
         self.assert_refused(exchange, 413, TOO_LARGE)
         self.assertEqual(self.house.stored(), before)
+
+
+class MemoryTests(SynchronousTestCase):
+    """Bodies of all requests together."""
+
+    def setUp(self) -> None:
+        self.house = House(self, http=Http(body_limit=BODIES // 2))
+        self.bodies = self.house.factory.limits.bodies
+
+    def begin(self, size: int) -> Exchange:
+        """Send so much of a form, but for its last byte."""
+        exchange = self.house.connect()
+        body = b"name=a&url=http://a.example/&x="
+        head = b"POST /pingSiteForm HTTP/1.1\r\nHost: b\r\nContent-Type: %s\r\n" % FORM.encode()
+        exchange.send(head + b"Content-Length: %d\r\n\r\n" % size + body)
+        for _ in range(2):  # it comes in parts
+            exchange.send(b"x" * ((size - len(body) - 1) // 2))
+        return exchange
+
+    def test_what_has_been_under_way_for_longest_is_given_up(self) -> None:
+        slow, slower = self.begin(BODIES // 2 - 9), self.begin(BODIES // 2 - 9)
+        before = self.house.stored()
+        fast = self.begin(BODIES // 4)
+        answer = slow.answer()
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "3"))
+        self.assertIn("no memory left", answer.text)
+        self.assertEqual((slower.answers(), fast.answers()), ([], []))
+        slow.send(b"x" * 10)
+        self.assertEqual(self.house.stored(), before)
+        self.assertLess(self.bodies.held, BODIES * 3 / 4)
+
+    def test_a_body_counts_until_it_is_answered_or_the_client_has_gone(self) -> None:
+        size = 100_001
+        answered, gone, *late = (self.begin(size) for _ in range(4))
+        self.assertGreater(self.bodies.held, 4 * size - 9)
+        answered.send(b"xx")
+        self.assertEqual(answered.answer().status, 200)
+        self.assertLess(self.bodies.held, 3 * size)
+        gone.transport.loseConnection()
+        self.assertLess(self.bodies.held, 2 * size)
+        self.house.clock.advance(31)
+        for exchange in late:
+            self.assertEqual(exchange.answer().status, 408)
+        self.assertEqual(self.bodies.held, 0)
+
+    def test_small_bodies_do_not_count(self) -> None:
+        self.begin(SMALL_BODY)
+        self.assertEqual(self.bodies.held, 0)
 
 
 class DeadlineTests(_LimitsTests):

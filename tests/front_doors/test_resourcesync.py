@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from twisted.protocols.policies import ProtocolWrapper
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -88,7 +87,7 @@ class DoorTestCase(SynchronousTestCase):
         peer: str = OUTSIDE,
     ) -> Answer:
         protocol = self.factory.buildProtocol(address(peer))
-        exchange = Exchange(cast("ProtocolWrapper | None", protocol), address(peer))
+        exchange = Exchange(protocol, address(peer))
         exchange.send(request_bytes(method, path, body, headers))
         return exchange.answer(method)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 from urllib.parse import urlencode
 
-from twisted.protocols.policies import ProtocolWrapper
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
@@ -64,7 +62,7 @@ class HubTestCase(SynchronousTestCase):
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         peer = address(CALLER)
-        exchange = Exchange(cast("ProtocolWrapper | None", self.factory.buildProtocol(peer)), peer)
+        exchange = Exchange(self.factory.buildProtocol(peer), peer)
         exchange.send(request_bytes(method, path, body, headers))
         return exchange.answer(method)
 

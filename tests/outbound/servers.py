@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, execute, maybeDeferred
 from twisted.internet.interfaces import IReactorSSL, IReactorTCP
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import Certificate
@@ -272,6 +272,8 @@ def make_client(
     clock = Clock()
     guard = AddressGuard(map(ip_network, allowed), own)
     both: Any = Network(network or reactor, clock)
+    if kind is TreqClient:
+        limits = {"in_thread": execute} | limits
     outbound = kind(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
     return Client(outbound, clock, names)
 

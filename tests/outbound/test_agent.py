@@ -11,7 +11,7 @@ from typing import Any
 
 from treq.client import HTTPClient
 from twisted.internet import reactor
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, execute
 from twisted.trial.unittest import TestCase
 from twisted.web.client import FileBodyProducer, readBody
 from twisted.web.http_headers import Headers
@@ -21,9 +21,10 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.model import AddressRefused, OutboundError
 from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
-from rsscloud_broker.outbound.bodies import Unpacked
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.bodies import Whole
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import Exchanges
+from rsscloud_broker.outbound.unpacking import Unpacker
 from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import LOOPBACK, Names, Network, Pages, page, serve, silence
 
@@ -37,11 +38,11 @@ class AgentTests(TestCase):
             AddressGuard(map(ip_network, LOOPBACK)),
             TLSContext(),
             seconds=30,
-            make_body=partial(Unpacked, limit=1000),
-            budget=Budget(),
+            make_body=partial(Whole, limit=1000),
+            budget=AnswerBudget(),
         )
         self.addCleanup(exchanges.close)
-        self.agent = GuardedAgent(exchanges)
+        self.agent = GuardedAgent(exchanges, Unpacker(1000, AnswerBudget(), execute))
         self.pages = Pages({})
         self.url = f"http://127.0.0.1:{serve(self, self.pages)}/".encode()
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from twisted.internet.testing import StringTransport
 
 from rsscloud_broker.outbound.bodies import CutOff
-from rsscloud_broker.outbound.budget import Budget
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import PIECE, Http1, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.authority import authority
@@ -33,7 +33,9 @@ class LargeBodyTests(LeanTestCase):
 
     def test_who_does_not_read_a_large_body_is_sent_no_more_of_it(self) -> None:
         """Many who do not read it would else fill the memory with copies of it."""
-        connection = Http1((False, "127.0.0.1", 80), None, partial(CutOff, limit=1000), Budget())
+        connection = Http1(
+            (False, "127.0.0.1", 80), None, partial(CutOff, limit=1000), AnswerBudget()
+        )
         connection.connector = cast(Any, None)  # which there is no more need of
         body = b"x" * 5_000_000
         answered = connection.ask(message("POST", target_of("http://127.0.0.1/"), {}, body))

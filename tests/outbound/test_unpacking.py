@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import OutboundError, TooLarge
-from rsscloud_broker.outbound.budget import NO_ROOM, Budget
+from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
 from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, Unpacker, unpacked
 
@@ -56,7 +56,7 @@ class Threads:
 
 class UnpackerTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.budget = Budget(limit=1_000_000, small=100)
+        self.budget = AnswerBudget(limit=1_000_000, small=100)
 
     def ask(self, answer: Answer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
         unpacker = Unpacker(limit, self.budget, threads)
@@ -109,7 +109,7 @@ class UnpackerTests(SynchronousTestCase):
 
     def test_no_room_for_those_that_wait(self) -> None:
         threads = Threads()
-        self.budget = Budget(limit=1000, small=100)
+        self.budget = AnswerBudget(limit=1000, small=100)
         unpacker = Unpacker(1_000_000, self.budget, threads)
         packed = answer(gzip.compress(LARGE), b"gzip")
         held = len(packed.body)

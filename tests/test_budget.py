@@ -1,0 +1,61 @@
+"""How many bytes of what strangers send are in memory at a time."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.budget import Budget
+
+
+class Arriving:
+    """:ivar given_up: whether it was."""
+
+    def __init__(self) -> None:
+        self.given_up = False
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+
+class BudgetTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.budget = Budget(limit=1000, small=100)
+        self.things = [Arriving() for _ in range(3)]
+
+    def given_up(self) -> list[int]:
+        return [number for number, one in enumerate(self.things) if one.given_up]
+
+    def test_what_has_been_under_way_for_longest_is_given_up(self) -> None:
+        first, second, third = self.things
+        for thing, size in ((first, 200), (second, 400), (first, 300), (third, 300)):
+            self.budget.grow(thing, size)
+        self.assertEqual((self.budget.held, self.given_up()), (1000, []))
+        self.budget.grow(third, 301)
+        self.assertEqual((self.budget.held, self.given_up()), (701, [0]))
+
+    def test_it_may_be_the_thing_itself(self) -> None:
+        self.budget.grow(self.things[0], 1001)
+        self.assertEqual((self.budget.held, self.given_up()), (0, [0]))
+
+    def test_small_things_are_not_counted(self) -> None:
+        for thing in self.things:
+            self.budget.grow(thing, 100)
+        self.assertEqual(self.budget.held, 0)
+
+    def test_what_is_not_under_way_any_more(self) -> None:
+        self.budget.grow(self.things[0], 900)
+        for _ in range(2):
+            self.budget.drop(self.things[0])
+        self.assertEqual(self.budget.held, 0)
+
+    def test_what_has_arrived_is_not_given_up_and_counts(self) -> None:
+        first, second, third = self.things
+        self.budget.grow(first, 600)
+        arrived = self.budget.settle(first)
+        self.assertEqual((arrived, self.budget.held), (600, 600))
+        self.budget.grow(second, 300)
+        self.budget.grow(third, 300)
+        self.assertEqual((self.budget.held, self.given_up()), (900, [1]))
+        self.budget.free(arrived)
+        self.assertEqual(self.budget.held, 300)
+        self.assertEqual(self.budget.settle(first), 0)
