@@ -413,7 +413,7 @@ def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool
     with storage.open_database(_existing(config_file, data), writes=revive) as connection:
         if revive and not storage.revive_topic(connection, url):
             raise click.ClickException(f"{url} has not ended, or nothing is known of it")
-        account = storage.account(connection, url)
+        (account,) = storage.accounts(connection, [url])
     if account is None:
         raise click.ClickException(f"nothing is known of {url}")
     if as_json:

@@ -13,7 +13,7 @@ from rsscloud_broker.storage.exchange import (
     import_in_parts,
 )
 from rsscloud_broker.storage.exports import export_text, write_file
-from rsscloud_broker.storage.polls import account
+from rsscloud_broker.storage.polls import accounts
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
 from rsscloud_broker.storage.topics import revive_topic
@@ -24,7 +24,7 @@ __all__ = [
     "InvalidDocument",
     "Store",
     "UnfitDatabase",
-    "account",
+    "accounts",
     "export_text",
     "import_document",
     "import_in_parts",

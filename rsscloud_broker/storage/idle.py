@@ -32,22 +32,24 @@ _IS_ASKED_FOR = func.coalesce(topic.c.check_requested_at, 0) > 0
 _REMOVABLE = and_(_IDLE, ~_IS_ASKED_FOR, ~SOMEBODY, ~ASKED)
 
 
-def make_room(conn: Connection, most: int) -> bool:
-    """Remove idle topics until there are so many at most, first those whose reading is
-    longest ago.
+def make_room(conn: Connection, most: int, wanted: int = 0) -> int:
+    """Remove idle topics until there is room for more, first those whose reading is longest
+    ago.
 
-    :returns: False if there are more of them that wait to be read.
+    :param most: how many there may be.
+    :param wanted: how many more there are to be.
+    :returns: how many more there may be: fewer, where too many wait to be read.
     """
     count = select(func.count()).select_from(topic).where(_IDLE)
-    excess = conn.execute(count).scalar_one() - most
+    excess = conn.execute(count).scalar_one() + wanted - most
     oldest = select(topic.c.id).where(_REMOVABLE).order_by(topic.c.idle_at, topic.c.id)
     while excess > 0:
         keys = list(conn.execute(oldest.limit(min(excess, _PORTION))).scalars())
         if not keys:
-            return False
+            return max(wanted - excess, 0)
         remove_topics(conn, keys)
         excess -= len(keys)
-    return True
+    return wanted
 
 
 def remove_topics(conn: Connection, keys: Sequence[int]) -> None:

@@ -56,6 +56,12 @@ WHOLE = select(
 )
 
 
+#: Topics likewise, with the URL that each was ``asked`` for by.
+ASKED_FOR = WHOLE.add_columns(named.c.url.label("asked")).join_from(
+    named, topic, topic.c.id == PRESENT
+)
+
+
 def key_of(url: str | BindParameter[str]) -> ScalarSelect[Any]:
     """The id of the topic that is or was at a URL, as a part of a query; null if there
     is none.

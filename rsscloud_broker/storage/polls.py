@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from rsscloud_broker.model import PollPlan, TopicAccount
-from rsscloud_broker.storage.places import SOMEBODY, WHOLE, as_topic, key_of
+from rsscloud_broker.storage.places import ASKED_FOR, SOMEBODY, WHOLE, as_topic, key_of, named
 from rsscloud_broker.storage.schema import (
     to_micros,
     to_micros_or_none,
@@ -36,10 +36,11 @@ _PLAN = (
 )
 
 
-def account(conn: Connection, url: str) -> TopicAccount | None:
-    """See ``IStore.account``."""
-    rows = conn.execute(WHOLE.where(topic.c.id == key_of(url))).all()
-    return next(iter(_accounts(conn, rows)), None)
+def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicAccount | None]:
+    """See ``IStore.account``, for several."""
+    rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls))).all()
+    found = dict(zip((row.asked for row in rows), _accounts(conn, rows), strict=True))
+    return [found.get(url) for url in urls]
 
 
 def polls_due(conn: Connection, now: float, limit: int) -> list[TopicAccount]:

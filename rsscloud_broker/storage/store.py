@@ -52,8 +52,9 @@ from rsscloud_broker.storage import (
 )
 from rsscloud_broker.storage import deliveries as deliveries_
 from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.operations import Batched
+from rsscloud_broker.storage.schema import to_micros
 from rsscloud_broker.storage.threads import StoreThreads, Threads
-from rsscloud_broker.storage.writer import Batched
 
 
 @implementer(IStore)
@@ -129,10 +130,10 @@ class Store(Service):
     # topics
 
     def topic(self, url: str) -> Deferred[Topic | None]:
-        return self._threads.read(lambda conn: topics.get_topic(conn, url))
+        return self._threads.read(Batched(topics.get_topics, url))
 
     def account(self, url: str) -> Deferred[TopicAccount | None]:
-        return self._threads.read(lambda conn: polls.account(conn, url))
+        return self._threads.read(Batched(polls.accounts, url))
 
     def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
         return self._threads.write(
@@ -158,9 +159,11 @@ class Store(Service):
         return self._threads.read(lambda conn: topics.checks_due(conn, limit))
 
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
-        return self._threads.write(
-            lambda conn: topics.request_check(conn, url, at, pinged, self._bounds)
-        )
+        asked = topics.AskedCheck(url, to_micros(at), pinged)
+        return self._threads.write(Batched(self._request_checks, asked))
+
+    def _request_checks(self, conn: Connection, asked: Sequence[topics.AskedCheck]) -> list[bool]:
+        return topics.request_checks(conn, asked, self._bounds)
 
     def request_content(self, url: str, at: float) -> Deferred[bool]:
         return self._threads.write(lambda conn: topics.request_content(conn, url, at))

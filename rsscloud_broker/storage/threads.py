@@ -2,7 +2,7 @@
 
 ``StoreThreads`` is the real thing: one thread that writes and a few that read,
 none of them the reactor's own.  Tests run operations in the calling thread
-instead (``rsscloud_broker.testing.memory_store``), behind the same few methods.
+instead (``rsscloud_broker.testing.memory``), behind the same few methods.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.internet.threads import deferToThreadPool
 
 from rsscloud_broker.model import Unavailable
-from rsscloud_broker.storage.engine import database_errors
-from rsscloud_broker.storage.writer import Operation, Writer
-from rsscloud_broker.workers import Daemons
+from rsscloud_broker.storage.operations import Operation
+from rsscloud_broker.storage.readers import Readers
+from rsscloud_broker.storage.writer import Writer
 
 T = TypeVar("T")
-
-#: Reads at the same time; each has a connection.
-READERS = 4
 
 
 class Threads(Protocol):
@@ -44,15 +40,6 @@ class Threads(Protocol):
         """Take no more.  Fires when all is done, and the engine is closed."""
 
 
-def read_once(engine: Engine, operation: Operation[T]) -> T:
-    """Run an operation in a reader's transaction.
-
-    :raises Unavailable: the database cannot be used.
-    """
-    with database_errors(), engine.begin() as connection:
-        return operation(connection)
-
-
 class StoreThreads:
     """A writer's thread and a pool for reading.
 
@@ -65,7 +52,7 @@ class StoreThreads:
 
     def start(self, engine: Engine) -> None:
         self._engine = engine
-        self._readers = Daemons(0, READERS, name="store readers")
+        self._readers = Readers(self._reactor, engine)
         self._writer = Writer(self._reactor, engine, at_end=self._close)
         self._readers.start()
         self._writer.start()
@@ -74,7 +61,7 @@ class StoreThreads:
     def read(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
             return fail(Unavailable("the store is not running"))
-        return deferToThreadPool(self._reactor, self._readers, read_once, self._engine, operation)
+        return self._readers.read(operation)
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
@@ -86,6 +73,7 @@ class StoreThreads:
 
     def stop(self) -> Deferred[None]:
         self._running = False
+        self._readers.end()
         return self._writer.stop()
 
     def _close(self) -> None:

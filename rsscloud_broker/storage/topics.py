@@ -6,10 +6,26 @@ after a rollback, it does the same.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import attrs
-from sqlalchemy import Connection, Row, Select, case, false, insert, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    case,
+    false,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.model import Bounds, Check, Content, Ping, Reading, ReadingRecord, Topic
 from rsscloud_broker.storage.contents import (
@@ -23,7 +39,15 @@ from rsscloud_broker.storage.contents import (
 )
 from rsscloud_broker.storage.idle import make_room
 from rsscloud_broker.storage.pings import insert_pings
-from rsscloud_broker.storage.places import PRESENT, SOMEBODY, WHOLE, as_topic, key_of, named
+from rsscloud_broker.storage.places import (
+    ASKED_FOR,
+    PRESENT,
+    SOMEBODY,
+    WHOLE,
+    as_topic,
+    key_of,
+    named,
+)
 from rsscloud_broker.storage.schema import (
     fanout,
     subscription,
@@ -42,14 +66,34 @@ _NO_CHECK = {"check_requested_at": None, "check_pinged": False}
 
 _PLAIN = select(topic)
 
+#: Topics of which checks are asked for, by whatever URL.
+_CHECKABLE = select(
+    named.c.url.label("asked"),
+    topic.c.id,
+    (topic.c.ended == "").label("is_there"),
+    SOMEBODY.label("is_watched"),
+).join_from(named, topic, topic.c.id == PRESENT)
+
+_EARLIER = topic.c.check_requested_at
+_ASKED_AT = bindparam("at", type_=BigInteger())
+_CHECK = (
+    update(topic)
+    .where(topic.c.id == bindparam("key"))
+    .values(
+        check_requested_at=case((_EARLIER > _ASKED_AT, _EARLIER), else_=_ASKED_AT),
+        check_pinged=or_(topic.c.check_pinged, bindparam("pinged", type_=Boolean())),
+    )
+)
+
 #: What a topic has of which the content is to be sent, whatever was read before.
 NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
-def get_topic(conn: Connection, url: str) -> Topic | None:
-    """See ``IStore.topic``."""
-    row = conn.execute(WHOLE.where(topic.c.id == key_of(url))).first()
-    return None if row is None else as_topic(row)
+def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
+    """See ``IStore.topic``, for several."""
+    rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls)))
+    found = {row.asked: as_topic(row) for row in rows}
+    return [found.get(url) for url in urls]
 
 
 def topic_key(conn: Connection, url: str) -> int:
@@ -225,28 +269,48 @@ def checks_due(conn: Connection, limit: int) -> list[Check]:
     return [Check(url, pinged) for url, pinged in conn.execute(query)]
 
 
-def request_check(
-    conn: Connection,
-    url: str,
-    at: float,
-    pinged: bool = False,
-    bounds: Bounds = DEFAULT_BOUNDS,
-) -> bool:
-    """See ``IStore.request_check``.  False of a topic that has ended."""
-    asked = to_micros(at)
-    earlier = topic.c.check_requested_at
-    ask = (
-        update(topic)
-        .where(topic.c.id == key_of(url), topic.c.ended == "")
-        .values(check_requested_at=case((earlier > asked, earlier), else_=asked))
-    )
-    if pinged:
-        if not _make_known(conn, url, asked, bounds):
-            return False
-        ask = ask.values(check_pinged=true())
-    else:
-        ask = ask.where(SOMEBODY)
-    return conn.execute(ask).rowcount > 0
+class AskedCheck(NamedTuple):
+    """A check that is asked for: see ``IStore.request_check``.
+
+    :ivar at: microseconds.
+    """
+
+    url: str
+    at: int
+    pinged: bool = False
+
+
+def request_checks(
+    conn: Connection, asked: Sequence[AskedCheck], bounds: Bounds = DEFAULT_BOUNDS
+) -> list[bool]:
+    """See ``IStore.request_check``, for several.  False of topics that have ended."""
+    rows = conn.execute(_CHECKABLE.where(named.c.url.in_({one.url for one in asked})))
+    known = {row.asked: row for row in rows}
+    checks = [
+        {"key": row.id, "at": one.at, "pinged": one.pinged}
+        for one in asked
+        if (row := known.get(one.url)) and _may_be_checked(one, row)
+    ]
+    if checks:  # before room is made, for which what nobody asks for is removed
+        conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
+    unknown = {one.url: one.at for one in asked if one.pinged and one.url not in known}
+    room = make_room(conn, bounds.idle_topics, len(unknown)) if unknown else 0
+    made = dict(islice(unknown.items(), room))
+    if made:
+        rows_made = [
+            {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
+            for url, at in made.items()
+        ]
+        conn.execute(insert(topic), rows_made)
+    return [
+        _may_be_checked(one, row) if (row := known.get(one.url)) else one.pinged and one.url in made
+        for one in asked
+    ]
+
+
+def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
+    """Whether a check of a known topic may be asked for."""
+    return bool(row.is_there and (asked.pinged or row.is_watched))
 
 
 def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
@@ -256,15 +320,15 @@ def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
     """
     if conn.execute(select(topic.c.id).where(topic.c.url == url)).first() is not None:
         return True
-    has_room = make_room(conn, bounds.idle_topics - 1)
-    if has_room:
-        conn.execute(insert(topic).values(url=url, idle_at=at))
-    return has_room
+    if not make_room(conn, bounds.idle_topics, 1):
+        return False
+    conn.execute(insert(topic).values(url=url, idle_at=at))
+    return True
 
 
 def request_content(conn: Connection, url: str, at: float) -> bool:
     """See ``IStore.request_content``."""
-    if not request_check(conn, url, at):
+    if not request_checks(conn, [AskedCheck(url, to_micros(at))])[0]:
         return False
     conn.execute(update(topic).where(topic.c.id == key_of(url)).values(NO_VALIDATORS))
     return True

@@ -3,7 +3,8 @@
 Making data safe on a disk takes milliseconds, however little of it there is.
 So the writer takes every operation that has queued up, runs them in one
 transaction, commits, and only then lets their Deferreds fire: all of them in
-one turn of the reactor.  The busier the broker, the larger the groups.
+one turn of the reactor.  The busier the broker, the larger the groups.  Operations of one kind
+that stand next to each other in a group are run together, where that is cheaper.
 
 Operations are gathered in the reactor's thread and handed over together, at the end of a
 turn of the reactor that has brought no more of them, or a few turns later.  So the thread
@@ -26,41 +27,19 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from attrs import frozen
 from sqlalchemy import Connection, Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
+from rsscloud_broker.storage.operations import Batched, Job, Operation, Outcome, failed, fire
 from rsscloud_broker.storage.sqlite import files_of
 
 T = TypeVar("T")
-
-#: One step of a transaction.  What it returns fires the Deferred.
-Operation: TypeAlias = Callable[[Connection], T]
-
-A = TypeVar("A")
-
-
-@frozen
-class Batched(Generic[A, T]):
-    """An operation that is cheaper for many arguments at once than one by one.
-
-    Those that stand next to each other in a group are run together.
-    """
-
-    function: Callable[[Connection, Sequence[A]], Sequence[T]]
-    argument: A
-
-    def __call__(self, connection: Connection) -> T:
-        """Run it by itself."""
-        return self.function(connection, [self.argument])[0]
-
 
 #: The most operations in one transaction, so that the first need not wait long.
 GROUP_LIMIT = 500
@@ -71,16 +50,6 @@ UNKEPT = 20_000
 
 #: For how many more turns of the reactor operations are gathered, at the most.
 TURNS = 3
-
-
-@frozen
-class _Job:
-    operation: Operation[Any]
-    done: Deferred[Any]
-
-
-#: What a Deferred is to be given: a result or a Failure.
-_Outcome: TypeAlias = tuple[Deferred[Any], Any]
 
 
 class Writer:
@@ -103,8 +72,8 @@ class Writer:
         self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
         self._losses = 0
         self._at_end = at_end
-        self._gathered: list[_Job] = []
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._gathered: list[Job] = []
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -124,7 +93,7 @@ class Writer:
         done: Deferred[T] = Deferred()
         if not self._gathered:
             self._reactor.callFromThread(self._gather_on, 0, TURNS)
-        self._gathered.append(_Job(operation, done))
+        self._gathered.append(Job(operation, done))
         if len(self._gathered) == GROUP_LIMIT:
             self._hand_over()  # a whole group need not wait for a turn that takes long
         return done
@@ -172,10 +141,10 @@ class Writer:
         if first is None:
             return False
         group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
-        self._reactor.callFromThread(_fire, self._outcomes(group))
+        self._reactor.callFromThread(fire, self._outcomes(group))
         return True
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> Job | None:
         """Wait for an operation, or for the end; meanwhile, keep what was written."""
         while True:
             due = None if self._files is None else self._files.keep_in
@@ -196,7 +165,7 @@ class Writer:
         elif kept:
             self._unkept.clear()
 
-    def _waiting(self) -> Iterator[_Job]:
+    def _waiting(self) -> Iterator[Job]:
         """The operations that are queued now, up to the end if that is queued."""
         while True:
             try:
@@ -208,27 +177,27 @@ class Writer:
                 return
             yield job
 
-    def _outcomes(self, group: Sequence[_Job]) -> list[_Outcome]:
+    def _outcomes(self, group: Sequence[Job]) -> list[Outcome]:
         try:
             return self._commit(group)
         except Exception as error:
             if len(group) == 1 or as_unavailable(error) is not None:
-                return _failed(group, error)
+                return failed(group, error)
         return self._one_by_one(group)
 
-    def _one_by_one(self, group: Sequence[_Job]) -> list[_Outcome]:
-        outcomes: list[_Outcome] = []
+    def _one_by_one(self, group: Sequence[Job]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         for index, job in enumerate(group):
             try:
                 outcomes += self._commit([job])
             except Exception as error:
                 if as_unavailable(error) is not None:
-                    return outcomes + _failed(group[index:], error)
-                outcomes += _failed([job], error)
+                    return outcomes + failed(group[index:], error)
+                outcomes += failed([job], error)
         return outcomes
 
-    def _commit(self, group: Sequence[_Job]) -> list[_Outcome]:
-        outcomes: list[_Outcome] = []
+    def _commit(self, group: Sequence[Job]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         with self._engine.begin() as connection:
             losses = self._files.losses if self._files is not None else 0
             if losses != self._losses:
@@ -261,16 +230,5 @@ class Writer:
                 self.log.failure("What was written could not be written again.")
 
 
-def _batch_function(job: _Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
+def _batch_function(job: Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
     return job.operation.function if isinstance(job.operation, Batched) else None
-
-
-def _failed(group: Sequence[_Job], error: Exception) -> list[_Outcome]:
-    reason = as_unavailable(error) or error
-    return [(job.done, Failure(reason)) for job in group]
-
-
-def _fire(outcomes: list[_Outcome]) -> None:
-    for done, result in outcomes:
-        # A Deferred that is given a Failure fires its errbacks.
-        done.callback(result)

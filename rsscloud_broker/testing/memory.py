@@ -11,10 +11,10 @@ from twisted.internet.interfaces import IReactorFromThreads
 from rsscloud_broker.model import Bounds
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.engine import database_errors, for_writing
+from rsscloud_broker.storage.operations import Operation
+from rsscloud_broker.storage.readers import read_once
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.threads import read_once
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
-from rsscloud_broker.storage.writer import Operation
 from rsscloud_broker.testing.clock import Clock
 
 T = TypeVar("T")

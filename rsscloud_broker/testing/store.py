@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
+
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
@@ -23,6 +26,9 @@ from rsscloud_broker.model import (
     Subscription,
     Swept,
 )
+from rsscloud_broker.together import together
+
+T = TypeVar("T")
 
 FEED = "http://feeds.example/rss.xml"
 OTHER_FEED = "http://feeds.example/other.xml"
@@ -73,6 +79,15 @@ def is_gone(subscription: Subscription) -> Delivery:
 def waits(subscription: Subscription, until: float, attempts: int = 1) -> Delivery:
     """A delivery that is to be tried again."""
     return evolve(failed(subscription), attempts=attempts, retry_at=until)
+
+
+async def at_once(asked: Iterable[Awaitable[T]]) -> list[T]:
+    """What comes of several things that are asked for at the same time."""
+
+    async def waited(one: Awaitable[T]) -> T:
+        return await one
+
+    return await together([waited(one) for one in list(asked)])
 
 
 class RecordsContract(TestCase):
@@ -255,6 +270,39 @@ class RecordsContract(TestCase):
             self.assertEqual(await self.store.checks_due(10), [])
             await self.store.request_check(FEED, 1000)
             self.assertEqual(await self.store.checks_due(10), asked(FEED))
+
+    async def test_many_that_are_asked_for_at_once_are_as_one_by_one(self) -> None:
+        new, old = "http://feeds.example/new", "http://feeds.example/old"
+        await self.store.put_subscription(a_subscription())
+        await self.store.move_topic(old, OTHER_FEED, 500)
+        await self.store.end_topic(new, "gone", 500)
+        unknown = [f"http://feeds.example/{number}" for number in range(3)]
+        given = await at_once(
+            self.store.request_check(*one)
+            for one in (
+                (FEED, 1000.0),
+                (FEED, 900.0, True),
+                (old, 1001.0, True),
+                (OTHER_FEED, 1002.0),
+                (new, 1003.0, True),
+                (unknown[0], 1004.0),
+                (unknown[1], 1006.0, True),
+                (unknown[2], 1005.0, True),
+                (unknown[1], 1007.0, True),
+            )
+        )
+        self.assertEqual(given, [True, True, True, False, False, False, True, True, True])
+        self.assertEqual(
+            await self.store.checks_due(10),
+            [Check(url, pinged=True) for url in (FEED, OTHER_FEED, unknown[2], unknown[1])],
+        )
+        urls = [FEED, old, new, unknown[0], old, OTHER_FEED]
+        found = [FEED, OTHER_FEED, new, None, OTHER_FEED, OTHER_FEED]
+        topics = await at_once(self.store.topic(url) for url in urls)
+        self.assertEqual([topic and topic.url for topic in topics], found)
+        accounts = await at_once(self.store.account(url) for url in urls)
+        self.assertEqual([account and account.topic for account in accounts], topics)
+        self.assertEqual([topic and topic.subscribers for topic in topics], [1, 0, 0, None, 0, 0])
 
     # subscriptions
 

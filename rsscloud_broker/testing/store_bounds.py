@@ -14,6 +14,7 @@ from rsscloud_broker.testing.store import (
     a_content,
     a_reading,
     a_subscription,
+    at_once,
     failed,
     succeeded,
     waits,
@@ -93,6 +94,16 @@ class BoundsContract(TestCase):
         await self.store.drop_check(feed(1), 1001)
         self.assertTrue(await self.store.request_check(feed(9), 1002, True))
         self.assertEqual(len(await self.store.checks_due(10)), IDLE + 1)
+
+    async def test_many_that_are_asked_for_at_once_have_the_same_room(self) -> None:
+        """What one of them is about makes no room for the others."""
+        for number in range(2):
+            await self.read(number, 1000 + number)
+        given = await at_once(
+            self.store.request_check(feed(number), 2000, True) for number in (5, 0, 6, 7, 5)
+        )
+        self.assertEqual(given, [True, True, True, False, True])
+        self.assertEqual(await self.known(*map(feed, range(8))), [feed(0), feed(5), feed(6)])
 
     async def test_urls_that_topics_have_left_count(self) -> None:
         await self.read(0, 1000)

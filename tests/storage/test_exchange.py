@@ -44,7 +44,7 @@ from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
-from rsscloud_broker.storage.topics import end_topic, get_topic, record_reading
+from rsscloud_broker.storage.topics import end_topic, get_topics, record_reading
 from rsscloud_broker.storage.walks import record_slice
 from tests.storage.databases import file_database, memory_database
 
@@ -251,7 +251,7 @@ class ImportTests(SynchronousTestCase):
             with memory_database() as conn:
                 record_reading(conn, Reading(FEED, b"n" * 32, 1, read_at), None)
                 import_document(conn, document, NOW)
-                known = get_topic(conn, FEED)
+                (known,) = get_topics(conn, [FEED])
             assert known is not None
             self.assertEqual(known.digest, kept * 32)
 
@@ -263,7 +263,7 @@ class ImportTests(SynchronousTestCase):
             with memory_database() as conn:
                 record_reading(conn, Reading(FEED, b"n" * 32, 1, read_at), None)
                 import_document(conn, document, NOW)
-                known = get_topic(conn, FEED)
+                (known,) = get_topics(conn, [FEED])
             assert known is not None
             self.assertEqual(known.ended, ended)
         with memory_database() as conn:
@@ -308,7 +308,7 @@ class ImportTests(SynchronousTestCase):
             older = evolve(READING, started_at=NOW - 99, validators=Validators("1"))
             record_reading(conn, older, None)
             import_document(conn, export_of_a_broker(), NOW)
-            known = get_topic(conn, FEED)
+            (known,) = get_topics(conn, [FEED])
         assert known is not None
         self.assertEqual((known.read_at, known.validators), (NOW - 60, Validators()))
 
@@ -482,7 +482,7 @@ class ImportTests(SynchronousTestCase):
             imported = import_document(conn, SERVER_FILE, NOW)
             self.assertEqual(imported, Imported(topics=2, subscriptions=2, expired=1))
             rpc, post = subscriptions(conn, FEED, 0, 10)
-            known = get_topic(conn, FEED)
+            (known,) = get_topics(conn, [FEED])
         self.assertEqual(
             rpc,
             Subscription(

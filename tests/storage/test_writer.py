@@ -15,8 +15,9 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.schema import topic
-from rsscloud_broker.storage.writer import GROUP_LIMIT, TURNS, Operation, Writer
+from rsscloud_broker.storage.writer import GROUP_LIMIT, TURNS, Writer
 from tests.storage.databases import file_database
 
 

@@ -1,0 +1,105 @@
+"""The threads that read.
+
+Operations that are cheaper together wait for each other: while some of a kind run, those
+that are asked for meanwhile are gathered, and run together afterwards.  Where little is asked
+for, nothing waits; where one caller asks for a thousand things at once, the next one waits for
+the few batches that they make.
+
+An operation that raises ends its whole batch.  Each is then run by itself, so that only
+the culprit fails; but for a database that cannot be used, which ails them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
+
+from sqlalchemy import Connection, Engine
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import deferToThreadPool
+
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.storage.engine import database_errors
+from rsscloud_broker.storage.operations import Batched, Job, Operation, Outcome, failed, fire
+from rsscloud_broker.workers import Daemons
+
+T = TypeVar("T")
+
+_Function: TypeAlias = Callable[[Connection, Sequence[Any]], Sequence[Any]]
+
+#: Reads at the same time; each has a connection.
+READERS = 4
+
+#: The most operations in one batch, so that the first need not wait long.
+BATCH_LIMIT = 100
+
+
+def read_once(engine: Engine, operation: Operation[T]) -> T:
+    """Run an operation in a reader's transaction.
+
+    :raises Unavailable: the database cannot be used.
+    """
+    with database_errors(), engine.begin() as connection:
+        return operation(connection)
+
+
+class Readers:
+    """Runs operations that only read."""
+
+    def __init__(self, reactor: IReactorFromThreads, engine: Engine) -> None:
+        self._reactor = reactor
+        self._engine = engine
+        self._pool = Daemons(0, READERS, name="store readers")
+        self._ended = False
+        #: What is to be run after the batch of each function that is under way.
+        self._waiting: dict[_Function, list[Job]] = {}
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._pool.start()
+
+    def read(self, operation: Operation[T]) -> Deferred[T]:
+        """Run an operation."""
+        if not isinstance(operation, Batched):
+            return self._in_thread(read_once, self._engine, operation)
+        done: Deferred[T] = Deferred()
+        job = Job(operation, done)
+        waiting = self._waiting.get(operation.function)
+        if waiting is None:
+            waiting = self._waiting[operation.function] = [job]
+            Deferred.fromCoroutine(self._work(operation.function, waiting))
+        else:
+            waiting.append(job)
+        return done
+
+    def end(self) -> None:
+        """Begin with nothing more."""
+        self._ended = True
+
+    def stop(self) -> None:
+        """Wait for the threads to end."""
+        self._pool.stop()
+
+    async def _work(self, function: _Function, waiting: list[Job]) -> None:
+        while waiting and not self._ended:
+            batch = waiting[:BATCH_LIMIT]
+            del waiting[:BATCH_LIMIT]
+            fire(await self._in_thread(self._outcomes, function, batch))
+        del self._waiting[function]
+        fire(failed(waiting, Unavailable("the store is being shut down")))
+
+    def _in_thread(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
+        return deferToThreadPool(self._reactor, self._pool, function, *args)
+
+    # --- in a thread
+
+    def _outcomes(self, function: _Function, jobs: Sequence[Job]) -> list[Outcome]:
+        arguments = [cast(Batched[Any, Any], job.operation).argument for job in jobs]
+        try:
+            results = read_once(self._engine, lambda conn: function(conn, arguments))
+        except Exception as error:
+            if len(jobs) == 1 or isinstance(error, Unavailable):
+                return failed(jobs, error)
+            return [outcome for job in jobs for outcome in self._outcomes(function, [job])]
+        return list(zip((job.done for job in jobs), results, strict=True))
