@@ -310,7 +310,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         body_limit=CALLBACK_BODY,
         budget=AnswerBudget.of_callbacks(),
     )
-    budget = AnswerBudget.of_topics(config.topics.body_limit)
+    budget = AnswerBudget.of_topics(config.topics.body_limit, reactor.callFromThread)
     topics = TreqClient(
         reactor,
         resolver,

@@ -41,7 +41,7 @@ class Unpacker:
     """Unpacks the bodies of answers.
 
     :param limit: bytes that one may have.
-    :param budget: counts those that wait.
+    :param budget: counts those that wait, and has room for what they become.
     :param in_thread: calls a function in a thread.
     """
 
@@ -49,8 +49,6 @@ class Unpacker:
         self._limit = limit
         self._budget = budget
         self._in_thread = in_thread
-        # What one has become is taken before the next begins: so there are never many that
-        # nobody counts.
         self._turns = DeferredSemaphore(AT_A_TIME)
 
     async def unpacked(self, answer: Answer) -> bytes:
@@ -69,7 +67,7 @@ class Unpacker:
             if at_once == self._limit:
                 raise
         with self._budget.holding(len(answer.body)):
-            async with self._turns:
+            async with self._turns, self._budget.room(self._limit):
                 return await self._in_thread(unpacked, coding, answer.body, self._limit)
 
 

@@ -35,6 +35,22 @@ class Batched(Generic[A, T]):
 
 
 @frozen
+class Heavy(Generic[T]):
+    """An operation with a content that can be had again, and so is not held on to.
+
+    :ivar operation: is run.
+    :ivar again: is run where the database has lost it, which may be a second later.
+    """
+
+    operation: Operation[T]
+    again: Operation[T]
+
+    def __call__(self, connection: Connection) -> T:
+        """Run it."""
+        return self.operation(connection)
+
+
+@frozen
 class Job:
     """An operation, and what is to be fired with what comes of it."""
 

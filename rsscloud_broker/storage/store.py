@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import Connection
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
@@ -52,7 +53,7 @@ from rsscloud_broker.storage import (
 )
 from rsscloud_broker.storage import deliveries as deliveries_
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.operations import Batched
+from rsscloud_broker.storage.operations import Batched, Heavy
 from rsscloud_broker.storage.schema import to_micros
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 
@@ -136,8 +137,13 @@ class Store(Service):
         return self._threads.read(Batched(polls.accounts, url))
 
     def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
+        # Whoever is to have the content of a reading that was lost has the topic read again.
+        lean = evolve(reading, content=None)
         return self._threads.write(
-            lambda conn: topics.record_reading(conn, reading, ping, self._bounds)
+            Heavy(
+                lambda conn: topics.record_reading(conn, reading, ping, self._bounds),
+                again=lambda conn: topics.record_reading(conn, lean, ping, self._bounds),
+            )
         )
 
     def record_failure(self, url: str, at: float, reason: str) -> Deferred[None]:

@@ -36,7 +36,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
-from rsscloud_broker.storage.operations import Batched, Job, Operation, Outcome, failed, fire
+from rsscloud_broker.storage.operations import Batched, Heavy, Job, Operation, Outcome, failed, fire
 from rsscloud_broker.storage.sqlite import files_of
 
 T = TypeVar("T")
@@ -214,7 +214,10 @@ class Writer:
                 outcomes += zip((job.done for job in together), results, strict=True)
         if self._files is not None:
             self._files.confirm()
-            self._unkept += [job.operation for job in group]
+            self._unkept += [
+                job.operation.again if isinstance(job.operation, Heavy) else job.operation
+                for job in group
+            ]
             self._losses = losses
         return outcomes
 

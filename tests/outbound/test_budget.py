@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred, execute
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
@@ -29,7 +29,7 @@ class KeptTests(SynchronousTestCase):
 
     def test_largest_contents_have_room(self) -> None:
         for body_limit in (1000, 64 * 2**20):
-            budget = AnswerBudget.of_topics(body_limit)
+            budget = AnswerBudget.of_topics(body_limit, execute)
             answers = [Arriving() for _ in range(2)]
             for answer in answers:
                 budget.grow(answer, body_limit)
@@ -39,14 +39,61 @@ class KeptTests(SynchronousTestCase):
         contents = [Content(b"x" * size) for size in (100, 101, 800)]
         for content in contents:
             self.budget.keep(content)
-        self.assertEqual(self.budget.held, 901)
-        answer = Arriving()
-        self.budget.grow(answer, 150)
-        self.assertTrue(answer.given_up)
+        self.assertEqual(self.budget.kept, 901)
         room = [self.budget.has_room(size) for size in (100, 1099, 1100)]
         self.assertEqual(room, [True, True, False])
         del contents[:], content
-        self.assertEqual(self.budget.held, 0)
+        self.assertEqual(self.budget.kept, 0)
+
+    def test_contents_take_no_room_from_answers_that_arrive(self) -> None:
+        content, answer = Content(b"x" * 2000), Arriving()
+        self.budget.keep(content)
+        self.budget.grow(answer, 1000)
+        self.assertFalse(answer.given_up)
+
+    def test_contents_are_counted_in_the_reactors_thread(self) -> None:
+        """The last reference may go in another one."""
+        calls: list[Any] = []
+        budget = AnswerBudget(limit=1000, small=100, call=lambda *call: calls.append(call))
+        budget.keep(Content(b"x" * 500))
+        self.assertEqual(budget.kept, 500)
+        ((function, *arguments),) = calls
+        function(*arguments)
+        self.assertEqual(budget.kept, 0)
+
+    async def make(self, size: int, until: Deferred[None]) -> None:
+        """Make a content, which takes until something happens."""
+        async with self.budget.room(size):
+            await until
+
+    def test_what_is_to_be_made_waits_for_room(self) -> None:
+        content = Content(b"x" * 700)
+        self.budget.keep(content)
+        ends: list[Deferred[None]] = [Deferred() for _ in range(4)]
+        made = [
+            Deferred.fromCoroutine(self.make(size, end))
+            for size, end in zip((300, 600, 100, 300), ends, strict=True)
+        ]
+        self.assertEqual(self.budget.kept, 1000)
+        ends[0].callback(None)
+        self.assertEqual(self.budget.kept, 700)  # the second has its turn before the third
+        made[1].cancel()
+        self.failureResultOf(made[1], CancelledError)
+        self.assertEqual(self.budget.kept, 700)
+        del content
+        self.assertEqual(self.budget.kept, 400)
+        for end in ends[2:]:
+            end.callback(None)
+        self.assertEqual(self.budget.kept, 0)
+
+    def test_one_that_is_too_large_has_room_alone(self) -> None:
+        ends: list[Deferred[None]] = [Deferred(), Deferred()]
+        made = [Deferred.fromCoroutine(self.make(2000, end)) for end in ends]
+        ends[1].callback(None)
+        self.assertEqual([one.called for one in made], [False, False])
+        ends[0].callback(None)
+        self.assertEqual([one.called for one in made], [True, True])
+        self.assertEqual(self.budget.kept, 0)
 
 
 class ConnectionTests(SynchronousTestCase):

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import OutboundError, TooLarge
+from rsscloud_broker.model import Content, OutboundError, TooLarge
 from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
 from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, Unpacker, unpacked
@@ -56,7 +56,7 @@ class Threads:
 
 class UnpackerTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.budget = AnswerBudget(limit=1_000_000, small=100)
+        self.budget = AnswerBudget(limit=AT_A_TIME * 1_000_000, small=100)
 
     def ask(self, answer: Answer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
         unpacker = Unpacker(limit, self.budget, threads)
@@ -106,6 +106,17 @@ class UnpackerTests(SynchronousTestCase):
             threads.work()
             self.assertEqual(self.successResultOf(one), LARGE)
         self.assertEqual(self.budget.held, 0)
+
+    def test_large_ones_wait_for_room(self) -> None:
+        packed = answer(gzip.compress(LARGE), b"gzip")
+        content = Content(b"x" * AT_A_TIME * 900_000)
+        self.budget.keep(content)
+        unpacker = Unpacker(1_000_000, self.budget, execute)
+        asked = Deferred.fromCoroutine(unpacker.unpacked(packed))
+        self.assertNoResult(asked)
+        del content
+        self.assertEqual(self.successResultOf(asked), LARGE)
+        self.assertEqual((self.budget.held, self.budget.kept), (0, 0))
 
     def test_no_room_for_those_that_wait(self) -> None:
         threads = Threads()

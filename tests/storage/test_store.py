@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+from weakref import ref
 
 from attrs import evolve
 from sqlalchemy import text
@@ -14,7 +15,7 @@ from twisted.internet.utils import getProcessOutputAndValue
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.model import Content, Ping, Reading, Unavailable
 from rsscloud_broker.storage import Store, open_database, sweep
 from rsscloud_broker.testing import make_bounds_tests, make_store_tests, memory_store
 from tests.storage.databases import file_database, threaded_store
@@ -84,6 +85,17 @@ class LifeTests(TestCase):
             await self.assertFailure(idle.add_ping(PING, 60), Unavailable)
             await self.assertFailure(idle.count_pings(), Unavailable)
             self.assertEqual(idle.writes_waiting(), 0)
+
+    async def test_what_was_read_is_not_held_on_to(self) -> None:
+        """It can be had again, unlike what was handed in."""
+        store = threaded_store(self)
+        content = Content(b"x" * 1000)
+        reading = Reading("http://feeds.example/", content.digest, 1000, 1000.0, content)
+        held = ref(content)
+        await store.record_reading(reading, None)
+        del content, reading
+        await store.count_pings()  # what fired has been let go of
+        self.assertIsNone(held())
 
     async def test_cancelled_caller_disturbs_nobody(self) -> None:
         store = threaded_store(self)
