@@ -48,6 +48,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import Forbidden, Ping, Refused, TooMany
 from rsscloud_broker.wire import weblog_updates
+from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 
@@ -169,10 +170,13 @@ class PingSinkDoor:
         ]
 
     async def _soap_ping(self, values: Mapping[str, Any], caller: str) -> dict[str, Any]:
-        texts = {name: values.get(name) or "" for name in _SOAP_NAMES}
-        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
-        if wrong:
-            raise Refused(f"The parameter {wrong[0]} must be a string.")
+        texts: dict[str, str] = {}
+        for name in _SOAP_NAMES:
+            value = values.get(name)
+            text = "" if value is None else text_of(value)
+            if text is None:
+                raise Refused(f"The parameter {name} must be a string.")
+            texts[name] = text
         try:
             ping = weblog_updates.site_ping(
                 texts["weblogname"],

@@ -65,6 +65,7 @@ from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.together import together
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
+from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
 #: Topics whose last ping is remembered for the pause between pings.
@@ -203,9 +204,10 @@ class RssCloudProcedures(XMLRPC):
         """Say that the feed at a URL has changed."""
         try:
             rsscloud.check_count("ping", values, 1, 1)
-            if not isinstance(values[0], str):
+            url = text_of(values[0])
+            if url is None:
                 raise BadRegistration("The parameter url must be a string.")
-            await self._rss_cloud.call_ping(values[0], caller(request))
+            await self._rss_cloud.call_ping(url, caller(request))
         except BadRegistration as error:
             raise Fault(RSSCLOUD_FAULT, str(error)) from error
         return True
@@ -313,8 +315,8 @@ class RssCloudDoor:
         return True
 
     async def _soap_ping(self, values: Mapping[str, Any], caller: str) -> bool:
-        url = values.get("url")
-        if not isinstance(url, str) or not url.strip():
+        url = text_of(values.get("url")) or ""
+        if not url.strip():
             raise Refused(rsscloud.missing(["url"]))
         try:
             await self._rss_cloud.call_ping(url, caller)

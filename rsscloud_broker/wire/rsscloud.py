@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 from attrs import frozen
 
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.text import clean, text_of
 
 #: 25 hours: registrations are renewed every 24.
 LEASE_SECONDS = 90_000
@@ -260,18 +260,20 @@ def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int
 def _scalar(name: str, value: Any) -> str:
     if value is None or value is False:
         return ""  # some clients say so that they have no procedure
-    if isinstance(value, str) or (isinstance(value, int) and name == "port"):
-        return str(value)
-    raise BadRegistration(f"The parameter {name} must be a string.")
+    text = text_of(value)
+    if text is None:
+        raise BadRegistration(f"The parameter {name} must be a string.")
+    return text
 
 
 def _topics(value: Any) -> list[str]:
     if isinstance(value, dict):  # SOAP clients without arrays name each one
         value = list(value.values())
-    topics = [value] if isinstance(value, str) else value or []
-    if isinstance(topics, list) and all(isinstance(topic, str) for topic in topics):
-        return topics
-    raise BadRegistration("The parameter urlList must be a list of strings.")
+    values = value if isinstance(value, list) else [value] if value else []
+    topics = [text for text in map(text_of, values) if text is not None]
+    if len(topics) < len(values):
+        raise BadRegistration("The parameter urlList must be a list of strings.")
+    return topics
 
 
 def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:

@@ -59,6 +59,27 @@ def decode_exactly(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+def text_of(value: object) -> str | None:
+    """The text that a parameter of a call stands for; None if it stands for none.
+
+    Clients that choose a type by what a text looks like send one that is not ASCII as
+    base64, and one that looks like a number as a number.  Bytes are UTF-8, or else Latin-1.
+    """
+    match value:
+        case str():
+            return value
+        case bytes():
+            try:
+                return value.decode("utf-8")
+            except UnicodeDecodeError:
+                return value.decode("latin-1")
+        case bool():
+            return None
+        case int() | float():
+            return str(value)
+    return None
+
+
 def to_integer(text: str) -> int:
     """Decimal digits with an optional sign, of at most 64 bits."""
     text = text.strip()

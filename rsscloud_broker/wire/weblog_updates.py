@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rsscloud_broker.model import Ping
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.text import clean, text_of
 
 #: Characters of a weblog's name.
 MAX_NAME = 1024
@@ -84,9 +84,10 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
             f"weblogUpdates.{method} takes {_range(least, most)} parameters, "
             f"but {len(parameters)} came"
         )
-    if not all(isinstance(parameter, str) for parameter in parameters):
+    texts = [text for text in map(text_of, parameters) if text is not None]
+    if len(texts) < len(parameters):
         raise BadCall(f"every parameter of weblogUpdates.{method} must be a string")
-    name, url, *rest = parameters
+    name, url, *rest = texts
     if method == "rssUpdate":
         return site_ping(name, url, at, rss_url=url)
     if method == "extendedPing":

@@ -112,11 +112,11 @@ class XMLRPCTests(SynchronousTestCase):
     def test_wrong_types(self) -> None:
         wrong: list[tuple[list[Any], str]] = [
             ([[], 5337, "/notify", "http-post", [FEED]], "The parameter notifyProcedure"),
-            (["", 1.5, "/notify", "http-post", [FEED]], "The parameter port"),
-            (["", 5337, 7, "http-post", [FEED]], "The parameter path"),
-            (["", 5337, "/notify", b"http-post", [FEED]], "The parameter protocol"),
-            (["", 5337, "/notify", "http-post", 5], "The parameter urlList"),
-            (["", 5337, "/notify", "http-post", [FEED, 5]], "The parameter urlList"),
+            (["", True, "/notify", "http-post", [FEED]], "The parameter port"),
+            (["", 5337, [7], "http-post", [FEED]], "The parameter path"),
+            (["", 5337, "/notify", {"a": "b"}, [FEED]], "The parameter protocol"),
+            (["", 5337, "/notify", "http-post", True], "The parameter urlList"),
+            (["", 5337, "/notify", "http-post", [FEED, True]], "The parameter urlList"),
             (["", 5337, "/notify", "http-post", [FEED], {"a": "b"}], "The parameter domain"),
         ]
         for values, beginning in wrong:

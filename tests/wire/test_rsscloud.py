@@ -155,12 +155,14 @@ class ParametersTests(SynchronousTestCase):
             ([FEED, "x"], [FEED, "x"]),
             ({"url1": FEED, "url2": "x"}, [FEED, "x"]),
             (None, []),
-            ("", [""]),
+            ("", []),
             ([], []),
+            (FEED.encode(), [FEED]),
+            (["x", 5], ["x", "5"]),
         ]
         for value, topics in table:
             self.assertEqual(fields_from_values({"urlList": value})[1], topics)
-        for value in (5, [5], [[FEED]], {"url": [FEED]}, b"x"):
+        for value in (True, [True], [[FEED]], {"url": [FEED]}):
             self.assertRaises(BadRegistration, fields_from_values, {"urlList": value})
 
     def test_counts(self) -> None:

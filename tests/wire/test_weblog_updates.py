@@ -103,9 +103,14 @@ class ParametersTests(SynchronousTestCase):
                 self.assertIn(f"but {count} came", str(error))
 
     def test_types(self) -> None:
-        wrong: list[Any] = [None, 1, True, b"x", [HOME], {}]
+        wrong: list[Any] = [None, True, [HOME], {}]
         for value in wrong:
             self.assertRaises(BadCall, ping_of_parameters, "ping", ["A", value], 7.0)
+
+    def test_names_that_did_not_come_as_strings(self) -> None:
+        for value, name in ((7, "7"), (1.5, "1.5"), ("é".encode(), "é"), (b"\xe9", "é")):
+            ping = ping_of_parameters("ping", [value, HOME.encode()], 7.0)
+            self.assertEqual((ping.name, ping.url), (name, HOME))
 
     def test_three_parameters_of_an_extended_ping(self) -> None:
         """WordPress sends its feed where the changed page should be."""
