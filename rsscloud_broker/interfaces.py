@@ -575,12 +575,28 @@ class SoapOperation:
 
     :ivar answer: takes the parameters by name and the address of the caller,
         gives the result; a ``Refused`` or a ``SoapFault`` becomes a fault.
-    :ivar parameters: the names it reads.  They tell it from an operation of the
-        same name in another service when neither SOAPAction nor path does.
+    :ivar parameters: the names it reads, in the order in which clients send them that name
+        them otherwise.  They tell it from an operation of the same name in another service
+        when neither SOAPAction nor path does.
     """
 
     answer: Callable[[Mapping[str, Any], str], Awaitable[Any]]
-    parameters: frozenset[str]
+    parameters: Sequence[str]
+
+
+@frozen
+class SoapDescription:
+    """The WSDL of a SOAP service.
+
+    :ivar namespace: that of the operations.  Calls in it are of the document/literal style, and
+        so are their answers.
+    :ivar paths: where the WSDL is, with ``?wsdl``, and the operations answer.
+    :ivar document: makes the WSDL for the URL at which the operations answer.
+    """
+
+    namespace: str
+    paths: tuple[str, ...]
+    document: Callable[[str], bytes]
 
 
 @frozen
@@ -590,11 +606,13 @@ class SoapService:
     :ivar action: such as ``/rssCloud``; also a path at which they answer.
     :ivar aliases: other actions, of old clients.
     :ivar operations: by name.
+    :ivar description: of them, if there is one.
     """
 
     action: str
     operations: Mapping[str, SoapOperation]
     aliases: tuple[str, ...] = ()
+    description: SoapDescription | None = None
 
 
 class IFrontDoor(Interface):

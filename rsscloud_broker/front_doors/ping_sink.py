@@ -43,6 +43,7 @@ from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
     Route,
+    SoapDescription,
     SoapOperation,
     SoapService,
 )
@@ -50,6 +51,7 @@ from rsscloud_broker.model import Forbidden, Ping, Refused, TooMany
 from rsscloud_broker.wire import weblog_updates
 from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
+from rsscloud_broker.wire.wsdl import WEBLOG_UPDATES, weblog_updates_wsdl
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 
 
@@ -157,15 +159,16 @@ class PingSinkDoor:
         return {"weblogUpdates": WeblogUpdates(self)}
 
     def soap_services(self) -> Sequence[SoapService]:
-        simple = frozenset({"weblogname", "weblogurl"})
-        extended = simple | {"changesurl", "rssurl", "tags"}
         return [
             SoapService(
                 action="/weblogUpdates",
                 operations={
-                    "ping": SoapOperation(self._soap_ping, extended),
-                    "extendedPing": SoapOperation(self._soap_ping, extended),
+                    "ping": SoapOperation(self._soap_ping, _SOAP_NAMES),
+                    "extendedPing": SoapOperation(self._soap_ping, _SOAP_NAMES),
                 },
+                description=SoapDescription(
+                    WEBLOG_UPDATES, ("/weblogUpdates",), weblog_updates_wsdl
+                ),
             )
         ]
 

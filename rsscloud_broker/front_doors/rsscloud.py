@@ -48,6 +48,7 @@ from rsscloud_broker.interfaces import (
     IBroker,
     IFrontDoor,
     Route,
+    SoapDescription,
     SoapOperation,
     SoapService,
 )
@@ -66,6 +67,7 @@ from rsscloud_broker.together import together
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.text import text_of
+from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
 #: Topics whose last ping is remembered for the pause between pings.
@@ -269,8 +271,7 @@ class RssCloudDoor:
         }
 
     def soap_services(self) -> Sequence[SoapService]:
-        fields = {"notifyProcedure", "port", "path", "protocol", "urlList", "domain"}
-        register = SoapOperation(self._soap_please_notify, frozenset(fields))
+        register = SoapOperation(self._soap_please_notify, rsscloud.REGISTRATION_FIELDS)
         return [
             SoapService(
                 action="/rssCloud",
@@ -279,8 +280,11 @@ class RssCloudDoor:
                     "pleaseNotify": register,
                     "rssPleaseNotify": register,
                     "requestNotification": register,
-                    "ping": SoapOperation(self._soap_ping, frozenset({"url"})),
+                    "ping": SoapOperation(self._soap_ping, ("url",)),
                 },
+                description=SoapDescription(
+                    RSSCLOUD, ("/soap", "/rssCloud", "/xmlStorageSystem"), rsscloud_wsdl
+                ),
             )
         ]
 

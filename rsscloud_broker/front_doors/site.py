@@ -29,7 +29,7 @@ from rsscloud_broker.front_doors.requests import (
     plain,
 )
 from rsscloud_broker.front_doors.soap import SoapRoot
-from rsscloud_broker.front_doors.soap_description import SoapDescription
+from rsscloud_broker.front_doors.soap_description import DescriptionPage
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
 from rsscloud_broker.wire import soap, xml, xmlrpc
@@ -95,9 +95,10 @@ class Root(Resource):
             raise FrontDoorsError(str(error)) from error
         self._soap_paths = {"/soap", *self._soap.paths}
         self._call_paths = CALL_PATHS | self._soap_paths
-        description = SoapDescription(public_url)
-        for path in self._soap_paths:
-            self._add(Route(path, "GET", description, frozenset({"wsdl"})))
+        for description in filter(None, (service.description for service in services)):
+            for path in description.paths:
+                page = DescriptionPage(description.document(f"{public_url}{path}"))
+                self._add(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
 
     def _add(self, route: Route) -> None:

@@ -4,12 +4,18 @@ A SOAP call arrives at ``/soap`` or at any path that is a SOAPAction, such as
 ``/weblogUpdates``.  Several services have an operation called ``ping``; which
 one is meant is said, in this order, by the SOAPAction, by the path, by the
 names of the parameters.  So a SOAP ping of a weblog goes to the ``ping``
-operation of the service ``/weblogUpdates`` that ``ping_sink`` offers.
+operation of the service ``/weblogUpdates`` that ``ping_sink`` offers.  Or the operation says
+it itself, by its dotted name as in XML-RPC: ``weblogUpdates.ping``.
+
+Clients that are made without a WSDL may have no names for parameters, and send ``param0`` or
+``c-gensym3``: those are told by their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from lxml import etree
 from twisted.logger import Logger
@@ -38,6 +44,7 @@ class SoapRoot:
     def __init__(self, services: Sequence[SoapService]) -> None:
         self._services = services
         self._by_action: dict[str, SoapService] = {}
+        self._literal = {one.description.namespace for one in services if one.description}
         for service in services:
             for action in (service.action, *service.aliases):
                 if action in self._by_action:
@@ -57,7 +64,8 @@ class SoapRoot:
         try:
             call = soap.call_from(root)
             operation = self._operation(request, call)
-            result = await operation.answer(call.parameters, caller(request))
+            values = _named(call.parameters, operation.parameters)
+            result = await operation.answer(values, caller(request))
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)
         except (MalformedXML, Refused) as error:
@@ -69,21 +77,40 @@ class SoapRoot:
             return fault_document(
                 request, "Server", "The broker made a mistake. It has been logged."
             )
-        return respond(request, 200, CONTENT_TYPE, soap.encode_response(call, result))
+        literal = bool(call.namespace) and call.namespace in self._literal
+        document = soap.encode_response(call, result, literal=literal)
+        return respond(request, 200, CONTENT_TYPE, document)
 
     def _operation(self, request: Request, call: soap.SoapCall) -> SoapOperation:
         action = soap.action_of(header(request, "soapaction"))
-        for named in (action, request.path.decode("latin-1")):
+        prefix, _, name = call.operation.rpartition(".")
+        for named in (f"/{prefix}", action, request.path.decode("latin-1")):
             service = self._by_action.get(named)
-            if service and call.operation in service.operations:
-                return service.operations[call.operation]
+            if service and name in service.operations:
+                return service.operations[name]
         candidates = [
-            service.operations[call.operation]
+            service.operations[name]
             for service in self._services
-            if call.operation in service.operations
+            if name in service.operations and not prefix
         ]
         if not candidates:
             raise soap.SoapFault(
                 "Client", f'Can\'t make the call because "{call.operation}" is not defined.'
             )
-        return max(candidates, key=lambda found: len(found.parameters & call.parameters.keys()))
+        return max(candidates, key=partial(_fitness, call.parameters))
+
+
+def _fitness(values: Mapping[str, Any], operation: SoapOperation) -> tuple[int, bool, int]:
+    """How well an operation fits what a call brings: by names, or else by their number."""
+    names = operation.parameters
+    return len(values.keys() & set(names)), len(values) <= len(names), -len(names)
+
+
+def _named(values: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """The values of a call by the names of the operation; by their order, if none is named so."""
+    if values.keys() & set(names):
+        return values
+    ordered = list(values.values())
+    if len(ordered) == 1 and len(names) > 1 and isinstance(ordered[0], list):
+        ordered = ordered[0]  # all have the same name
+    return dict(zip(names, ordered, strict=False))

@@ -1,4 +1,4 @@
-"""The WSDL: tells SOAP clients what can be called, and where."""
+"""Serves WSDL, which tells SOAP clients what can be called, and where."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from rsscloud_broker.front_doors.requests import respond
-from rsscloud_broker.wire.wsdl import wsdl
 
 
-class SoapDescription(Resource):
-    """GET ``/soap?wsdl``.
+class DescriptionPage(Resource):
+    """GET ``/soap?wsdl``, and likewise at other paths.
 
-    :param public_url: the broker's own address, to which calls are to go.
+    :param document: the WSDL.
     """
 
     isLeaf = True
 
-    def __init__(self, public_url: str) -> None:
+    def __init__(self, document: bytes) -> None:
         super().__init__()
-        self._document = wsdl(f"{public_url}/soap", f"{public_url}/weblogUpdates")
+        self._document = document
 
     def render_GET(self, request: Request) -> bytes:
         return respond(request, 200, "text/xml; charset=utf-8", self._document)

@@ -21,6 +21,9 @@ from rsscloud_broker.wire.text import clean, text_of
 #: 25 hours: registrations are renewed every 24.
 LEASE_SECONDS = 90_000
 
+#: The parameters of a registration by XML-RPC and SOAP, in their order.
+REGISTRATION_FIELDS = ("notifyProcedure", "port", "path", "protocol", "urlList", "domain")
+
 #: How many topics one registration may name.
 MAX_TOPICS = 250
 
@@ -229,8 +232,7 @@ def fields_from_parameters(
     :raises BadRegistration: too few, too many, or of a wrong type.
     """
     check_count(procedure, parameters, 5, 6)
-    names = ("notifyProcedure", "port", "path", "protocol", "urlList", "domain")
-    return fields_from_values(dict(zip(names, parameters, strict=False)))
+    return fields_from_values(dict(zip(REGISTRATION_FIELDS, parameters, strict=False)))
 
 
 def fields_from_values(values: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:

@@ -154,16 +154,19 @@ def encode_call(operation: str, parameters: Mapping[str, Any], namespace: str = 
     :raises ValueError: a name or the namespace cannot be one in XML.
     :raises TypeError: a value is of a class that has no form here.
     """
-    return _message(operation, namespace, parameters)
+    return _serialized(_message(operation, namespace, parameters))
 
 
-def encode_response(call: SoapCall, result: Any) -> bytes:
+def encode_response(call: SoapCall, result: Any, *, literal: bool = False) -> bytes:
     """The response to a call, in UTF-8: ``Result`` holds the result.
+
+    :param literal: whether the types are to be known from a WSDL, and so are not written.
 
     :raises ValueError: the name of a member cannot be one in XML.
     :raises TypeError: a value is of a class that has no form here.
     """
-    return _message(call.operation + "Response", call.namespace, {"Result": result})
+    message = _message(call.operation + "Response", call.namespace, {"Result": result})
+    return _serialized(_literal(message) if literal else message)
 
 
 def encode_fault(code: str, string: str) -> bytes:
@@ -320,14 +323,24 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 # --- writing ----------------------------------------------------------------
 
 
-def _message(name: str, namespace: str, members: Mapping[str, Any]) -> bytes:
+def _message(name: str, namespace: str, members: Mapping[str, Any]) -> etree._Element:
     envelope, body = _envelope()
     if namespace:
         wrapper = etree.SubElement(body, f"{{{namespace}}}{name}", nsmap={"m": namespace})
     else:
         wrapper = etree.SubElement(body, name)
     _append_members(wrapper, members)
-    return _serialized(envelope)
+    return envelope
+
+
+def _literal(message: etree._Element) -> etree._Element:
+    """A message without what the encoding of SOAP 1.1 (section 5) adds to it."""
+    del message.attrib[f"{{{ENVELOPE}}}encodingStyle"]
+    for element in message.iter():
+        for name in (f"{{{XSI}}}type", _ARRAY_TYPE):
+            if name in element.attrib:
+                del element.attrib[name]
+    return message
 
 
 def _envelope() -> tuple[etree._Element, etree._Element]:

@@ -1,210 +1,196 @@
 """The WSDL 1.1 of the broker's SOAP services, for clients that want one.
 
-It describes the same messages that old clients send without it, with one
-difference: each operation is in a namespace.  It does so in the wrapped
-document/literal style and not as rpc, although what travels is the same,
+There is one for each service: both have an operation ``ping``, and clients made of a
+document with both would take the wrong one, or none.
+
+They describe the same messages that old clients send without them, with one
+difference: each operation is in a namespace.  They do so in the wrapped
+document/literal style and not as rpc, although what travels is nearly the same,
 because only there can ``domain`` be left out and ``urlList`` be a plain list.
 """
 
 from __future__ import annotations
 
 from string import Template
-from xml.sax.saxutils import escape
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from attrs import frozen
+
+#: The namespaces of the operations.
+RSSCLOUD: Final = "urn:rsscloud-broker:rssCloud"
+WEBLOG_UPDATES: Final = "urn:rsscloud-broker:weblogUpdates"
 
 
-def wsdl(rsscloud_url: str, weblog_updates_url: str) -> bytes:
-    """The WSDL, in UTF-8.
+@frozen
+class _Operation:
+    """An operation.
 
-    :param rsscloud_url: where the operations of ``rssCloud`` answer.
-    :param weblog_updates_url: where those of ``weblogUpdates`` do; it may be
-        the same URL.
+    :ivar parameters: names of strings; one that may be left out ends in ``?``, one of which
+        there may be several in ``+``.
+    :ivar result: the type of what it gives.
     """
-    quotes = {'"': "&quot;"}
-    document = _TEMPLATE.substitute(
-        rsscloud_url=escape(rsscloud_url, quotes),
-        weblog_updates_url=escape(weblog_updates_url, quotes),
+
+    name: str
+    about: str
+    parameters: str
+    result: str
+
+
+def rsscloud_wsdl(url: str) -> bytes:
+    """The WSDL of ``rssCloud``, in UTF-8.
+
+    :param url: where its operations answer.
+    """
+    operations = (
+        _Operation(
+            "pleaseNotify",
+            "Ask to be called when one of the feeds in urlList changes.",
+            "notifyProcedure port path protocol urlList+ domain?",
+            "xsd:boolean",
+        ),
+        _Operation("ping", "Say that the feed at url has changed.", "url", "xsd:boolean"),
+    )
+    return _document("rssCloud", RSSCLOUD, "/rssCloud", url, operations)
+
+
+def weblog_updates_wsdl(url: str) -> bytes:
+    """The WSDL of ``weblogUpdates``, in UTF-8.
+
+    :param url: where its operations answer.
+    """
+    operations = (
+        _Operation("ping", "Say that a site has changed.", "weblogname weblogurl", _PING_RESULT),
+        _Operation(
+            "extendedPing",
+            "Say that a site has changed, and name the page, the feed and tags separated by |.",
+            "weblogname weblogurl changesurl? rssurl? tags?",
+            _PING_RESULT,
+        ),
+    )
+    return _document("weblogUpdates", WEBLOG_UPDATES, "/weblogUpdates", url, operations)
+
+
+def _document(
+    name: str, namespace: str, action: str, url: str, operations: tuple[_Operation, ...]
+) -> bytes:
+    types = {_PING_RESULT} & {operation.result for operation in operations}
+    elements = [
+        _ELEMENTS.substitute(
+            name=operation.name,
+            result=operation.result,
+            parameters="".join(map(_parameter, operation.parameters.split())),
+        )
+        for operation in operations
+    ]
+    of_each = {
+        what: "".join(
+            template.substitute(name=one.name, about=escape(one.about), action=action)
+            for one in operations
+        )
+        for what, template in (
+            ("messages", _MESSAGES),
+            ("abstract", _ABSTRACT),
+            ("concrete", _CONCRETE),
+        )
+    }
+    document = _DOCUMENT.substitute(
+        of_each,
+        name=name,
+        namespace=namespace,
+        url=quoteattr(url),
+        types=_TYPES if types else "",
+        elements="".join(elements),
     )
     return document.encode("utf-8")
 
 
-_TEMPLATE = Template("""\
-<?xml version="1.0" encoding="utf-8"?>
-<definitions name="rsscloud-broker"
-    targetNamespace="urn:rsscloud-broker"
-    xmlns="http://schemas.xmlsoap.org/wsdl/"
-    xmlns:soap="http://schemas.xmlsoap.org/wsdl/soap/"
-    xmlns:xsd="http://www.w3.org/2001/XMLSchema"
-    xmlns:tns="urn:rsscloud-broker"
-    xmlns:cloud="urn:rsscloud-broker:rssCloud"
-    xmlns:updates="urn:rsscloud-broker:weblogUpdates">
+def _parameter(text: str) -> str:
+    occurs = {"?": ' minOccurs="0"', "+": ' maxOccurs="unbounded"'}.get(text[-1], "")
+    return f'            <xsd:element name="{text.rstrip("?+")}" type="xsd:string"{occurs}/>\n'
 
-  <types>
-    <xsd:schema targetNamespace="urn:rsscloud-broker:rssCloud">
-      <xsd:element name="pleaseNotify">
-        <xsd:complexType>
-          <xsd:sequence>
-            <xsd:element name="notifyProcedure" type="xsd:string"/>
-            <xsd:element name="port" type="xsd:string"/>
-            <xsd:element name="path" type="xsd:string"/>
-            <xsd:element name="protocol" type="xsd:string"/>
-            <xsd:element name="urlList" type="xsd:string" maxOccurs="unbounded"/>
-            <xsd:element name="domain" type="xsd:string" minOccurs="0"/>
-          </xsd:sequence>
-        </xsd:complexType>
-      </xsd:element>
-      <xsd:element name="pleaseNotifyResponse">
-        <xsd:complexType>
-          <xsd:sequence>
-            <xsd:element name="Result" type="xsd:boolean"/>
-          </xsd:sequence>
-        </xsd:complexType>
-      </xsd:element>
-      <xsd:element name="ping">
-        <xsd:complexType>
-          <xsd:sequence>
-            <xsd:element name="url" type="xsd:string"/>
-          </xsd:sequence>
-        </xsd:complexType>
-      </xsd:element>
-      <xsd:element name="pingResponse">
-        <xsd:complexType>
-          <xsd:sequence>
-            <xsd:element name="Result" type="xsd:boolean"/>
-          </xsd:sequence>
-        </xsd:complexType>
-      </xsd:element>
-    </xsd:schema>
 
-    <xsd:schema targetNamespace="urn:rsscloud-broker:weblogUpdates">
+_PING_RESULT: Final = "tns:PingResult"
+
+_TYPES: Final = """\
       <xsd:complexType name="PingResult">
         <xsd:all>
           <xsd:element name="flerror" type="xsd:boolean"/>
           <xsd:element name="message" type="xsd:string"/>
         </xsd:all>
       </xsd:complexType>
-      <xsd:element name="ping">
+"""
+
+_ELEMENTS: Final = Template("""\
+      <xsd:element name="$name">
         <xsd:complexType>
           <xsd:sequence>
-            <xsd:element name="weblogname" type="xsd:string"/>
-            <xsd:element name="weblogurl" type="xsd:string"/>
+$parameters\
           </xsd:sequence>
         </xsd:complexType>
       </xsd:element>
-      <xsd:element name="pingResponse">
+      <xsd:element name="${name}Response">
         <xsd:complexType>
           <xsd:sequence>
-            <xsd:element name="Result" type="updates:PingResult"/>
+            <xsd:element name="Result" type="$result"/>
           </xsd:sequence>
         </xsd:complexType>
       </xsd:element>
-      <xsd:element name="extendedPing">
-        <xsd:complexType>
-          <xsd:sequence>
-            <xsd:element name="weblogname" type="xsd:string"/>
-            <xsd:element name="weblogurl" type="xsd:string"/>
-            <xsd:element name="changesurl" type="xsd:string" minOccurs="0"/>
-            <xsd:element name="rssurl" type="xsd:string" minOccurs="0"/>
-            <xsd:element name="tags" type="xsd:string" minOccurs="0"/>
-          </xsd:sequence>
-        </xsd:complexType>
-      </xsd:element>
-      <xsd:element name="extendedPingResponse">
-        <xsd:complexType>
-          <xsd:sequence>
-            <xsd:element name="Result" type="updates:PingResult"/>
-          </xsd:sequence>
-        </xsd:complexType>
-      </xsd:element>
+""")
+
+_MESSAGES: Final = Template("""\
+  <message name="$name">
+    <part name="parameters" element="tns:$name"/>
+  </message>
+  <message name="${name}Response">
+    <part name="parameters" element="tns:${name}Response"/>
+  </message>
+""")
+
+_ABSTRACT: Final = Template("""\
+    <operation name="$name">
+      <documentation>$about</documentation>
+      <input message="tns:$name"/>
+      <output message="tns:${name}Response"/>
+    </operation>
+""")
+
+_CONCRETE: Final = Template("""\
+    <operation name="$name">
+      <soap:operation soapAction="$action"/>
+      <input><soap:body use="literal"/></input>
+      <output><soap:body use="literal"/></output>
+    </operation>
+""")
+
+_DOCUMENT: Final = Template("""\
+<?xml version="1.0" encoding="utf-8"?>
+<definitions name="$name"
+    targetNamespace="$namespace"
+    xmlns="http://schemas.xmlsoap.org/wsdl/"
+    xmlns:soap="http://schemas.xmlsoap.org/wsdl/soap/"
+    xmlns:xsd="http://www.w3.org/2001/XMLSchema"
+    xmlns:tns="$namespace">
+
+  <types>
+    <xsd:schema targetNamespace="$namespace">
+$types$elements\
     </xsd:schema>
   </types>
 
-  <message name="cloudPleaseNotify">
-    <part name="parameters" element="cloud:pleaseNotify"/>
-  </message>
-  <message name="cloudPleaseNotifyResponse">
-    <part name="parameters" element="cloud:pleaseNotifyResponse"/>
-  </message>
-  <message name="cloudPing">
-    <part name="parameters" element="cloud:ping"/>
-  </message>
-  <message name="cloudPingResponse">
-    <part name="parameters" element="cloud:pingResponse"/>
-  </message>
-  <message name="updatesPing">
-    <part name="parameters" element="updates:ping"/>
-  </message>
-  <message name="updatesPingResponse">
-    <part name="parameters" element="updates:pingResponse"/>
-  </message>
-  <message name="updatesExtendedPing">
-    <part name="parameters" element="updates:extendedPing"/>
-  </message>
-  <message name="updatesExtendedPingResponse">
-    <part name="parameters" element="updates:extendedPingResponse"/>
-  </message>
-
-  <portType name="rssCloudPortType">
-    <operation name="pleaseNotify">
-      <documentation>Ask to be called when one of the feeds in urlList changes.</documentation>
-      <input message="tns:cloudPleaseNotify"/>
-      <output message="tns:cloudPleaseNotifyResponse"/>
-    </operation>
-    <operation name="ping">
-      <documentation>Say that the feed at url has changed.</documentation>
-      <input message="tns:cloudPing"/>
-      <output message="tns:cloudPingResponse"/>
-    </operation>
-  </portType>
-  <portType name="weblogUpdatesPortType">
-    <operation name="ping">
-      <documentation>Say that a site has changed.</documentation>
-      <input message="tns:updatesPing"/>
-      <output message="tns:updatesPingResponse"/>
-    </operation>
-    <operation name="extendedPing">
-      <documentation>
-        Say that a site has changed, and name the page, the feed and tags separated by |.
-      </documentation>
-      <input message="tns:updatesExtendedPing"/>
-      <output message="tns:updatesExtendedPingResponse"/>
-    </operation>
+$messages
+  <portType name="${name}PortType">
+$abstract\
   </portType>
 
-  <binding name="rssCloudBinding" type="tns:rssCloudPortType">
+  <binding name="${name}Binding" type="tns:${name}PortType">
     <soap:binding style="document" transport="http://schemas.xmlsoap.org/soap/http"/>
-    <operation name="pleaseNotify">
-      <soap:operation soapAction="/rssCloud"/>
-      <input><soap:body use="literal"/></input>
-      <output><soap:body use="literal"/></output>
-    </operation>
-    <operation name="ping">
-      <soap:operation soapAction="/rssCloud"/>
-      <input><soap:body use="literal"/></input>
-      <output><soap:body use="literal"/></output>
-    </operation>
-  </binding>
-  <binding name="weblogUpdatesBinding" type="tns:weblogUpdatesPortType">
-    <soap:binding style="document" transport="http://schemas.xmlsoap.org/soap/http"/>
-    <operation name="ping">
-      <soap:operation soapAction="/weblogUpdates"/>
-      <input><soap:body use="literal"/></input>
-      <output><soap:body use="literal"/></output>
-    </operation>
-    <operation name="extendedPing">
-      <soap:operation soapAction="/weblogUpdates"/>
-      <input><soap:body use="literal"/></input>
-      <output><soap:body use="literal"/></output>
-    </operation>
+$concrete\
   </binding>
 
-  <service name="rssCloud">
-    <port name="rssCloud" binding="tns:rssCloudBinding">
-      <soap:address location="$rsscloud_url"/>
-    </port>
-  </service>
-  <service name="weblogUpdates">
-    <port name="weblogUpdates" binding="tns:weblogUpdatesBinding">
-      <soap:address location="$weblog_updates_url"/>
+  <service name="$name">
+    <port name="$name" binding="tns:${name}Binding">
+      <soap:address location=$url/>
     </port>
   </service>
 </definitions>

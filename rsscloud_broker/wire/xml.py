@@ -48,6 +48,12 @@ ASCII_AND_MORE = frozenset(
 )
 
 
+#: The namespace of prefixes that are declared as none, which XML does not allow: see
+#: ``_declared``.
+NO_NAMESPACE = "urn:no-namespace"
+_DECLARED_AS_NONE = re.compile(rb"""(\sxmlns:[A-Za-z_][\w.-]{0,40}\s*=\s*)(?:""|'')""", re.ASCII)
+
+
 class MalformedXML(Exception):
     """A document is not well-formed, or not of a kind that is accepted here.
 
@@ -89,7 +95,14 @@ def parse(
             parser = _new_parser(encoding, _Prolog())
             _read_prolog(document, parser)
         parser = _new_parser(encoding)
-        root = etree.fromstring(document, parser)
+        try:
+            root = etree.fromstring(document, parser)
+        except etree.XMLSyntaxError:
+            declared = _declared(document)
+            if declared is None:
+                raise
+            parser = _new_parser(encoding)
+            root = etree.fromstring(declared, parser)
     except etree.XMLSyntaxError as error:
         raise MalformedXML(_first_complaint(parser, error, blank_lines)) from None
     if root.getroottree().docinfo.internalDTD is not None:
@@ -118,7 +131,8 @@ def local_name(element: etree._Element) -> str:
 
 def namespace(element: etree._Element) -> str:
     """The namespace of an element, or the empty string."""
-    return str(element.tag).rpartition("}")[0][1:]
+    found = str(element.tag).rpartition("}")[0][1:]
+    return "" if found == NO_NAMESPACE else found
 
 
 def texts(element: etree._Element) -> list[str]:
@@ -141,6 +155,16 @@ def has_text(element: etree._Element) -> bool:
 def describe(element: etree._Element) -> str:
     """Where an element is and what it is called, to begin a message with."""
     return f"line {element.sourceline}: {local_name(element)[:60]}"
+
+
+def _declared(document: bytes) -> bytes | None:
+    """A document whose prefixes are declared as something; None if all are already.
+
+    PHP's SoapClient and Perl's SOAP::Lite declare one as nothing when they are told of no
+    namespace.  Namespaces in XML 1.0, section 2.2, forbids that.
+    """
+    declared, count = _DECLARED_AS_NONE.subn(rb'\1"%b"' % NO_NAMESPACE.encode(), document)
+    return declared if count else None
 
 
 def _refuse_any(root: etree._Element, path: str, reason: str) -> None:

@@ -12,11 +12,11 @@ from tests.e2e.servers import HttpPostReceiver, SoapReceiver
 
 
 class SoapClientTests(EndToEndTestCase):
-    def service(self, broker: Broker, name: str) -> Any:
+    def service(self, broker: Broker, path: str) -> Any:
         transport = Transport(timeout=PATIENCE, operation_timeout=PATIENCE)
         transport.session.trust_env = False  # no proxy lies between two ports of this machine
         self.addCleanup(transport.session.close)
-        return zeep.Client(f"{broker.url}/soap?wsdl", transport=transport).bind(name)
+        return zeep.Client(f"{broker.url}{path}?wsdl", transport=transport).service
 
     def fault_of(self, operation: Any, *parameters: Any) -> str:
         fault = self.assertRaises(zeep.exceptions.Fault, operation, *parameters)
@@ -31,14 +31,14 @@ class DescriptionTests(EndToEndTestCase):
             with self.subTest(path):
                 answer = request(f"{broker.url}{path}?wsdl")
                 self.assertEqual(answer.status, 200)
-                self.assertIn(f":{broker.port}/soap", answer.text)
+                self.assertIn(f':{broker.port}{path}"', answer.text)
 
 
 class RssCloudTests(SoapClientTests):
     def test_from_registration_to_notification(self) -> None:
         broker = self.shared_broker()
         origin, receiver = self.origin(), self.served(SoapReceiver())
-        cloud = self.service(broker, "rssCloud")
+        cloud = self.service(broker, "/soap")
         topics = [origin.feed("/one.xml"), origin.feed("/two.xml?é=1&b=2")]
         registered = cloud.pleaseNotify(
             receiver.procedure, receiver.port, receiver.path, "soap", topics
@@ -52,7 +52,7 @@ class RssCloudTests(SoapClientTests):
 
     def test_with_a_domain(self) -> None:
         origin, receiver = self.origin(), self.served(HttpPostReceiver())
-        cloud = self.service(self.shared_broker(), "rssCloud")
+        cloud = self.service(self.shared_broker(), "/soap")
         registered = cloud.pleaseNotify(
             notifyProcedure="",
             port=receiver.port,
@@ -65,7 +65,7 @@ class RssCloudTests(SoapClientTests):
         self.assertEqual((receiver.challenged, receiver.heard), ([origin.url("/rss.xml")], []))
 
     def test_faults(self) -> None:
-        cloud = self.service(self.shared_broker(), "rssCloud")
+        cloud = self.service(self.shared_broker(), "/soap")
         origin, receiver = self.origin(), self.served(SoapReceiver())
         where = (receiver.port, receiver.path)
         topic, nothing = origin.feed(), origin.url("/nothing.xml")
@@ -84,7 +84,7 @@ class WeblogUpdatesTests(SoapClientTests):
     def test_pings_are_listed(self) -> None:
         broker = self.own_broker()
         broker.start()
-        updates = self.service(broker, "weblogUpdates")
+        updates = self.service(broker, "/weblogUpdates")
         home = "http://site.example/"
         for answer in (
             updates.ping("Ünser Weblog", home),
@@ -101,7 +101,7 @@ class WeblogUpdatesTests(SoapClientTests):
         )
 
     def test_refusals(self) -> None:
-        updates = self.service(self.shared_broker(), "weblogUpdates")
+        updates = self.service(self.shared_broker(), "/weblogUpdates")
         answer = updates.ping("", "http://site.example/")
         self.assertIs(answer.flerror, True)
         self.assertIn("the weblog name must not be empty", answer.message)

@@ -177,7 +177,7 @@ def bad_xmlrpc() -> list[Bad]:
         ("one parameter", is_xmlrpc_fault, call("weblogUpdates.ping", "A")),
         ("five parameters", is_xmlrpc_fault, call("weblogUpdates.ping", *"ABCDE")),
         ("a struct as name", is_xmlrpc_fault, call("weblogUpdates.ping", struct, HOME)),
-        ("an int as URL", is_xmlrpc_fault, call("weblogUpdates.ping", "A", "<int>1</int>")),
+        ("an int as URL", is_flerror, call("weblogUpdates.ping", "A", "<int>1</int>")),
         ("an empty name", is_flerror, call("weblogUpdates.ping", "", HOME)),
         ("a long name", is_flerror, call("weblogUpdates.ping", LONG, HOME)),
         ("long tags", is_flerror, call("weblogUpdates.ping", "A", HOME, "", LONG)),

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.front_doors.xmlrpc import MAX_CALLS
+from rsscloud_broker.wire.wsdl import RSSCLOUD
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.front_doors.exchange import envelope
 from tests.front_doors.fixture import FEED, OTHER_FEED, House
@@ -364,9 +365,64 @@ class SoapTests(SynchronousTestCase):
             self.assertIs(self.house.result(answer), True)
 
     def test_descriptions(self) -> None:
-        for path in ("/soap?wsdl", "/soap?WSDL", "/weblogUpdates?wsdl", "/rssCloud?wsdl"):
+        """One for each service, since both have an operation ``ping``."""
+        for path, name in (
+            ("/soap?wsdl", "rssCloud"),
+            ("/soap?WSDL", "rssCloud"),
+            ("/rssCloud?wsdl", "rssCloud"),
+            ("/xmlStorageSystem?wsdl", "rssCloud"),
+            ("/weblogUpdates?wsdl", "weblogUpdates"),
+        ):
             answer = self.house.get(path)
             self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/xml"))
-            self.assertTrue(str(answer.xml.tag).endswith("}definitions"))
-            self.assertIn('location="http://broker.example:5337/soap"', answer.text)
-            self.assertIn('location="http://broker.example:5337/weblogUpdates"', answer.text)
+            self.assertEqual(
+                (answer.xml.tag.endswith("}definitions"), answer.xml.get("name")), (True, name)
+            )
+            at, _, _ = path.partition("?")
+            self.assertIn(f'location="http://broker.example:5337{at}"', answer.text)
+
+    def test_answers_in_the_style_of_the_wsdl(self) -> None:
+        """They carry no types, which are in the WSDL."""
+        answer = self.house.soap("ping", {"url": FEED}, namespace=RSSCLOUD)
+        self.assertEqual(self.house.result(answer), "true")
+        self.assertNotIn("xsi:type", answer.text)
+        self.assertNotIn("encodingStyle", answer.text)
+
+    def test_dotted_names(self) -> None:
+        """As the manual tells feeds to advertise them."""
+        fields = {**FIELDS, "urlList": [FEED]}
+        weblog = {"weblogname": "A", "weblogurl": "http://a.example/"}
+        for name, members in (
+            ("rssCloud.pleaseNotify", fields),
+            ("xmlStorageSystem.rssPleaseNotify", fields),
+            ("rssCloud.ping", {"url": FEED}),
+            ("weblogUpdates.ping", weblog),
+        ):
+            for path, action in (("/RPC2", None), ("/soap", '"/weblogUpdates"')):
+                answer = self.house.soap(name, members, path=path, action=action)
+                self.assertIn(f"<{name}Response>", answer.text)
+                self.house.result(answer)
+        self.assertEqual([ping.name for ping in self.house.pings()], ["A"])
+        for name in ("rssCloud.extendedPing", "nothing.ping", "ping."):
+            fault = self.house.soap_fault(self.house.soap(name, {"url": FEED}))
+            self.assertIn("is not defined", fault[1])
+
+    def test_a_prefix_that_is_declared_as_nothing(self) -> None:
+        """As PHP's SoapClient and SOAP::Lite do when they are told of no namespace."""
+        document = envelope("ping", {"url": FEED})
+        for quotes in (b'""', b"''"):
+            changed = document.replace(b"<ping>", b"<ns1:ping xmlns:ns1=%b>" % quotes)
+            changed = changed.replace(b"</ping>", b"</ns1:ping>")
+            answer = self.house.ask("POST", "/soap", changed)
+            self.assertIs(self.house.result(answer), True)
+            self.assertIn("<pingResponse>", answer.text)
+
+    def test_parameters_without_names_go_by_their_order(self) -> None:
+        values = ["", "5337", "/notify", "http-post", [FEED]]
+        gensym = {f"c-gensym{3 + 2 * n}": value for n, value in enumerate(values)}
+        self.house.result(self.house.soap("pleaseNotify", gensym, path="/rssCloud"))
+        self.assertEqual(len(self.house.subscriptions()), 1)
+        one, two = {"param0": FEED}, {"param0": "A", "param1": "http://a.example/"}
+        self.assertIs(self.house.result(self.house.soap("ping", one)), True)
+        thanks = self.house.result(self.house.soap("ping", two))
+        self.assertIs(thanks["flerror"], False)

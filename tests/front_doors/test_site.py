@@ -17,7 +17,13 @@ from rsscloud_broker.front_doors.answering import RETRY_AFTER, Page
 from rsscloud_broker.front_doors.negotiation import preferred
 from rsscloud_broker.front_doors.site import SECURITY_HEADERS, FrontDoorsError, Root
 from rsscloud_broker.front_doors.xmlrpc import procedure
-from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
+from rsscloud_broker.interfaces import (
+    IFrontDoor,
+    Route,
+    SoapDescription,
+    SoapOperation,
+    SoapService,
+)
 from rsscloud_broker.model import Refused, TooMany, Unavailable
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PUBLIC_URL, House
@@ -131,7 +137,7 @@ class RoutesTests(SynchronousTestCase):
 
     def test_parameters_that_are_needed(self) -> None:
         house = self.serve(Door(pages=[get("/a", "x", "y"), get("/a", "x", "y", "z")]))
-        for path, needed in (("/soap", "?wsdl"), ("/a?x=1", "?x&y")):
+        for path, needed in (("/a", "?x&y"), ("/a?x=1", "?x&y")):
             answer = house.get(path)
             self.assertEqual(
                 (answer.status, answer.text),
@@ -196,7 +202,14 @@ class ConflictsTests(SynchronousTestCase):
         self.assert_conflict(
             "two front doors offer GET /a", Door(pages=[get("/a")]), Door(pages=[get("/a")])
         )
-        self.assert_conflict("two front doors offer GET /soap", Door(pages=[get("/soap", "wsdl")]))
+        description = SoapDescription("urn:x", ("/soap",), lambda url: b"<definitions/>")
+        self.assert_conflict(
+            "two front doors offer GET /soap",
+            Door(
+                pages=[get("/soap", "wsdl")],
+                services=[SoapService("/x", {}, description=description)],
+            ),
+        )
 
     def test_procedures(self) -> None:
         self.assert_conflict(
@@ -242,7 +255,7 @@ class FailuresTests(SynchronousTestCase):
         door = Door(
             pages=[Route("/page", "GET", Page(page))],
             handlers={"trouble": Trouble(error)},
-            services=[SoapService("/trouble", {"make": SoapOperation(operation, frozenset())})],
+            services=[SoapService("/trouble", {"make": SoapOperation(operation, ())})],
         )
         return House(self, root=Root([door], PUBLIC_URL))
 

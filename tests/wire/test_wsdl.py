@@ -17,7 +17,12 @@ from rsscloud_broker.wire.soap import (
     encode_fault,
     encode_response,
 )
-from rsscloud_broker.wire.wsdl import wsdl
+from rsscloud_broker.wire.wsdl import (
+    RSSCLOUD,
+    WEBLOG_UPDATES,
+    rsscloud_wsdl,
+    weblog_updates_wsdl,
+)
 
 CLOUD = "http://broker.example/soap?a=1&b=2"
 UPDATES = 'http://broker.example/weblogUpdates?"'
@@ -26,14 +31,15 @@ UPDATES = 'http://broker.example/weblogUpdates?"'
 class CodecTransport(Transport):
     """Answers from the codec, without a network."""
 
-    def __init__(self, answer: Any, fault: str = "") -> None:
+    def __init__(self, document: bytes, answer: Any, fault: str = "") -> None:
         super().__init__()
+        self.document = document
         self.answer = answer
         self.fault = fault
         self.calls: list[tuple[str, str, SoapCall]] = []
 
     def load(self, url: str) -> bytes:
-        return wsdl(CLOUD, UPDATES)
+        return self.document
 
     def post_xml(self, address: str, envelope: Any, headers: dict[str, str]) -> SimpleNamespace:
         call = decode_call(etree.tostring(envelope))
@@ -41,7 +47,7 @@ class CodecTransport(Transport):
         if self.fault:
             status, content = 500, encode_fault("Client", self.fault)
         else:
-            status, content = 200, encode_response(call, self.answer)
+            status, content = 200, encode_response(call, self.answer, literal=True)
         return SimpleNamespace(
             status_code=status,
             content=content,
@@ -52,17 +58,14 @@ class CodecTransport(Transport):
 
 class RssCloudTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.transport = CodecTransport(True)
+        self.transport = CodecTransport(rsscloud_wsdl(CLOUD), True)
         self.service = zeep.Client("http://broker.example/soap?wsdl", transport=self.transport)
 
     def service_called(self, operation: str, *args: Any, **kwargs: Any) -> SoapCall:
-        service = self.service.bind("rssCloud")
-        self.assertIs(getattr(service, operation)(*args, **kwargs), True)
+        self.assertIs(getattr(self.service.service, operation)(*args, **kwargs), True)
         [(address, action, call)] = self.transport.calls
         self.assertEqual((address, action), (CLOUD, "/rssCloud"))
-        self.assertEqual(
-            (call.operation, call.namespace), (operation, "urn:rsscloud-broker:rssCloud")
-        )
+        self.assertEqual((call.operation, call.namespace), (operation, RSSCLOUD))
         return call
 
     def test_please_notify(self) -> None:
@@ -110,15 +113,16 @@ class RssCloudTests(SynchronousTestCase):
 
 class WeblogUpdatesTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.transport = CodecTransport({"flerror": False, "message": "Thanks for the ping."})
-        client = zeep.Client("http://broker.example/soap?wsdl", transport=self.transport)
-        self.service = client.bind("weblogUpdates")
+        thanks = {"flerror": False, "message": "Thanks for the ping."}
+        self.transport = CodecTransport(weblog_updates_wsdl(UPDATES), thanks)
+        client = zeep.Client("http://broker.example/weblogUpdates?wsdl", transport=self.transport)
+        self.service = client.service
 
     def assert_answered(self, result: Any, operation: str, parameters: dict[str, Any]) -> None:
         self.assertEqual((result.flerror, result.message), (False, "Thanks for the ping."))
         [(address, action, call)] = self.transport.calls
         self.assertEqual((address, action), (UPDATES, "/weblogUpdates"))
-        self.assertEqual(call, SoapCall(operation, "urn:rsscloud-broker:weblogUpdates", parameters))
+        self.assertEqual(call, SoapCall(operation, WEBLOG_UPDATES, parameters))
 
     def test_ping(self) -> None:
         result = self.service.ping("Ünser Weblog", "http://a.example/")
@@ -147,9 +151,10 @@ class WeblogUpdatesTests(SynchronousTestCase):
 
 
 class DocumentTests(SynchronousTestCase):
-    def test_one_endpoint_for_both_services(self) -> None:
-        root = etree.fromstring(wsdl("https://x.example/soap", "https://x.example/soap"))
-        locations = root.findall(".//{http://schemas.xmlsoap.org/wsdl/soap/}address")
-        self.assertEqual(
-            [location.get("location") for location in locations], ["https://x.example/soap"] * 2
-        )
+    def test_one_service_each(self) -> None:
+        for make, name in ((rsscloud_wsdl, "rssCloud"), (weblog_updates_wsdl, "weblogUpdates")):
+            root = etree.fromstring(make("https://x.example/?a&b"))
+            (service,) = root.findall("{*}service")
+            self.assertEqual(service.get("name"), name)
+            (location,) = root.findall(".//{http://schemas.xmlsoap.org/wsdl/soap/}address")
+            self.assertEqual(location.get("location"), "https://x.example/?a&b")
