@@ -42,22 +42,16 @@ class Budget:
             return
         self.held += size - self._under_way.get(what, 0)
         self._under_way[what] = size
-        while self.held > self._limit and self._under_way:
+        while self.held > self._limit:
             longest = next(iter(self._under_way))
             self.drop(longest)
             longest.give_up()
 
-    def drop(self, what: UnderWay) -> None:
-        """Something is not under way any more, nor in memory."""
-        self.held -= self._under_way.pop(what, 0)
+    def drop(self, what: UnderWay) -> int:
+        """Something is not under way any more.
 
-    def settle(self, what: UnderWay) -> int:
-        """Something has arrived: it is not given up any more.
-
-        :returns: its bytes, which are counted until they are freed.
+        :returns: its bytes that were counted.
         """
-        return self._under_way.pop(what, 0)
-
-    def free(self, size: int) -> None:
-        """So many bytes that had arrived are not in memory any more."""
+        size = self._under_way.pop(what, 0)
         self.held -= size
+        return size

@@ -486,12 +486,14 @@ class ReadingRecord:
         content had changed.
     :ivar brought: whether it brought a content that notifications have waited for; those
         that were not tried yet are due.
+    :ivar stored: whether the content is stored.
     """
 
     topic: Topic
     changed: bool
     ping: Ping | None = None
     brought: bool = False
+    stored: bool = False
 
 
 @frozen

@@ -47,15 +47,3 @@ class BudgetTests(SynchronousTestCase):
         for _ in range(2):
             self.budget.drop(self.things[0])
         self.assertEqual(self.budget.held, 0)
-
-    def test_what_has_arrived_is_not_given_up_and_counts(self) -> None:
-        first, second, third = self.things
-        self.budget.grow(first, 600)
-        arrived = self.budget.settle(first)
-        self.assertEqual((arrived, self.budget.held), (600, 600))
-        self.budget.grow(second, 300)
-        self.budget.grow(third, 300)
-        self.assertEqual((self.budget.held, self.given_up()), (900, [1]))
-        self.budget.free(arrived)
-        self.assertEqual(self.budget.held, 300)
-        self.assertEqual(self.budget.settle(first), 0)

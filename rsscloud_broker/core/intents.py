@@ -19,7 +19,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.core.rate_limits import bucket_of
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
@@ -32,6 +31,7 @@ from rsscloud_broker.model import (
     WaitingIntent,
 )
 from rsscloud_broker.patience import Patience
+from rsscloud_broker.sources import bucket_of
 
 K = TypeVar("K", bound=Hashable)
 

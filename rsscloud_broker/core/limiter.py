@@ -26,7 +26,7 @@ from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from rsscloud_broker.core.rate_limits import bucket_of
+from rsscloud_broker.sources import bucket_of
 
 #: Calls that hold a slot at a time, and calls under way in all.  A call may hold as many bytes
 #: as a topic may have.

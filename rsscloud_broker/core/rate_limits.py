@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil, inf
 from typing import TypeVar
 
@@ -35,12 +34,11 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
 from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.sources import MAX_SOURCES, address_of, bucket_of
 
 #: Keys of which a limit knows more than that their buckets are full.
 MAX_KEYS = 100_000
 
-#: Sources of which it is known what they are.
-MAX_SOURCES = 10_000
 
 #: Failed verifications that are remembered.
 MAX_FAILURES = 10_000
@@ -302,29 +300,10 @@ class Admission:
 
 def _is_among(exempt: Sequence[Network], source: str) -> bool:
     """Whether a source is exempt: one in such a network, or nobody."""
-    address = _address_of(source)
+    address = address_of(source)
     if address is None:
         return not source
     return any(address in network for network in exempt)
-
-
-@lru_cache(MAX_SOURCES)
-def _address_of(source: str) -> IPv4Address | IPv6Address | None:
-    """The address that a caller has; an IPv4 address in an IPv6 one is itself."""
-    try:
-        address = ip_address(source.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
-@lru_cache(MAX_SOURCES)
-def bucket_of(source: str) -> str:
-    """The key of a caller: its address, or its network of 64 bits."""
-    address = _address_of(source)
-    if isinstance(address, IPv6Address):
-        return f"{int(address) >> 64:x}/64"
-    return source if address is None else str(address)
 
 
 def _often(limit: RateLimit, what: str) -> str:

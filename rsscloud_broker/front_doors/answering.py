@@ -12,6 +12,7 @@ from twisted.web.http import NO_CONTENT
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from rsscloud_broker.front_doors.limits import BoundedRequest
 from rsscloud_broker.front_doors.requests import plain
 from rsscloud_broker.model import TooMany, Unavailable
 
@@ -80,7 +81,17 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
             request.write(content)
             request.finish()
 
-    Deferred.fromCoroutine(write())
+    async def work() -> None:
+        if not isinstance(request, BoundedRequest):
+            await write()
+            return
+        request.work_began()
+        try:
+            await write()
+        finally:
+            request.work_ended()
+
+    Deferred.fromCoroutine(work())
     return NOT_DONE_YET
 
 

@@ -30,8 +30,8 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
-from rsscloud_broker.budget import Budget
 from rsscloud_broker.config import Http, Network
+from rsscloud_broker.front_doors.bodies import BodyBudget
 
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
@@ -46,10 +46,6 @@ _REASONS = {
 
 #: Seconds after which what there was no memory for should be sent again.
 PAUSE: Final = 3
-
-#: Bytes of bodies of requests in memory, and those of a body that is not counted.
-BODIES: Final = 32 * 1024 * 1024
-SMALL_BODY: Final = 8 * 1024
 
 
 class _Transport(TypingProtocol):
@@ -67,7 +63,7 @@ class Limits:
     """What requests and connections are bound by.
 
     :ivar trusted: the networks of the proxies that are believed.
-    :ivar bodies: counts the bytes of bodies; two of the largest have room.
+    :ivar bodies: counts the bytes of bodies.
     """
 
     http: Http
@@ -75,12 +71,8 @@ class Limits:
     trusted: tuple[Network, ...] = field(
         init=False, default=Default(lambda self: self.http.proxy_networks, takes_self=True)
     )
-    bodies: Budget = field(
-        init=False,
-        default=Default(
-            lambda self: Budget(max(BODIES, 2 * self.http.body_limit), SMALL_BODY),
-            takes_self=True,
-        ),
+    bodies: BodyBudget = field(
+        init=False, default=Default(lambda self: BodyBudget(self.http.body_limit), takes_self=True)
     )
 
 

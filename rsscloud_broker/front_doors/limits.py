@@ -28,9 +28,11 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.front_doors.bodies import SMALL
 from rsscloud_broker.front_doors.channel import Channel
 from rsscloud_broker.front_doors.connections import (
     LINGER,
+    PAUSE,
     LimitedConnections,
     Limits,
     is_address,
@@ -44,11 +46,27 @@ from rsscloud_broker.front_doors.requests import (
     media_type,
     plain,
 )
+from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.wire.codings import ACCEPTED, PACKED, BadlyPacked, TooLong, unpacked
 
 __all__ = ["LINGER", "MAX_FIELDS", "Limits", "bounded_site"]
 
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
+
+NO_MEMORY = "The broker has no memory left for requests. Please send it again soon."
+
+
+class _Refusal(Exception):
+    """A body or a query is not taken.
+
+    :ivar status: of the answer, and its text.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
 
 
 class BoundedRequest(Request):
@@ -58,7 +76,10 @@ class BoundedRequest(Request):
 
     channel: Channel | None  # type: ignore[assignment] # that of our site; None when it is gone
     _deadline: IDelayedCall | None = None
-    _counted = 0  # bytes of the body, once all of it has arrived
+    _taken = 0  # bytes of the body that are counted, once all of it has arrived
+    _source = ""
+    _works = False
+    _is_over = False
 
     def __init__(self, channel: Channel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
@@ -98,23 +119,35 @@ class BoundedRequest(Request):
 
     def give_up(self) -> None:
         """Say that there is no memory for the body, and end the connection."""
-        self._refuse(503, "The broker has no memory left for requests.  Please send it again soon.")
+        self._refuse(503, NO_MEMORY)
+
+    def work_began(self) -> None:
+        """Somebody works on the answer, and perhaps goes on after the client has gone."""
+        self._works = True
+
+    def work_ended(self) -> None:
+        """Nobody needs the request any more."""
+        self._works = False
+        self._free_body()
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._call_off_deadline()
-        self._counted = self.limits.bodies.settle(self)
+        if not self._take(self.limits.bodies.drop(self)):
+            self.give_up()
         if not self._connection.refused:
             super().requestReceived(command, path, version)
 
     def process(self) -> None:
-        refusal = self._read_form()
-        if refusal is None:
+        try:
+            self._unpack()
+            self._read_form()
+        except _Refusal as refusal:
+            body = plain(self, refusal.status, refusal.text)
+            self.setHeader("content-length", str(len(body)))
+            self.write(body)
+            self.finish()
+        else:
             super().process()
-            return
-        body = plain(self, *refusal)
-        self.setHeader("content-length", str(len(body)))
-        self.write(body)
-        self.finish()
 
     def write(self, data: bytes) -> None:
         super().write(data)
@@ -122,11 +155,13 @@ class BoundedRequest(Request):
             self.channel.write_head()
 
     def finish(self) -> None:
+        self._is_over = True
         self._free_body()
         super().finish()
 
     def connectionLost(self, reason: Failure) -> None:
         self._call_off_deadline()
+        self._is_over = True
         self._free_body()
         super().connectionLost(reason)
 
@@ -154,41 +189,78 @@ class BoundedRequest(Request):
 
     def _refuse(self, status: int, text: str) -> None:
         self._call_off_deadline()
-        self._free_body()
+        self.limits.bodies.drop(self)
         self._body.truncate(0)
         self._connection.refuse(status, text)
 
+    def _take(self, size: int) -> bool:
+        """Count so many bytes for as long as the request is under way; False if there is no
+        room for them.
+        """
+        if size <= SMALL:
+            return True
+        self._source = bucket_of(str(getattr(self.getClientAddress(), "host", "")))
+        has_room = self.limits.bodies.take(size, self._source)
+        self._taken += size if has_room else 0
+        return has_room
+
     def _free_body(self) -> None:
-        """Count the body no more: nobody is going to read it."""
+        """Count the body no more, if nobody is going to read it."""
         self.limits.bodies.drop(self)
-        self.limits.bodies.free(self._counted)
-        self._counted = 0
+        if self._taken and self._is_over and not self._works:
+            self.limits.bodies.give_back(self._taken, self._source)
+            self._taken = 0
 
     def _call_off_deadline(self) -> None:
         if self._deadline is not None and self._deadline.active():
             self._deadline.cancel()
         self._deadline = None
 
-    def _read_form(self) -> tuple[int, str] | None:
-        """Put the fields of a query and a form into ``args``; or say, with a status, why not.
+    def _unpack(self) -> None:
+        """Undo the Content-Encoding of the body.
+
+        :raises _Refusal: it cannot be done.
+        """
+        coding = (header(self, "content-encoding") or "").strip().lower().encode("latin-1")
+        if coding in {b"", b"identity"} or not self._received:
+            return
+        if coding not in PACKED:
+            self.setHeader("accept-encoding", ACCEPTED)  # RFC 9110, section 15.5.16
+            raise _Refusal(415, f"A body may be compressed by one of {ACCEPTED}, or not at all.")
+        limit = self.limits.http.body_limit
+        try:
+            body = unpacked(coding, self._body.getvalue(), limit)
+        except TooLong:
+            text = f"The body must not be larger than {limit} bytes, decompressed as well."
+            raise _Refusal(413, text) from None
+        except BadlyPacked as error:
+            raise _Refusal(400, f"The body {error}.") from None
+        if not self._take(len(body)):
+            self.setHeader("retry-after", str(PAUSE))
+            raise _Refusal(503, NO_MEMORY)
+        self.content = self._body = BytesIO(body)
+
+    def _read_form(self) -> None:
+        """Put the fields of a query and a form into ``args``.
 
         XML is no form, whatever its Content-Type says.
+
+        :raises _Refusal: there are too many, or it is a form of another kind.
         """
         query = self.uri.partition(b"?")[2]
         if _has_many_fields(query):
-            return 400, f"A query has at most {MAX_FIELDS} parameters."
+            raise _Refusal(400, f"A query has at most {MAX_FIELDS} parameters.")
         self.args = fields_of(query)
         body = body_of(self)
         if self.method != b"POST" or begins_as_xml(body):
-            return None
+            return
         kind = media_type(self)
         if kind == "multipart/form-data":
-            return 415, "Send forms as application/x-www-form-urlencoded, please."
+            raise _Refusal(415, "Send forms as application/x-www-form-urlencoded, please.")
         if kind == "application/x-www-form-urlencoded":
             if _has_many_fields(body):
-                return 413, f"A form has at most {MAX_FIELDS} fields."
+                raise _Refusal(413, f"A form has at most {MAX_FIELDS} fields.")
             self.args.update(fields_of(body))
-        return None
 
 
 def _has_many_fields(text: bytes) -> bool:

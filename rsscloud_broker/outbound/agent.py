@@ -20,8 +20,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
 from rsscloud_broker.outbound.http1 import Answer, message
-from rsscloud_broker.outbound.unpacking import ACCEPTED, Unpacker, packed_by
+from rsscloud_broker.outbound.unpacking import Unpacker, packed_by
 from rsscloud_broker.outbound.urls import target_of
+from rsscloud_broker.wire.codings import ACCEPTED
 
 #: Headers that are not the caller's to say.
 _OURS = frozenset({"host", "content-length", "accept-encoding", "connection"})

@@ -18,11 +18,12 @@ from twisted.internet.defer import CancelledError, Deferred
 from rsscloud_broker.budget import Budget
 from rsscloud_broker.model import Content, OutboundError
 
-#: Bytes of answers that arrive, and of contents; those of an answer that is not counted.
-LIMIT: Final = 24 * 1024 * 1024
+#: Bytes of answers that arrive, of those that wait to be unpacked, and of contents; those of an
+#: answer that is not counted.
+LIMIT: Final = 16 * 1024 * 1024
 SMALL: Final = 256 * 1024
 
-#: How many times the limit there may be of what has arrived.
+#: How many times the limit there may be of contents that came as they are.
 KEPT: Final = 2
 
 #: As ``LIMIT`` and ``SMALL``, for the answers of callbacks.
@@ -45,10 +46,13 @@ def _at_once(function: Callable[..., object], *args: Any) -> None:
 
 
 class AnswerBudget(Budget):
-    """Counts the bytes of answers that arrive, and of the contents that have arrived.
+    """Counts the bytes of answers that arrive, of those that wait to be unpacked, and of contents.
+
+    Each kind has its own count: none takes room from the other.
 
     :param call: calls a function in the reactor's thread; the last reference to a content may
         go in another one.
+    :ivar packed: bytes of answers that wait to be unpacked.
     :ivar kept: bytes of contents.
     """
 
@@ -66,7 +70,7 @@ class AnswerBudget(Budget):
         super().__init__(limit, small)
         self._call = call
         self._waiting: deque[tuple[Deferred[None], int]] = deque()
-        self.kept = 0
+        self.packed = self.kept = 0
 
     def has_room(self, size: int) -> bool:
         """Whether a content of so many bytes may be kept."""
@@ -81,18 +85,17 @@ class AnswerBudget(Budget):
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count so many bytes of an answer that has arrived and waits, with those that arrive.
+        """Count so many bytes of an answer that waits to be unpacked.
 
         :raises OutboundError: there is no room for them.
         """
-        counted = size if size > self._small else 0
-        if counted and self.held + counted > KEPT * self._limit:
+        if self.packed and self.packed + size > self._limit:
             raise OutboundError(NO_ROOM)
-        self.held += counted
+        self.packed += size
         try:
             yield
         finally:
-            self.free(counted)
+            self.packed -= size
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:

@@ -7,27 +7,21 @@ a thread, while the reactor goes on.  Only so much is made of it as shows that i
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
+from attrs import define
 from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.python.failure import Failure
 
 from rsscloud_broker.model import OutboundError, TooLarge
 from rsscloud_broker.outbound.bodies import Fields, coding_of, too_large
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
+from rsscloud_broker.wire.codings import PACKED, BadlyPacked, TooLong, unpacked
 
-#: What can be undone, as it is said to servers.
-ACCEPTED: Final = "gzip, deflate"
-_GZIPPED: Final = frozenset({b"gzip", b"x-gzip"})
-_PACKED: Final = _GZIPPED | {b"deflate"}
-
-_GZIP: Final = zlib.MAX_WBITS + 16  # zlib's way of saying so
-_ZLIB: Final = zlib.MAX_WBITS
-_RAW: Final = -zlib.MAX_WBITS
-
-#: Bytes that are unpacked at once: a millisecond's work.
+#: Bytes that are unpacked at once, and those that they may become: a millisecond's work.
+PACKED_AT_ONCE: Final = 16 * 1024
 AT_ONCE: Final = 128 * 1024
 
 #: Larger ones that are unpacked at a time.
@@ -35,6 +29,13 @@ AT_A_TIME: Final = 2
 
 #: Calls a function in a thread.
 InThread: TypeAlias = Callable[..., Deferred[bytes]]
+
+
+@define
+class _Turn:
+    """Whether a body is being unpacked, or still waits for that."""
+
+    has_begun: bool = False
 
 
 class Unpacker:
@@ -58,50 +59,49 @@ class Unpacker:
         :raises OutboundError: it breaks off, or cannot be unpacked.
         """
         coding = packed_by(answer.fields)
-        if not coding or not answer.body:
-            return answer.body
+        packed = answer.body
+        if not coding or not packed:
+            return packed
         at_once = min(AT_ONCE, self._limit)
-        try:
-            return unpacked(coding, answer.body, at_once)
-        except TooLarge:
-            if at_once == self._limit:
-                raise
-        with self._budget.holding(len(answer.body)):
+        if len(packed) <= PACKED_AT_ONCE:
+            try:
+                return _unpacked(coding, packed, at_once)
+            except TooLarge:
+                if at_once == self._limit:
+                    raise
+        turn = _Turn()
+        working = Deferred.fromCoroutine(self._work(turn, coding, packed))
+
+        def give_up(asked: Deferred[bytes]) -> None:
+            # What a thread does is not ended by that: it keeps its turn and its room.
+            if not turn.has_begun:
+                working.cancel()
+
+        def pass_on(result: bytes | Failure) -> None:
+            if not asked.called:
+                asked.callback(cast(bytes, result))  # a failure goes the way of failures
+
+        asked: Deferred[bytes] = Deferred(give_up)
+        working.addBoth(pass_on)
+        return await asked
+
+    async def _work(self, turn: _Turn, coding: bytes, packed: bytes) -> bytes:
+        with self._budget.holding(len(packed)):
             async with self._turns, self._budget.room(self._limit):
-                return await self._in_thread(unpacked, coding, answer.body, self._limit)
+                turn.has_begun = True
+                return await self._in_thread(_unpacked, coding, packed, self._limit)
 
 
 def packed_by(fields: Fields) -> bytes:
-    """The coding that ``unpacked`` undoes for an answer; empty if there is none."""
+    """The coding that is undone for an answer; empty if there is none."""
     coding = coding_of(fields)
-    return coding if coding in _PACKED else b""
+    return coding if coding in PACKED else b""
 
 
-def unpacked(coding: bytes, packed: bytes, limit: int) -> bytes:
-    """Undo a coding.
-
-    :param packed: at least one byte.  What follows its end is no part of it.
-    :param limit: bytes.
-    :raises TooLarge: there are more.
-    :raises OutboundError: it breaks off, or is not what it is said to be.
-    """
-    unpacking = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate(packed[0]))
+def _unpacked(coding: bytes, packed: bytes, limit: int) -> bytes:
     try:
-        body = unpacking.decompress(packed, limit + 1)
-    except zlib.error as error:
-        raise OutboundError(f"the answer cannot be decompressed: {error}") from error
-    if len(body) > limit:
-        raise too_large(limit)
-    if not unpacking.eof:
-        raise OutboundError("the answer breaks off")
-    return body
-
-
-def _deflate(first: int) -> int:
-    """Which of the two formats that go by the name of deflate begins with a byte.
-
-    It means the one of zlib (RFC 9110, section 8.4.1.2), but there are servers that
-    leave out what zlib puts around the compressed bytes.  A stream of zlib says
-    "method 8" in its first four bits; no compressor begins a bare one like that.
-    """
-    return _ZLIB if first & 0x0F == zlib.DEFLATED else _RAW
+        return unpacked(coding, packed, limit)
+    except TooLong as error:
+        raise too_large(limit) from error
+    except BadlyPacked as error:
+        raise OutboundError(f"the answer {error}") from error

@@ -36,14 +36,15 @@ class Batched(Generic[A, T]):
 
 @frozen
 class Heavy(Generic[T]):
-    """An operation with a content that can be had again, and so is not held on to.
+    """An operation with a content, which is not held on to if it was not stored.
 
     :ivar operation: is run.
-    :ivar again: is run where the database has lost it, which may be a second later.
+    :ivar again: what is run where the database has lost it, which may be a second later, by
+        what came of it.
     """
 
     operation: Operation[T]
-    again: Operation[T]
+    again: Callable[[T], Operation[T]]
 
     def __call__(self, connection: Connection) -> T:
         """Run it."""

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.engine import database_errors
@@ -85,7 +86,11 @@ class Readers:
         while waiting and not self._ended:
             batch = waiting[:BATCH_LIMIT]
             del waiting[:BATCH_LIMIT]
-            fire(await self._in_thread(self._outcomes, function, batch))
+            try:
+                outcomes = await self._in_thread(self._outcomes, function, batch)
+            except Exception as error:  # no thread, say: the next batch may have one
+                outcomes = failed(batch, error)
+            fire(outcomes)
         del self._waiting[function]
         fire(failed(waiting, Unavailable("the store is being shut down")))
 
@@ -101,5 +106,14 @@ class Readers:
         except Exception as error:
             if len(jobs) == 1 or isinstance(error, Unavailable):
                 return failed(jobs, error)
-            return [outcome for job in jobs for outcome in self._outcomes(function, [job])]
+            return self._one_by_one(function, jobs)
         return list(zip((job.done for job in jobs), results, strict=True))
+
+    def _one_by_one(self, function: _Function, jobs: Sequence[Job]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for index, job in enumerate(jobs):
+            outcomes += self._outcomes(function, [job])
+            _, result = outcomes[-1]
+            if isinstance(result, Failure) and isinstance(result.value, Unavailable):
+                return outcomes + failed(jobs[index + 1 :], result.value)
+        return outcomes

@@ -53,7 +53,7 @@ from rsscloud_broker.storage import (
 )
 from rsscloud_broker.storage import deliveries as deliveries_
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.operations import Batched, Heavy
+from rsscloud_broker.storage.operations import Batched, Heavy, Operation
 from rsscloud_broker.storage.schema import to_micros
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 
@@ -137,14 +137,11 @@ class Store(Service):
         return self._threads.read(Batched(polls.accounts, url))
 
     def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
-        # Whoever is to have the content of a reading that was lost has the topic read again.
-        lean = evolve(reading, content=None)
-        return self._threads.write(
-            Heavy(
-                lambda conn: topics.record_reading(conn, reading, ping, self._bounds),
-                again=lambda conn: topics.record_reading(conn, lean, ping, self._bounds),
-            )
-        )
+        def recording(reading: Reading) -> Operation[ReadingRecord]:
+            return lambda conn: topics.record_reading(conn, reading, ping, self._bounds)
+
+        lean, whole = recording(evolve(reading, content=None)), recording(reading)
+        return self._threads.write(Heavy(whole, lambda record: whole if record.stored else lean))
 
     def record_failure(self, url: str, at: float, reason: str) -> Deferred[None]:
         return self._threads.write(lambda conn: polls.record_failure(conn, url, at, reason))

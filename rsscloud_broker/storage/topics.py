@@ -168,7 +168,13 @@ def record_reading(
         changed_at=to_seconds_or_none(read_at if changed else row.changed_at),
         validators=reading.validators,
     )
-    return ReadingRecord(topic=now_known, changed=changed, ping=recorded, brought=brought)
+    return ReadingRecord(
+        topic=now_known,
+        changed=changed,
+        ping=recorded,
+        brought=brought,
+        stored=content_key is not None,
+    )
 
 
 def _keep_content(
@@ -293,7 +299,10 @@ def request_checks(
     ]
     if checks:  # before room is made, for which what nobody asks for is removed
         conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
-    unknown = {one.url: one.at for one in asked if one.pinged and one.url not in known}
+    unknown: dict[str, int] = {}
+    for one in asked:
+        if one.pinged and one.url not in known:
+            unknown[one.url] = max(one.at, unknown.get(one.url, one.at))
     room = make_room(conn, bounds.idle_topics, len(unknown)) if unknown else 0
     made = dict(islice(unknown.items(), room))
     if made:

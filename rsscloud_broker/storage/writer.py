@@ -214,10 +214,10 @@ class Writer:
                 outcomes += zip((job.done for job in together), results, strict=True)
         if self._files is not None:
             self._files.confirm()
-            self._unkept += [
-                job.operation.again if isinstance(job.operation, Heavy) else job.operation
-                for job in group
-            ]
+            for job, (_, result) in zip(group, outcomes, strict=True):
+                operation = job.operation
+                again = operation.again(result) if isinstance(operation, Heavy) else operation
+                self._unkept.append(again)
             self._losses = losses
         return outcomes
 

@@ -288,7 +288,7 @@ class RecordsContract(TestCase):
                 (unknown[0], 1004.0),
                 (unknown[1], 1006.0, True),
                 (unknown[2], 1005.0, True),
-                (unknown[1], 1007.0, True),
+                (unknown[1], 1004.5, True),
             )
         )
         self.assertEqual(given, [True, True, True, False, False, False, True, True, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Mapping
 
 from twisted.internet.address import UNIXAddress
@@ -9,10 +11,11 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
-from rsscloud_broker.front_doors.connections import BODIES, SMALL_BODY
+from rsscloud_broker.front_doors.bodies import LIMIT, SMALL
 from rsscloud_broker.front_doors.limits import LINGER
 from rsscloud_broker.model import Content
-from tests.front_doors.exchange import FORM, Exchange, request_bytes
+from rsscloud_broker.wire.xmlrpc import encode_call
+from tests.front_doors.exchange import FORM, Answer, Exchange, request_bytes
 from tests.front_doors.fixture import FEED, House
 
 LIMITS = Http(
@@ -110,11 +113,60 @@ class BodyTests(_LimitsTests):
         self.assertEqual(self.house.stored(), before)
 
 
+class CompressedTests(_LimitsTests):
+    def ping(self, coding: str, body: bytes) -> Answer:
+        headers = {"Content-Type": FORM, "Content-Encoding": coding}
+        return self.house.ask("POST", "/pingSiteForm", body, headers)
+
+    def test_codings(self) -> None:
+        form = b"name=A&url=http://a.example/"
+        for coding, body in (
+            ("gzip", gzip.compress(form)),
+            ("X-GZIP", gzip.compress(form)),
+            (" deflate ", zlib.compress(form)),
+            ("identity", form),
+            ("", form),
+        ):
+            self.house.clock.advance(100)
+            self.assertEqual(self.ping(coding, body).status, 200, coding)
+        self.assertEqual([ping.name for ping in self.house.pings()], ["A"] * 5)
+
+    def test_xml(self) -> None:
+        body = gzip.compress(encode_call("weblogUpdates.ping", ["A", "http://a.example/"]))
+        answer = self.house.ask("POST", "/RPC2", body, {"Content-Encoding": "gzip"})
+        self.assertIn(b"Thanks for the ping", answer.body)
+
+    def test_limit(self) -> None:
+        """It is one of the body as it came, and of what it becomes."""
+        fits, large = (gzip.compress(b"x=" + b"x" * size) for size in (998, 999))
+        self.assertNotEqual(self.ping("gzip", fits).status, 413)
+        answer = self.ping("gzip", large)
+        self.assertEqual(answer.status, 413)
+        self.assertIn("decompressed as well", answer.text)
+
+    def test_others(self) -> None:
+        for coding in ("br", "gzip, gzip", "compress"):
+            answer = self.ping(coding, b"x")
+            self.assertEqual(
+                (answer.status, answer.headers["accept-encoding"]), (415, "gzip, deflate")
+            )
+        self.assertEqual(self.house.pings(), [])
+
+    def test_what_is_not_what_it_says(self) -> None:
+        for body, why in (
+            (b"name=A", "cannot be decompressed"),
+            (gzip.compress(b"x")[:-9], "breaks off"),
+        ):
+            answer = self.ping("gzip", body)
+            self.assertEqual(answer.status, 400)
+            self.assertIn(f"The body {why}", answer.text)
+
+
 class MemoryTests(SynchronousTestCase):
     """Bodies of all requests together."""
 
     def setUp(self) -> None:
-        self.house = House(self, http=Http(body_limit=BODIES // 2))
+        self.house = House(self, http=Http(body_limit=LIMIT // 2))
         self.bodies = self.house.factory.limits.bodies
 
     def begin(self, size: int) -> Exchange:
@@ -128,16 +180,16 @@ class MemoryTests(SynchronousTestCase):
         return exchange
 
     def test_what_has_been_under_way_for_longest_is_given_up(self) -> None:
-        slow, slower = self.begin(BODIES // 2 - 9), self.begin(BODIES // 2 - 9)
+        slow, slower = self.begin(LIMIT // 2 - 9), self.begin(LIMIT // 2 - 9)
         before = self.house.stored()
-        fast = self.begin(BODIES // 4)
+        fast = self.begin(LIMIT // 4)
         answer = slow.answer()
         self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "3"))
         self.assertIn("no memory left", answer.text)
         self.assertEqual((slower.answers(), fast.answers()), ([], []))
         slow.send(b"x" * 10)
         self.assertEqual(self.house.stored(), before)
-        self.assertLess(self.bodies.held, BODIES * 3 / 4)
+        self.assertLess(self.bodies.held, LIMIT * 3 / 4)
 
     def test_a_body_counts_until_it_is_answered_or_the_client_has_gone(self) -> None:
         size = 100_001
@@ -153,8 +205,49 @@ class MemoryTests(SynchronousTestCase):
             self.assertEqual(exchange.answer().status, 408)
         self.assertEqual(self.bodies.held, 0)
 
+    def assert_count(self, *, arriving: int, taken: int) -> None:
+        self.assertEqual((self.bodies.held, self.bodies.taken), (arriving, taken))
+
+    def post(self, size: int, peer: str = "192.0.2.1") -> Exchange:
+        """A whole request, which an answer is waited for."""
+        exchange = self.house.connect(peer)
+        body = b"url=" + FEED.encode() + b"&x="
+        body += b"x" * (size - len(body))
+        exchange.send(request_bytes("POST", "/rsscloud/ping", body, {"Content-Type": FORM}))
+        return exchange
+
+    def test_a_body_counts_until_nobody_works_on_it(self) -> None:
+        """Also where the client has gone."""
+        self.house.topics.silent = True
+        waiting, gone = self.post(100_000), self.post(200_000)
+        self.assert_count(arriving=0, taken=300_000)
+        gone.transport.loseConnection()
+        self.assert_count(arriving=0, taken=300_000)
+        self.house.topics.silent = False  # in the reading that follows
+        (reading,) = self.house.topics.waiting
+        reading.callback(Content(b"<rss/>"))
+        self.assertEqual(waiting.answer().status, 200)
+        self.assert_count(arriving=0, taken=0)
+
+    def test_a_source_has_no_more_than_is_free_for_all_others(self) -> None:
+        self.house.topics.silent = True
+        mine = [self.post(LIMIT // 8) for _ in range(5)]
+        refused = [exchange.answers() for exchange in mine]
+        self.assertEqual([bool(answers) for answers in refused], [False] * 4 + [True])
+        self.assertEqual(refused[-1][0].status, 503)
+        self.assertEqual(self.post(LIMIT // 8, "192.0.2.2").answers(), [])
+        self.assertEqual(self.begin(LIMIT // 2).answers(), [])
+
+    def test_what_is_decompressed_counts(self) -> None:
+        self.house.topics.silent = True
+        form = b"url=" + FEED.encode() + b"&x=" + b"x" * 500_000
+        exchange = self.house.connect()
+        headers = {"Content-Type": FORM, "Content-Encoding": "gzip"}
+        exchange.send(request_bytes("POST", "/rsscloud/ping", gzip.compress(form), headers))
+        self.assert_count(arriving=0, taken=len(form))
+
     def test_small_bodies_do_not_count(self) -> None:
-        self.begin(SMALL_BODY)
+        self.begin(SMALL)
         self.assertEqual(self.bodies.held, 0)
 
 

@@ -7,21 +7,16 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import CancelledError, Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Content, OutboundError, TooLarge
 from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
-from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, Unpacker, unpacked
+from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, PACKED_AT_ONCE, Unpacker
+from tests.wire.test_codings import TEXT, raw_deflate
 
-TEXT = b"<rss>" + bytes(range(256)) + b"</rss>"
 LARGE = TEXT * 1000
-
-
-def raw_deflate(data: bytes, level: int = -1) -> bytes:
-    packing = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
-    return packing.compress(data) + packing.flush()
 
 
 #: Ways to compress, by what a server calls them.
@@ -66,7 +61,7 @@ class UnpackerTests(SynchronousTestCase):
         unpacker = Unpacker(limit, self.budget, execute)
         asking = Deferred.fromCoroutine(unpacker.unpacked(answer))
         error = self.failureResultOf(asking, kind).value
-        self.assertEqual(self.budget.held, 0)
+        self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
         return str(error)
 
     def test_codings(self) -> None:
@@ -100,12 +95,42 @@ class UnpackerTests(SynchronousTestCase):
         unpacker = Unpacker(1_000_000, self.budget, threads)
         packed = answer(gzip.compress(LARGE), b"gzip")
         asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(10)]
-        self.assertEqual(self.budget.held, 10 * len(packed.body))
+        self.assertEqual(self.budget.packed, 10 * len(packed.body))
         for count, one in enumerate(asked, 1):
             self.assertEqual(len(threads.given), min(AT_A_TIME, 11 - count))
             threads.work()
             self.assertEqual(self.successResultOf(one), LARGE)
-        self.assertEqual(self.budget.held, 0)
+        self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
+
+    def test_who_gives_up(self) -> None:
+        """Those that wait are forgotten; what a thread does keeps its turn and its room."""
+        threads = Threads()
+        unpacker = Unpacker(1_000_000, self.budget, threads)
+        packed = answer(gzip.compress(LARGE), b"gzip")
+        asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(10)]
+        for one in asked[:-1]:
+            one.cancel()
+            self.failureResultOf(one, CancelledError)
+        self.assertEqual(len(threads.given), AT_A_TIME)
+        self.assertEqual(self.budget.kept, AT_A_TIME * 1_000_000)
+        self.assertEqual(self.budget.packed, (AT_A_TIME + 1) * len(packed.body))
+        for _ in range(AT_A_TIME + 1):
+            threads.work()
+        self.assertEqual(self.successResultOf(asked[-1]), LARGE)
+        self.assertEqual((self.budget.packed, self.budget.kept, threads.given), (0, 0, []))
+
+    def test_much_that_becomes_nothing_needs_a_thread(self) -> None:
+        """To read it takes as long as if it became something."""
+        threads = Threads()
+        unpacker = Unpacker(1_000_000, self.budget, threads)
+        packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        nothing = b"".join(packing.flush(zlib.Z_FULL_FLUSH) for _ in range(10))
+        while len(nothing) <= PACKED_AT_ONCE:
+            nothing += nothing
+        packed = answer(nothing + packing.flush(), b"deflate")
+        asked = Deferred.fromCoroutine(unpacker.unpacked(packed))
+        threads.work()
+        self.assertEqual(self.successResultOf(asked), b"")
 
     def test_large_ones_wait_for_room(self) -> None:
         packed = answer(gzip.compress(LARGE), b"gzip")
@@ -116,7 +141,7 @@ class UnpackerTests(SynchronousTestCase):
         self.assertNoResult(asked)
         del content
         self.assertEqual(self.successResultOf(asked), LARGE)
-        self.assertEqual((self.budget.held, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
 
     def test_no_room_for_those_that_wait(self) -> None:
         threads = Threads()
@@ -124,14 +149,13 @@ class UnpackerTests(SynchronousTestCase):
         unpacker = Unpacker(1_000_000, self.budget, threads)
         packed = answer(gzip.compress(LARGE), b"gzip")
         held = len(packed.body)
-        fit = 2000 // held
+        fit = 1000 // held or 1
         asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(fit + 1)]
         error = self.failureResultOf(asked.pop(), OutboundError)
-        self.assertEqual((str(error.value), self.budget.held), (NO_ROOM, fit * held))
-        asked[0].cancel()
-        self.assertEqual(self.budget.held, (fit - 1) * held)
-        for one in asked:
-            one.addErrback(lambda failure: None)
+        self.assertEqual((str(error.value), self.budget.packed), (NO_ROOM, fit * held))
+        for _ in asked:
+            threads.work()
+        self.assertEqual(self.budget.packed, 0)
 
     def test_what_is_in_a_thread_may_be_broken(self) -> None:
         packed = gzip.compress(LARGE)
@@ -141,35 +165,3 @@ class UnpackerTests(SynchronousTestCase):
         ):
             said = self.assert_refused(OutboundError, answer(broken, b"gzip"), 1_000_000)
             self.assertIn(why, said)
-
-
-class UnpackedTests(SynchronousTestCase):
-    def assert_refused(self, why: str, coding: bytes, packed: bytes, limit: int = 1000) -> None:
-        with self.assertRaises(OutboundError) as caught:
-            unpacked(coding, packed, limit)
-        self.assertIn(why, str(caught.exception))
-
-    def test_both_kinds_of_deflate_at_every_level(self) -> None:
-        for level in range(10):
-            for text in (b"", b"x", TEXT, b"ab" * 400):
-                for packed in (zlib.compress(text, level), raw_deflate(text, level)):
-                    self.assertEqual(unpacked(b"deflate", packed, 1000), text)
-
-    def test_what_follows_the_end_is_no_part_of_it(self) -> None:
-        packed = gzip.compress(TEXT) + b"\0" * 300
-        self.assertEqual(unpacked(b"gzip", packed, len(TEXT)), TEXT)
-
-    def test_not_what_it_says(self) -> None:
-        why = "the answer cannot be decompressed"
-        self.assert_refused(why, b"gzip", TEXT)
-        self.assert_refused(why, b"deflate", TEXT)
-        self.assert_refused(why, b"gzip", gzip.compress(TEXT)[:-8] + b"\xff" * 8)
-
-    def test_breaks_off(self) -> None:
-        for coding, packed in (
-            (b"gzip", gzip.compress(TEXT)),
-            (b"deflate", zlib.compress(TEXT)),
-            (b"deflate", raw_deflate(TEXT)),
-        ):
-            for end in (1, 2, len(packed) // 2, len(packed) - 1):
-                self.assert_refused("the answer breaks off", coding, packed[:end])

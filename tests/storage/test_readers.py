@@ -87,6 +87,15 @@ class ReadersTests(TestCase):
         self.assertEqual(await self.all_of(*asked), [Unavailable] * 4)
         self.assertEqual(attempts, [1, 3])
 
+    async def test_without_threads(self) -> None:
+        """Whoever asks later is answered."""
+        pool, self.readers._pool = self.readers._pool, None  # type: ignore[assignment] # it fails
+        asked = [self.read(1), self.read(2)]
+        for one in asked:
+            await self.assertFailure(one, AttributeError)
+        self.readers._pool = pool
+        self.assertEqual(await self.read(3), 6)
+
     async def test_nothing_begins_after_the_end(self) -> None:
         self.gate.clear()
         asked = [self.read(number) for number in range(3)]

@@ -1,0 +1,56 @@
+"""Content codings: what is packed is unpacked, and only so much of it."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.wire.codings import PACKED, BadlyPacked, TooLong, unpacked
+
+TEXT = b"<rss>" + bytes(range(256)) + b"</rss>"
+
+
+def raw_deflate(data: bytes, level: int = -1) -> bytes:
+    """What programs send that take deflate by its name."""
+    packing = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+    return packing.compress(data) + packing.flush()
+
+
+class UnpackedTests(SynchronousTestCase):
+    def assert_refused(self, why: str, coding: bytes, packed: bytes, limit: int = 1000) -> None:
+        with self.assertRaises(BadlyPacked) as caught:
+            unpacked(coding, packed, limit)
+        self.assertIn(why, str(caught.exception))
+
+    def test_both_kinds_of_deflate_at_every_level(self) -> None:
+        for level in range(10):
+            for text in (b"", b"x", TEXT, b"ab" * 400):
+                for packed in (zlib.compress(text, level), raw_deflate(text, level)):
+                    self.assertEqual(unpacked(b"deflate", packed, 1000), text)
+
+    def test_what_follows_the_end_is_no_part_of_it(self) -> None:
+        packed = gzip.compress(TEXT) + b"\0" * 300
+        self.assertEqual(unpacked(b"gzip", packed, len(TEXT)), TEXT)
+
+    def test_not_what_it_says(self) -> None:
+        why = "cannot be decompressed"
+        self.assert_refused(why, b"gzip", TEXT)
+        self.assert_refused(why, b"deflate", TEXT)
+        self.assert_refused(why, b"gzip", gzip.compress(TEXT)[:-8] + b"\xff" * 8)
+
+    def test_breaks_off(self) -> None:
+        for coding, packed in (
+            (b"gzip", gzip.compress(TEXT)),
+            (b"deflate", zlib.compress(TEXT)),
+            (b"deflate", raw_deflate(TEXT)),
+        ):
+            for end in (1, 2, len(packed) // 2, len(packed) - 1):
+                self.assert_refused("breaks off", coding, packed[:end])
+
+    def test_limit(self) -> None:
+        for coding in PACKED:
+            pack = zlib.compress if coding == b"deflate" else gzip.compress
+            self.assertEqual(unpacked(coding, pack(b"x" * 1000), 1000), b"x" * 1000)
+            self.assertRaises(TooLong, unpacked, coding, pack(b"x" * 1001), 1000)
