@@ -560,6 +560,8 @@ class Route:
     :ivar requires: names of query or form parameters, in lower case.
     :ivar content_types: media types, in lower case, of the bodies that it is for;
         empty for those that no other route at that path names.
+    :ivar for_everybody: whether scripts of other sites may ask for it and read the answer, as
+        CORS has it: for what needs no credentials, which are never allowed.
     """
 
     path: str
@@ -567,6 +569,7 @@ class Route:
     resource: IResource
     requires: frozenset[str] = frozenset()
     content_types: frozenset[str] = frozenset()
+    for_everybody: bool = False
 
 
 @frozen

@@ -72,12 +72,13 @@ class ChangeListsDoor:
     name = "change_lists"
 
     def __init__(self, options: ChangeListsOptions, parts: FrontDoorParts) -> None:
-        self._routes = (
-            Route("/changes.xml", "GET", PublishedFile(parts, "/changes.xml", _MINUTE)),
-            Route(
-                "/shortChanges.xml", "GET", PublishedFile(parts, "/shortChanges.xml", _HALF_MINUTE)
-            ),
-            Route("/*", "GET", _Archives(parts)),
+        self._routes = tuple(
+            Route(path, "GET", page, for_everybody=True)
+            for path, page in (
+                ("/changes.xml", PublishedFile(parts, "/changes.xml", _MINUTE)),
+                ("/shortChanges.xml", PublishedFile(parts, "/shortChanges.xml", _HALF_MINUTE)),
+                ("/*", _Archives(parts)),
+            )
         )
 
     def routes(self) -> Sequence[Route]:

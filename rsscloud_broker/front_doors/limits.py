@@ -14,6 +14,7 @@ ends a field at a ``;``, which may stand in a URL.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -50,6 +51,8 @@ from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.codings import ACCEPTED, PACKED, BadlyPacked, TooLong, unpacked
 
 __all__ = ["LINGER", "MAX_FIELDS", "Limits", "bounded_site"]
+
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
@@ -132,6 +135,10 @@ class BoundedRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._call_off_deadline()
+        absolute = _ABSOLUTE.match(path)
+        if absolute is not None:  # RFC 9112, section 3.2.2: its authority counts
+            self.requestHeaders.setRawHeaders(b"host", [absolute[1]])
+            path = absolute[2] or b"/"
         if not self._take(self.limits.bodies.drop(self)):
             self.give_up()
         if not self._connection.refused:

@@ -139,20 +139,27 @@ class PingSinkDoor:
     def routes(self) -> Sequence[Route]:
         form, ping = Page(self._ping_site_form), Page(self._ping_page)
         feed_ping, home_ping = Page(self._feed_ping), Page(self._home_ping)
-        by_url, by_name = frozenset({"url"}), frozenset({"url", "name"})
+        any_way, by_url, by_name = frozenset[str](), frozenset({"url"}), frozenset({"url", "name"})
         # A POST to /ping with a URL alone is an rssCloud ping, where that is spoken.
         form_of_ping = by_name if self._rsscloud_runs else by_url
+        by_blog = frozenset({"blogurl"})  # as in the form of Ping-O-Matic
+        routes = [
+            ("/pingSiteForm", "GET", form, any_way),
+            ("/pingSiteForm", "POST", form, any_way),
+            ("/rss/ping", "GET", feed_ping, any_way),
+            ("/rss/ping", "POST", feed_ping, any_way),
+            ("/", "GET", home_ping, by_url),
+            ("/", "POST", home_ping, by_url),
+        ]
+        for path in ("/ping", "/ping/"):
+            routes += [
+                (path, "GET", ping, any_way),
+                (path, "POST", ping, form_of_ping),
+                (path, "POST", ping, by_blog),
+            ]
         return [
-            Route("/pingSiteForm", "GET", form),
-            Route("/pingSiteForm", "POST", form),
-            Route("/ping", "GET", ping),
-            Route("/ping/", "GET", ping),
-            Route("/ping", "POST", ping, form_of_ping),
-            Route("/ping/", "POST", ping),
-            Route("/rss/ping", "GET", feed_ping),
-            Route("/rss/ping", "POST", feed_ping),
-            Route("/", "GET", home_ping, by_url),
-            Route("/", "POST", home_ping, by_url),
+            Route(path, method, page, requires, for_everybody=True)
+            for path, method, page, requires in routes
         ]
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
@@ -207,8 +214,9 @@ class PingSinkDoor:
 
     async def _ping_page(self, request: Request) -> bytes:
         form = parameters(request)
-        url = form.get("url", "")
-        return await self._answer(request, form.get("name", "").strip() or url, url)
+        url = form.get("url") or form.get("blogurl", "")
+        name = form.get("name", "").strip() or form.get("title", "").strip()
+        return await self._answer(request, name or url, url, rss_url=form.get("rssurl", ""))
 
     async def _feed_ping(self, request: Request) -> bytes:
         url = parameters(request).get("u", "")

@@ -258,10 +258,14 @@ class RssCloudDoor:
     def routes(self) -> Sequence[Route]:
         register, ping = Page(self._rest_please_notify), Page(self._rest_ping)
         return [
-            Route("/rsscloud/pleaseNotify", "POST", register),
-            Route("/pleaseNotify", "POST", register),
-            Route("/rsscloud/ping", "POST", ping),
-            Route("/ping", "POST", ping),
+            Route(path, "POST", page, for_everybody=True)
+            for path, page in (
+                ("/rsscloud/pleaseNotify", register),
+                ("/pleaseNotify", register),
+                ("/rsscloud/ping", ping),
+                ("/ping", ping),
+                ("/ping/", ping),
+            )
         ]
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:

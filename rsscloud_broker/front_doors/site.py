@@ -7,11 +7,15 @@
    those the one that requires the most parameters.  What has its own path is not
    left to a route that ends in ``/*``, whatever its method.
 3. Any other POST at a call path is a call that cannot be read, and is told so.
+
+A path that is not known is taken for a known one that differs from it by its case, or by a
+slash at its end: people type paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from itertools import chain
 
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
@@ -47,6 +51,7 @@ CALL_PATHS = frozenset(
         "/rpc/ping",
         "/rpc2",
         "/soap",
+        "/xmlrpc",
         "/xmlrpc.php",
     }
 )
@@ -62,6 +67,19 @@ SECURITY_HEADERS = {
     b"x-content-type-options": b"nosniff",
 }
 
+
+#: On the answers to everybody: a script of any site may read them, as they need no credentials
+#: (https://fetch.spec.whatwg.org/#http-cors-protocol).
+FOR_EVERYBODY = {
+    b"access-control-allow-origin": b"*",
+    b"access-control-expose-headers": b"link, retry-after",
+}
+
+#: On the answer to the question whether a request to everybody may be made.
+PREFLIGHT = {
+    b"access-control-allow-headers": b"content-encoding, content-type, soapaction",
+    b"access-control-max-age": b"86400",
+}
 
 _NOTHING: Set[str] = frozenset()
 
@@ -100,6 +118,7 @@ class Root(Resource):
                 page = DescriptionPage(description.document(f"{public_url}{path}"))
                 self._add(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
+        self._known_as = {_folded(path): path for path in self._methods_at}
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
@@ -111,7 +130,12 @@ class Root(Resource):
     def render(self, request: Request) -> bytes | int:
         for name, value in SECURITY_HEADERS.items():
             request.setHeader(name, value)
-        path = request.path.decode("latin-1")
+        path = self._path_of(request)
+        if self._is_for_everybody(path):
+            for name, value in FOR_EVERYBODY.items():
+                request.setHeader(name, value)
+        if request.method == b"OPTIONS":
+            return self._options(request, path)
         is_call = request.method == b"POST" and path in self._call_paths
         body = body_of(request) if is_call else b""
         if is_call and begins_as_xml(body):
@@ -123,6 +147,37 @@ class Root(Resource):
         if is_call:
             return self._call(request, body)
         return self._nothing_here(request, path)
+
+    def _path_of(self, request: Request) -> str:
+        """The path of a request, as it is known."""
+        path = request.path.decode("latin-1")
+        if path not in self._methods_at:
+            path = self._known_as.get(_folded(path), path)
+            request.path = path.encode("latin-1")
+        return path
+
+    def _is_for_everybody(self, path: str) -> bool:
+        """Whether scripts of other sites may read what is at a path."""
+        if path in self._call_paths:
+            return True
+        at = [path] if self._methods(path) else _candidates(path)
+        routes = chain.from_iterable(
+            self._routes.get((each, method), ()) for each in at for method in ("GET", "POST")
+        )
+        return any(route.for_everybody for route in routes)
+
+    def _options(self, request: Request, path: str) -> bytes:
+        """Say what may be asked for at a path (RFC 9110, section 9.3.7)."""
+        at = next((each for each in _candidates(path) if each in self._methods_at), "")
+        if not at:
+            return self._nothing_here(request, path)
+        methods = ", ".join(sorted(self._methods_at[at]))
+        request.setHeader("allow", methods)
+        if self._is_for_everybody(path):
+            request.setHeader("access-control-allow-methods", methods)
+            for name, value in PREFLIGHT.items():
+                request.setHeader(name, value)
+        return b""
 
     def _resource(self, request: Request, path: str) -> IResource | None:
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
@@ -173,6 +228,7 @@ class Root(Resource):
         for at, method in (*self._routes, *((path, "POST") for path in self._call_paths)):
             found.setdefault(at, set()).add(method)
         for methods in found.values():
+            methods.add("OPTIONS")
             if "GET" in methods:
                 methods.add("HEAD")
         return {at: frozenset(methods) for at, methods in found.items()}
@@ -193,7 +249,7 @@ class Root(Resource):
             needed = "&".join(sorted(suitable[-1].requires))
             text = f"This address needs parameters that did not come: ?{needed}"
             return plain(request, 400, text)
-        text = f"This address takes {' and '.join(sorted(allowed - {'HEAD'}))} requests"
+        text = f"This address takes {' and '.join(sorted(allowed - {'HEAD', 'OPTIONS'}))} requests"
         if path in self._call_paths:
             text += "; a POST is an XML-RPC or SOAP call"
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
@@ -202,6 +258,11 @@ class Root(Resource):
 def _for_the_same(one: Route, other: Route) -> bool:
     """Whether two routes at one path are for the same requests."""
     return (one.requires, one.content_types) == (other.requires, other.content_types)
+
+
+def _folded(path: str) -> str:
+    """What is the same for paths that are taken for each other."""
+    return path.rstrip("/").lower()
 
 
 def _candidates(path: str) -> Sequence[str]:

@@ -19,7 +19,7 @@ from rsscloud_broker.model import Content, Unavailable
 SMALL = 64 * 1024
 
 #: Bytes of the contents of walks, and of those of notifications under way.
-OF_WALKS, UNDER_WAY = 12 * 1024 * 1024, 24 * 1024 * 1024
+OF_WALKS, UNDER_WAY = 12 * 1024 * 1024, 16 * 1024 * 1024
 
 
 @define(eq=False)

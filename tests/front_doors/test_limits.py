@@ -366,6 +366,20 @@ class KeepAliveTests(_LimitsTests):
             ["text/xml", "text/css", "text/html", "text/plain"],
         )
 
+    def test_targets_in_absolute_form(self) -> None:
+        """Their host is the one that counts (RFC 9112, section 3.2.2)."""
+        for target, status in (
+            (b"http://b.example:80/docs", 200),
+            (b"HTTPS://b.example/docs?x=/y", 200),
+            (b"http://b.example", 200),
+            (b"http://b.example/nothing", 404),
+            (b"ftp://b.example/docs", 404),
+        ):
+            exchange = self.house.connect()
+            exchange.send(b"GET %b HTTP/1.1\r\nHost: other.example\r\n\r\n" % target)
+            self.assertEqual(exchange.answer().status, status, target)
+            exchange.transport.loseConnection()
+
     def test_http_1_0(self) -> None:
         exchange = self.house.connect()
         exchange.send(b"GET /docs HTTP/1.0\r\n\r\n")

@@ -325,7 +325,7 @@ class DocumentTests(DoorTestCase):
     def test_nothing_else_is(self) -> None:
         self.directory.descendant([".well-known"]).makedirs()
         self.directory.descendant([".well-known", "resourcesync.gz"]).setContent(b"")
-        for path in ("/.well-known/resourcesync.gz", "/.well-known/", "/resourcesync/"):
+        for path in ("/.well-known/resourcesync.gz", "/.well-known/", "/resourcesync/x"):
             self.assertEqual(self.ask("GET", path).status, 404)
 
     def test_without_a_hub_nothing_can_be_subscribed_to(self) -> None:

@@ -113,7 +113,7 @@ class RoutesTests(SynchronousTestCase):
 
     def test_not_found(self) -> None:
         house = House(self)
-        for path in ("/nothing", "/soap/x", "/2026", "/rsscloud", "/RPC2/"):
+        for path in ("/nothing", "/soap/x", "/2026", "/rsscloud/x"):
             answer = house.get(path)
             self.assertEqual(
                 (answer.status, answer.headers.get_content_type()), (404, "text/plain")
@@ -122,18 +122,59 @@ class RoutesTests(SynchronousTestCase):
     def test_methods_that_are_not_allowed(self) -> None:
         house = House(self)
         table = {
-            ("GET", "/rsscloud/ping"): "POST",
-            ("GET", "/RPC2"): "POST",
-            ("HEAD", "/RPC2"): "POST",
-            ("POST", "/docs"): "GET, HEAD",
-            ("PUT", "/"): "GET, HEAD, POST",
-            ("DELETE", "/ping"): "GET, HEAD, POST",
-            ("OPTIONS", "/changes.xml"): "GET, HEAD",
-            ("BREW", "/soap"): "GET, HEAD, POST",
+            ("GET", "/rsscloud/ping"): "OPTIONS, POST",
+            ("GET", "/RPC2"): "OPTIONS, POST",
+            ("GET", "/RPC2/"): "OPTIONS, POST",
+            ("HEAD", "/RPC2"): "OPTIONS, POST",
+            ("POST", "/docs"): "GET, HEAD, OPTIONS",
+            ("PUT", "/"): "GET, HEAD, OPTIONS, POST",
+            ("DELETE", "/ping"): "GET, HEAD, OPTIONS, POST",
+            ("BREW", "/soap"): "GET, HEAD, OPTIONS, POST",
         }
         for (method, path), allowed in table.items():
             answer = house.ask(method, path)
             self.assertEqual((answer.status, answer.headers["allow"]), (405, allowed), path)
+
+    def test_options(self) -> None:
+        house = House(self)
+        table = {
+            "/rsscloud/ping": "OPTIONS, POST",
+            "/changes.xml": "GET, HEAD, OPTIONS",
+            "/2026/01/01/00.xml": "GET, HEAD, OPTIONS",
+            "/docs": "GET, HEAD, OPTIONS",
+        }
+        for path, allowed in table.items():
+            answer = house.ask("OPTIONS", path)
+            self.assertEqual((answer.status, answer.headers["allow"]), (200, allowed), path)
+            self.assertEqual(answer.body, b"")
+        empty = self.serve(Door())
+        self.assertEqual(empty.ask("OPTIONS", "/x").status, 404)
+
+    def test_scripts_of_other_sites(self) -> None:
+        """They may call what needs no credentials, and read the answers."""
+        house = House(self)
+        for path in ("/rsscloud/ping", "/RPC2", "/pingSiteForm", "/changes.xml", "/2026/x.xml"):
+            for method in ("GET", "POST", "OPTIONS"):
+                answer = house.ask(method, path)
+                self.assertEqual(answer.headers["access-control-allow-origin"], "*", path)
+                self.assertNotIn("access-control-allow-credentials", answer.headers)
+        answer = house.ask("OPTIONS", "/RPC2")
+        self.assertEqual(answer.headers["access-control-allow-methods"], "OPTIONS, POST")
+        self.assertIn("content-type", answer.headers["access-control-allow-headers"])
+        for path in ("/docs", "/websub"):
+            for method in ("GET", "OPTIONS"):
+                answer = house.ask(method, path)
+                self.assertNotIn("access-control-allow-origin", answer.headers, path)
+
+    def test_paths_as_people_type_them(self) -> None:
+        house = House(self)
+        for path in ("/RPC2/", "/Rpc2", "/xmlrpc", "/XMLRPC.php/", "/ping/RPC2/"):
+            self.assertIs(house.xmlrpc("rssCloud.hello", path=path), True)
+        for path in ("/pleaseNotify/", "/PLEASENOTIFY", "/rssCloud/pleasenotify/"):
+            self.assertIn("notifyResult", house.form(path, {"a": "b"}).text)
+        self.assertIs(house.result(house.soap("ping", {"url": FEED}, path="/RssCloud/")), True)
+        self.assertEqual(house.get("/Docs/").status, 200)
+        self.assertEqual(house.get("/PingSiteForm").status, 200)
 
     def test_parameters_that_are_needed(self) -> None:
         house = self.serve(Door(pages=[get("/a", "x", "y"), get("/a", "x", "y", "z")]))

@@ -46,6 +46,17 @@ class SitePingTests(SynchronousTestCase):
         for name in ("", " \t", "\x00\x1f", "\ud800"):
             self.assertEqual(self.refusal(name), f"{BEGIN}the weblog name must not be empty.")
 
+    def test_names_that_were_escaped_for_html(self) -> None:
+        """As WordPress does.  It is undone once."""
+        for sent, meant in (
+            ("Joe&#039;s Blog", "Joe's Blog"),
+            ("Joe&#39;s &quot;Blog&quot;", 'Joe\'s "Blog"'),
+            ("A &amp; B &lt;&gt;", "A & B <>"),
+            ("A &amp;amp; B", "A &amp; B"),
+            ("A & B &eacute; &#65; &amp", "A & B &eacute; &#65; &amp"),
+        ):
+            self.assertEqual(site_ping(sent, HOME, 7.0).name, meant)
+
     def test_lengths_of_urls(self) -> None:
         longest = HOME + "x" * (MAX_URL - len(HOME))
         site_ping("A", longest, 7.0, changes_url=longest, rss_url=longest)
