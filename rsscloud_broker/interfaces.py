@@ -584,7 +584,7 @@ class SoapOperation:
     """
 
     answer: Callable[[Mapping[str, Any], str], Awaitable[Any]]
-    parameters: Sequence[str]
+    parameters: tuple[str, ...]
 
 
 @frozen

@@ -284,7 +284,12 @@ class _FrontDoorContract(TestCase):
             self.assertTrue(service.operations, service.action)
             for name, operation in service.operations.items():
                 self.assertTrue(callable(operation.answer), name)
-                self.assertIsInstance(operation.parameters, frozenset, name)
+                self.assertIsInstance(operation.parameters, tuple, name)
+            if service.description is not None:
+                for path in service.description.paths:
+                    self.assertTrue(path.startswith("/"), path)
+                wsdl = service.description.document("http://broker.example/soap")
+                self.assertIn(b"http://broker.example/soap", wsdl)
 
 
 def make_front_door_tests(fixture: Callable[[TestCase], IFrontDoor]) -> type[TestCase]:

@@ -84,7 +84,7 @@ class PingTests(XMLRPCClientTests):
 
     def test_faults(self) -> None:
         updates = self.proxy(self.shared_broker()).weblogUpdates
-        for parameters in (("A",), ("A", "http://a.example/", "", "", ""), ("A", 5)):
+        for parameters in (("A",), ("A", "http://a.example/", "", "", ""), ("A", True)):
             with self.subTest(parameters):
                 self.fault_of(updates.ping, *parameters)
 
