@@ -25,7 +25,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory
 from twisted.internet.task import react
-from twisted.web.client import Agent
 
 from rsscloud_broker import __version__, config, discovery, storage
 from rsscloud_broker.client import feed_state, publisher, websub
@@ -33,7 +32,7 @@ from rsscloud_broker.client import resourcesync as resourcesync_client
 from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
-from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.client.web import ClientError, Web, trusting
 from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import SYSTEMD, listener
@@ -56,6 +55,21 @@ _EXPECTED = (
 
 _config_option = click.option(
     "--config", "config_file", type=click.Path(), metavar="FILE", help="The configuration."
+)
+_CACERT = "rsscloud_broker.cacert"
+
+
+def _remember_cacert(context: click.Context, _: click.Parameter, file: str | None) -> None:
+    context.meta[_CACERT] = file
+
+
+_cacert_option = click.option(
+    "--cacert",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    callback=_remember_cacert,
+    expose_value=False,
+    help="Certificates in PEM to trust, instead of those of the system.",
 )
 _data_option = click.option("--data", metavar="DIR", help="The data directory of the broker.")
 
@@ -93,7 +107,8 @@ def _run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
 
 
 def _web(reactor: Any) -> Web:
-    return Web(HTTPClient(Agent(reactor, connectTimeout=10)), SystemClock(reactor))
+    file = click.get_current_context().meta.get(_CACERT)
+    return Web(HTTPClient(trusting(reactor, file)), SystemClock(reactor))
 
 
 # --- talking to a broker ----------------------------------------------------
@@ -112,6 +127,7 @@ def _web(reactor: Any) -> Web:
     show_default=True,
     help="How the ping is sent.",
 )
+@_cacert_option
 def ping(
     feed_url: str | None, name: str | None, url: str | None, rss: str, broker: str, protocol: str
 ) -> None:
@@ -137,6 +153,7 @@ def ping(
 @main.command()
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
+@_cacert_option
 def publish(urls: tuple[str, ...], broker: str) -> None:
     """Say that what is at URL changed, as WebSub says it."""
 
@@ -162,6 +179,7 @@ def publish(urls: tuple[str, ...], broker: str) -> None:
 @click.option("--host", default="", help="The address to listen on.  [default: all]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: any free one]")
 @click.option("--domain", default="", help="The name by which we are called back.")
+@_cacert_option
 def listen(
     feed_urls: tuple[str, ...],
     protocol: str,
@@ -260,6 +278,7 @@ def _tell(sentence: str) -> None:
 
 @main.command("feed-state")
 @click.argument("url")
+@_cacert_option
 def show_feed_state(url: str) -> None:
     """Fetch URL as a reader does, and explain what its feed says about its state."""
 
@@ -288,6 +307,7 @@ def resourcesync() -> None:
     show_envvar=True,
     help="What the hub knows the publisher by.",
 )
+@_cacert_option
 def notify(file: IO[bytes], topic: str, hub: str, capability_list: str, token: str) -> None:
     """Send FILE, a framework or change notification, to a hub."""
     payload = file.read()

@@ -57,8 +57,8 @@ class Listener(Resource):
     def render_GET(self, request: Request) -> bytes:
         """Repeat a challenge."""
         challenge = _argument(request, b"challenge")
-        if not challenge:
-            return _refuse(request, 400, "a challenge is missing; notifications come by POST")
+        if not challenge:  # somebody looks whether anything is there
+            return _plain(request, "notifications are taken here, by POST")
         if decode(_argument(request, b"url")) not in self._topics:
             return _refuse(request, 404, _UNKNOWN)
         request.setHeader("Content-Type", "text/plain")
@@ -128,8 +128,12 @@ def _argument(request: Request, name: bytes) -> bytes:
 
 def _refuse(request: Request, status: int, reason: str) -> bytes:
     request.setResponseCode(status)
+    return _plain(request, reason)
+
+
+def _plain(request: Request, text: str) -> bytes:
     request.setHeader("Content-Type", "text/plain; charset=utf-8")
-    return reason.encode("utf-8")
+    return f"{text}\n".encode()
 
 
 def bind(reactor: IReactorTCP, site: Any, host: str, port: int) -> int:

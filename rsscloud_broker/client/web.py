@@ -6,26 +6,70 @@ somebody runs calls what it was told to call, their own machine included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from attrs import field, frozen
+from OpenSSL.crypto import Error as NoCertificate
+from OpenSSL.SSL import Error as SSLError
+from service_identity import VerificationError
 from treq import collect
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionClosed
-from twisted.web.client import ResponseFailed
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.python.failure import Failure
+from twisted.web.client import Agent, BrowserLikePolicyForHTTPS, ResponseFailed
 from twisted.web.error import SchemeNotSupported
 from twisted.web.http_headers import Headers
 
 from rsscloud_broker import __version__
 from rsscloud_broker.interfaces import IClock
 
+_PEM: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", flags=re.DOTALL
+)
+
 USER_AGENT: Final = f"rsscloud-broker/{__version__}"
 
 
 class ClientError(Exception):
     """A call did not work.  The text says why, to people."""
+
+
+def trusting(reactor: Any, file: str | None, seconds: float = 10) -> Agent:
+    """What connects, and trusts those whose certificates were signed by whom it knows.
+
+    :param file: certificates in PEM of whom alone to trust; those that OpenSSL trusts if None.
+    :param seconds: how long to wait for a connection.
+    :raises ClientError: there is no certificate in the file.
+    """
+    if file is None:
+        return Agent(reactor, connectTimeout=seconds)
+    blocks = _PEM.findall(Path(file).read_bytes())
+    try:
+        certificates = [Certificate.loadPEM(block) for block in blocks]
+    except NoCertificate:
+        certificates = []
+    if not certificates:
+        raise ClientError(f"{file}: there is no certificate in PEM in it")
+    policy = BrowserLikePolicyForHTTPS(trustRootFromCertificates(certificates))
+    return Agent(reactor, policy, connectTimeout=seconds)
+
+
+def _reason(failure: Failure) -> str:
+    """Why there was no answer, for people."""
+    error = failure.value
+    if isinstance(error, VerificationError):
+        return "its certificate is that of another name"
+    if isinstance(error, SSLError):
+        said = ", ".join(dict.fromkeys(words[-1] for words in error.args[0] if words[-1]))
+        if "certificate" in said:
+            said += " (--cacert names a file with certificates to trust)"
+        return f"TLS failed: {said or 'the other side hung up'}"
+    return failure.getErrorMessage()
 
 
 @frozen
@@ -122,7 +166,7 @@ class Web:
                 self.seconds, self.clock, too_late
             )
         except ResponseFailed as error:
-            reasons = ", ".join(reason.getErrorMessage() for reason in error.reasons)
+            reasons = ", ".join(dict.fromkeys(map(_reason, error.reasons)))
             raise ClientError(f"{url}: {reasons}") from error
         except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:
             # A ValueError comes of a URL that is none; DNS fails with an OSError.

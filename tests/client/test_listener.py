@@ -45,8 +45,11 @@ class FormTests(ListenerTests):
         self.assertEqual(reply.status, 404)
         self.assertNotIn(b"x91", reply.body)
 
-    def test_a_get_without_a_challenge_is_refused(self) -> None:
-        self.assertEqual(self.get(f"url={TOPIC}").status, 400)
+    def test_who_looks_whether_anything_is_there(self) -> None:
+        for query in (f"url={TOPIC}", ""):
+            reply = self.get(query)
+            self.assertEqual((reply.status, reply.content_type), (200, "text/plain; charset=utf-8"))
+            self.assertIn(b"by POST", reply.body)
         self.assertEqual(self.heard, [])
 
     def test_a_notification(self) -> None:

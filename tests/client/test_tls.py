@@ -1,0 +1,62 @@
+"""What the commands say of certificates, and whom they trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding
+from treq.client import HTTPClient
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import TestCase
+from twisted.web.resource import Resource
+from twisted.web.static import Data
+
+from rsscloud_broker.client.web import ClientError, Web, trusting
+from rsscloud_broker.timing import SystemClock
+from tests.outbound.authority import authority
+from tests.outbound.servers import serve
+
+# A reactor is a module; what it provides is known only at run time.
+running: Any = reactor
+
+
+class CertificateTests(TestCase):
+    def setUp(self) -> None:
+        self.file = Path(self.mktemp())
+        whole = authority().certificate.public_bytes(Encoding.PEM)
+        self.file.write_bytes(b"Of our own:\n" + whole + b"\n" + whole)
+
+    async def get(self, name: str, *, trusts: Path | None) -> bytes:
+        """Read a page of a server whose certificate has a name."""
+        tls = authority().server(name)
+        pages = Resource()
+        pages.putChild(b"", Data(b"hello", "text/plain"))
+        port = serve(self, pages, tls)
+        treq = HTTPClient(trusting(running, None if trusts is None else str(trusts)))
+        return (await Web(treq, SystemClock(running)).get(f"https://localhost:{port}/")).body
+
+    async def complaint(self, name: str, *, trusts: Path | None) -> str:
+        getting: Deferred[Any] = Deferred.fromCoroutine(self.get(name, trusts=trusts))
+        return str(await self.assertFailure(getting, ClientError)).partition("/: ")[2]
+
+    async def test_who_is_trusted(self) -> None:
+        self.assertEqual(await self.get("localhost", trusts=self.file), b"hello")
+
+    async def test_who_is_not(self) -> None:
+        self.assertEqual(
+            await self.complaint("localhost", trusts=None),
+            "TLS failed: certificate verify failed (--cacert names a file with certificates to "
+            "trust)",
+        )
+
+    async def test_another_name(self) -> None:
+        said = await self.complaint("other.example", trusts=self.file)
+        self.assertEqual(said, "its certificate is that of another name")
+
+    def test_files_without_certificates(self) -> None:
+        for content in (b"", b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"):
+            self.file.write_bytes(content)
+            error = self.assertRaises(ClientError, trusting, running, str(self.file))
+            self.assertIn("there is no certificate in PEM in it", str(error))
