@@ -66,6 +66,7 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
+from rsscloud_broker.signals import stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
@@ -171,6 +172,7 @@ def makeService(options: Options) -> IService:
     try:
         makers = discover()
         use_monotonic_timers(reactor)  # twistd has not scheduled anything yet
+        stop_once(reactor)
         return make_broker(options.configuration(makers), reactor, makers)
     except (ConfigError, PluginError, FrontDoorsError) as error:
         # Not a UsageError: that is shown without a traceback only while twistd

@@ -119,6 +119,10 @@ class Process:
             pass
         return self._process.wait(PATIENCE)
 
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def stop(self) -> None:
         """Ask it to end, and insist."""
         if self._process.poll() is None:

@@ -11,6 +11,7 @@ import urllib.request
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -130,7 +131,7 @@ class SystemdTests(DeploymentTests):
             "User",
         ):
             self.assertTrue(service[key], key)
-        self.assertEqual(service["Restart"], "on-failure")
+        self.assertEqual(service["Restart"], "always")
         # twistd sends no readiness message, so that must not be waited for.
         self.assertIn(service["Type"], {"simple", "exec"})
 
@@ -166,6 +167,51 @@ class SystemdTests(DeploymentTests):
         self.assertRegex(answer, rb"^HTTP/1\.1 (200|503) ")
         self.assertEqual(broker.wait_for(LISTENS)[1], str(port))
         self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
+
+    def test_signals_after_the_first_one_change_nothing(self) -> None:
+        broker = Process(
+            self,
+            [
+                *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
+                *("--data", "data", "--listen", "tcp:0:interface=127.0.0.1"),
+            ],
+            cwd=self.directory,
+        )
+        port = broker.wait_for(LISTENS)[1]
+        status_and_body(f"http://127.0.0.1:{port}/")  # it runs
+        for number in (SIGTERM, SIGTERM, SIGINT):
+            broker.signal(number)
+        self.assertEqual(broker.wait(), 0)
+        self.assertEqual(broker.output.count(", shutting down."), 1)
+        self.assertNotIn("Traceback", broker.output)
+
+    def test_a_unix_socket_that_systemd_made(self) -> None:
+        """Its file is systemd's: it keeps its mode, and is there after a stop."""
+        place = self.directory / "broker.sock"
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(place))
+            place.chmod(0o600)
+            listening.listen()
+            number = listening.fileno()
+            line = [
+                *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
+                *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),
+            ]
+            broker = Process(
+                self,
+                [sys.executable, "-c", ACTIVATOR, f"{number}", "rsscloud-broker.socket", *line],
+                cwd=self.directory,
+                pass_fds=[number],
+            )
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.settimeout(PATIENCE)
+                caller.connect(str(place))
+                caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")
+            self.assertEqual(place.stat().st_mode & 0o777, 0o600)
+            broker.stop()
+        self.assertTrue(place.is_socket())
+        self.assertNotIn("Traceback", broker.output)
 
 
 class DockerfileTests(DeploymentTests):

@@ -8,6 +8,7 @@ from twisted.application import strports
 from twisted.application.service import IService
 
 from rsscloud_broker.config import ConfigError
+from rsscloud_broker.front_doors.adopting import Adopting
 
 #: What begins the name of a socket that systemd passes on, and nobody else.
 SYSTEMD = "systemd:"
@@ -20,8 +21,9 @@ def listener(description: str, site: Any, reactor: Any) -> IService:
     :param site: the factory of what answers.
     :raises ConfigError: it is no endpoint, or needs what is not there.
     """
+    adopting: Any = Adopting(reactor)
     try:
-        service: IService = strports.service(description, site, reactor=reactor)
+        service: IService = strports.service(description, site, reactor=adopting)
     except Exception as error:  # the parsers of endpoints raise whatever they like
         reason = str(error)
         if description.startswith(SYSTEMD) and isinstance(error, LookupError):

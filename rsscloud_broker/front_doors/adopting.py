@@ -1,0 +1,51 @@
+"""Listens on sockets that somebody else has opened, such as systemd.
+
+Twisted takes a UNIX socket that it is given for one that it has made: it changes the mode of
+its file when it begins, and removes the file when it ends.  Both are for whoever made it.
+"""
+
+from __future__ import annotations
+
+from socket import AF_UNIX
+from typing import Any
+
+from twisted.internet import unix
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import Factory
+from zope.interface import directlyProvides, providedBy
+
+
+class AdoptedPort(unix.Port):
+    """A UNIX socket whose file is not ours."""
+
+    @classmethod
+    def adopt(cls, descriptor: int, factory: Factory[Any], reactor: Any) -> AdoptedPort:
+        """Listen on a socket.
+
+        :param descriptor: the socket, which is listened on already.
+        """
+        port: AdoptedPort = cls._fromListeningDescriptor(reactor, descriptor, factory)
+        # A name as of a socket without a file, by which Twisted knows to leave files alone.
+        port._bindPath = b"\0" + port._bindPath
+        port.startListening()
+        return port
+
+
+class Adopting:
+    """A reactor that adopts UNIX sockets, and leaves their files alone."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        directlyProvides(self, providedBy(reactor))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def adoptStreamPort(
+        self, fileDescriptor: int, addressFamily: int, factory: Factory[Any]
+    ) -> IListeningPort:
+        """See ``IReactorSocket``."""
+        if addressFamily == AF_UNIX:
+            return AdoptedPort.adopt(fileDescriptor, factory, self._reactor)
+        port: IListeningPort = self._reactor.adoptStreamPort(fileDescriptor, addressFamily, factory)
+        return port
