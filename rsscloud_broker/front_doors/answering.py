@@ -81,17 +81,9 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
             request.write(content)
             request.finish()
 
-    async def work() -> None:
-        if not isinstance(request, BoundedRequest):
-            await write()
-            return
-        request.work_began()
-        try:
-            await write()
-        finally:
-            request.work_ended()
-
-    Deferred.fromCoroutine(work())
+    writing = Deferred.fromCoroutine(write())
+    if isinstance(request, BoundedRequest) and request.work_began():
+        writing.addBoth(lambda _: request.work_ended())
     return NOT_DONE_YET
 
 

@@ -124,9 +124,13 @@ class BoundedRequest(Request):
         """Say that there is no memory for the body, and end the connection."""
         self._refuse(503, NO_MEMORY)
 
-    def work_began(self) -> None:
-        """Somebody works on the answer, and perhaps goes on after the client has gone."""
-        self._works = True
+    def work_began(self) -> bool:
+        """Somebody works on the answer, and perhaps goes on after the client has gone.
+
+        :returns: whether it matters when he is through: see ``work_ended``.
+        """
+        self._works = self._taken > 0
+        return self._works
 
     def work_ended(self) -> None:
         """Nobody needs the request any more."""
@@ -135,18 +139,26 @@ class BoundedRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._call_off_deadline()
-        absolute = _ABSOLUTE.match(path)
-        if absolute is not None:  # RFC 9112, section 3.2.2: its authority counts
-            self.requestHeaders.setRawHeaders(b"host", [absolute[1]])
-            path = absolute[2] or b"/"
-        if not self._take(self.limits.bodies.drop(self)):
+        if not path.startswith(b"/"):
+            path = self._path_of(path)
+        if self._received > SMALL and not self._take(self.limits.bodies.drop(self)):
             self.give_up()
         if not self._connection.refused:
             super().requestReceived(command, path, version)
 
+    def _path_of(self, target: bytes) -> bytes:
+        """The path and the query of a target, which may be in absolute form."""
+        absolute = _ABSOLUTE.match(target)
+        if absolute is None:
+            return target
+        # RFC 9112, section 3.2.2: the header does not count.
+        self.requestHeaders.setRawHeaders(b"host", [absolute[1]])
+        return absolute[2] or b"/"
+
     def process(self) -> None:
         try:
-            self._unpack()
+            if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
+                self._unpack()
             self._read_form()
         except _Refusal as refusal:
             body = plain(self, refusal.status, refusal.text)
@@ -168,6 +180,7 @@ class BoundedRequest(Request):
 
     def connectionLost(self, reason: Failure) -> None:
         self._call_off_deadline()
+        self.limits.bodies.drop(self)
         self._is_over = True
         self._free_body()
         super().connectionLost(reason)
@@ -213,7 +226,6 @@ class BoundedRequest(Request):
 
     def _free_body(self) -> None:
         """Count the body no more, if nobody is going to read it."""
-        self.limits.bodies.drop(self)
         if self._taken and self._is_over and not self._works:
             self.limits.bodies.give_back(self._taken, self._source)
             self._taken = 0
@@ -229,7 +241,7 @@ class BoundedRequest(Request):
         :raises _Refusal: it cannot be done.
         """
         coding = (header(self, "content-encoding") or "").strip().lower().encode("latin-1")
-        if coding in {b"", b"identity"} or not self._received:
+        if coding in {b"", b"identity"}:
             return
         if coding not in PACKED:
             self.setHeader("accept-encoding", ACCEPTED)  # RFC 9110, section 15.5.16

@@ -119,6 +119,7 @@ class Root(Resource):
                 self._add(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}
+        self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
@@ -128,12 +129,9 @@ class Root(Resource):
         routes.sort(key=lambda each: -len(each.requires))
 
     def render(self, request: Request) -> bytes | int:
-        for name, value in SECURITY_HEADERS.items():
-            request.setHeader(name, value)
         path = self._path_of(request)
-        if self._is_for_everybody(path):
-            for name, value in FOR_EVERYBODY.items():
-                request.setHeader(name, value)
+        for name, value in self._headers_at.get(path) or self._headers_of(path):
+            request.setHeader(name, value)
         if request.method == b"OPTIONS":
             return self._options(request, path)
         is_call = request.method == b"POST" and path in self._call_paths
@@ -155,6 +153,11 @@ class Root(Resource):
             path = self._known_as.get(_folded(path), path)
             request.path = path.encode("latin-1")
         return path
+
+    def _headers_of(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
+        """What is on every answer at a path."""
+        more = FOR_EVERYBODY if self._is_for_everybody(path) else {}
+        return tuple((SECURITY_HEADERS | more).items())
 
     def _is_for_everybody(self, path: str) -> bool:
         """Whether scripts of other sites may read what is at a path."""
