@@ -23,7 +23,6 @@ from sqlalchemy import make_url
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.protocol import Factory
 from twisted.internet.task import react
 
 from rsscloud_broker import __version__, config, discovery, storage
@@ -35,7 +34,7 @@ from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
 from rsscloud_broker.client.web import ClientError, Web, trusting
 from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
-from rsscloud_broker.front_doors.listening import SYSTEMD, listener
+from rsscloud_broker.front_doors.listening import check_endpoints
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.timing import SystemClock
 from rsscloud_broker.wire import cloud, text, topic_account
@@ -328,9 +327,11 @@ def notify(file: IO[bytes], topic: str, hub: str, capability_list: str, token: s
 @_plain_errors()
 def check_config(config_file: str | None) -> None:
     """Check a configuration, and say what runs with it."""
+    from twisted.internet import reactor  # noqa: PLC0415 # most commands need none
+
     makers = discovery.discover()
     settings = config.load(config_file, partial(discovery.faults, makers))
-    _check_endpoints(settings.listen, config_file or "")
+    check_endpoints(settings.listen, config_file or "", reactor)
     url = make_url(settings.database_url).render_as_string(hide_password=True)
     lines = {
         "data": settings.data,
@@ -345,25 +346,6 @@ def check_config(config_file: str | None) -> None:
         lines[kind] = ", ".join(maker.name for maker, _ in chosen) or "(none)"
     for key, value in lines.items():
         click.echo(f"{key:<12} {value}")
-
-
-def _check_endpoints(endpoints: Iterable[str], where: str) -> None:
-    """Find endpoints that are none.
-
-    :raises ConfigError: with a line for each.
-    """
-    from twisted.internet import reactor  # noqa: PLC0415 # most commands need none
-
-    problems = []
-    for endpoint in endpoints:
-        if endpoint.startswith(SYSTEMD):
-            continue  # its sockets are there for who is started by systemd
-        try:
-            listener(endpoint, Factory(), reactor)
-        except config.ConfigError as error:
-            problems.append(f"{where}: {error}")
-    if problems:
-        raise config.ConfigError("\n".join(problems))
 
 
 @main.command()

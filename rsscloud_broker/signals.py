@@ -21,20 +21,20 @@ def stop_once(reactor: Any) -> None:
 
     :param reactor: one that does not run yet.
     """
+    earlier: dict[int, Any] = {}
     asked = False
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal asked
-        name = signal.Signals(number).name
         if asked:
+            name = signal.Signals(number).name
             log.info("Received {name}; the broker stops already.", name=name)
             return
         asked = True
-        log.info("Received {name}, shutting down.", name=name)
-        reactor.callFromThread(reactor.stop)
+        earlier[number](number, frame)
 
     def install() -> None:
         for number in STOPPING:
-            signal.signal(number, stop)
+            earlier[number] = signal.signal(number, stop)
 
     reactor.callWhenRunning(install)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from twisted.application import strports
 from twisted.application.service import IService
+from twisted.internet.protocol import Factory
 
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.front_doors.adopting import Adopting
@@ -30,3 +32,21 @@ def listener(description: str, site: Any, reactor: Any) -> IService:
             reason = "systemd has passed no such socket; start the broker by its socket unit"
         raise ConfigError(f"listen: {description!r} is no endpoint to use: {reason}") from error
     return service
+
+
+def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> None:
+    """Find endpoints that are none.
+
+    :param where: what names them, for the message.
+    :raises ConfigError: with a line for each.
+    """
+    problems = []
+    for description in descriptions:
+        if description.startswith(SYSTEMD):
+            continue  # its sockets are there for who is started by systemd
+        try:
+            listener(description, Factory(), reactor)
+        except ConfigError as error:
+            problems.append(f"{where}: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
