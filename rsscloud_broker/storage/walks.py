@@ -52,7 +52,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             row.content_id,
             row.pushed,
             row.later,
-            row.content_size,
+            0 if row.content_id is None else row.content_size,  # it may have been removed
             tuple(sorted(left.get(row.id, ()))),
         )
         for row in rows

@@ -57,6 +57,16 @@ class HubContract(RecordsContract):
         reading = evolve(a_reading(at=at), digest=content.digest, content=content)
         return await self.store.record_reading(reading, None)
 
+    async def test_a_walk_whose_content_was_removed_carries_nothing(self) -> None:
+        wanted = await self.wanting()
+        await self.read(_ONE)
+        (walk,) = await self.store.fanouts(10)
+        self.assertEqual(walk.content_size, len(_ONE.body))
+        await self.store.remove_subscription(wanted.topic, wanted.callback)
+        await self.read(_TWO, 2000)
+        shown = [(walk.content_id, walk.content_size) for walk in await self.store.fanouts(10)]
+        self.assertEqual(shown, [(None, 0)])
+
     async def walk_with(self, content: Content) -> Fanout:
         """The last walk, which must carry a content."""
         walk = (await self.store.fanouts(10))[-1]
