@@ -87,6 +87,8 @@ def _plain_errors() -> Iterator[None]:
     """Say what went wrong without a traceback."""
     try:
         yield
+    except BrokenPipeError:  # as of "head", which has had enough
+        _write_no_more()
     except _EXPECTED as error:
         raise click.ClickException(str(error)) from error
 
@@ -262,12 +264,16 @@ def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
         try:
             click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {topic}")
         except BrokenPipeError:
-            # Python would complain once more at exit, when it empties its buffer.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _write_no_more()
             if not nobody_reads.called:
                 nobody_reads.callback(None)
 
     return notified
+
+
+def _write_no_more() -> None:
+    """Nobody reads what is printed.  Python would complain at exit, when it empties its buffer."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(sentence: str) -> None:

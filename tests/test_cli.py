@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud, encode, from_url
 from tests.client.recording import Answer, Server, fields_of
+from tests.processes import BIN
 
 # A reactor is a module; what it provides is known only at run time.
 running: Any = reactor
@@ -264,6 +266,17 @@ class DatabaseTests(CommandTests):
             with self.subTest(content[:30]):
                 file = self.written("d.json", content)
                 self.assertIn(reason, self.complaint_of("import", "--data", self.data, file))
+
+    def test_a_reader_that_has_had_enough(self) -> None:
+        """As ``head``."""
+        old = self.written("data.json", json.dumps(OLD))
+        self.output_of("import", "--data", self.data, old)
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [str(BIN / "rsscloud-broker"), "export", "--data", self.data]
+        ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+        os.close(writing)
+        self.assertEqual((ended.returncode, ended.stderr), (0, b""))
 
 
 class Command(ProcessProtocol):
