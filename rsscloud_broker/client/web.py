@@ -32,6 +32,9 @@ _PEM: Final = re.compile(
     rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", flags=re.DOTALL
 )
 
+#: Seconds to wait for a connection.
+CONNECT_TIMEOUT: Final = 10
+
 USER_AGENT: Final = f"rsscloud-broker/{__version__}"
 
 
@@ -39,15 +42,14 @@ class ClientError(Exception):
     """A call did not work.  The text says why, to people."""
 
 
-def trusting(reactor: Any, file: str | None, seconds: float = 10) -> Agent:
+def trusting(reactor: Any, file: str | None) -> Agent:
     """What connects, and trusts those whose certificates were signed by whom it knows.
 
     :param file: certificates in PEM of whom alone to trust; those that OpenSSL trusts if None.
-    :param seconds: how long to wait for a connection.
     :raises ClientError: there is no certificate in the file.
     """
     if file is None:
-        return Agent(reactor, connectTimeout=seconds)
+        return Agent(reactor, connectTimeout=CONNECT_TIMEOUT)
     blocks = _PEM.findall(Path(file).read_bytes())
     try:
         certificates = [Certificate.loadPEM(block) for block in blocks]
@@ -56,7 +58,7 @@ def trusting(reactor: Any, file: str | None, seconds: float = 10) -> Agent:
     if not certificates:
         raise ClientError(f"{file}: there is no certificate in PEM in it")
     policy = BrowserLikePolicyForHTTPS(trustRootFromCertificates(certificates))
-    return Agent(reactor, policy, connectTimeout=seconds)
+    return Agent(reactor, policy, connectTimeout=CONNECT_TIMEOUT)
 
 
 def _reason(failure: Failure) -> str:

@@ -77,7 +77,7 @@ class SoapRoot:
             return fault_document(
                 request, "Server", "The broker made a mistake. It has been logged."
             )
-        literal = bool(call.namespace) and call.namespace in self._literal
+        literal = call.namespace in self._literal
         document = soap.encode_response(call, result, literal=literal)
         return respond(request, 200, CONTENT_TYPE, document)
 
