@@ -37,6 +37,7 @@ from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import check_endpoints
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import cloud, text, topic_account
 from rsscloud_broker.wire.links import HUB_PATHS
 
@@ -418,6 +419,7 @@ def sweep(config_file: str | None, data: str | None) -> None:
 @_plain_errors()
 def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool, url: str) -> None:
     """Tell what is known of the topic at URL: what came last, and when it is polled."""
+    url = normal_form(url)
     with storage.open_database(_existing(config_file, data), writes=revive) as connection:
         if revive and not storage.revive_topic(connection, url):
             raise click.ClickException(f"{url} has not ended, or nothing is known of it")

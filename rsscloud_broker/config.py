@@ -28,6 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rsscloud_broker.model import Bounds
 from rsscloud_broker.tables import ConfigError, broken_rule, build, nearest
+from rsscloud_broker.urls import normal_form
 
 __all__ = [
     "Config",
@@ -146,8 +147,11 @@ def _holds_tables(_: object, key: _Attribute, tables: Mapping[str, object]) -> N
             )
 
 
-def _without_slash(url: str | None) -> str | None:
-    return url.rstrip("/") if url else url
+def _as_base(url: str | None) -> str | None:
+    """A URL to which paths are added, in normal form: topics are found by their normal form,
+    and the broker's own files are topics, too.
+    """
+    return normal_form(url).rstrip("/") if url else url
 
 
 _networks = deep_iterable(_is_network)
@@ -353,7 +357,7 @@ class Config:
         default=("tcp:5337",), validator=and_(_not_empty, deep_iterable(_is_endpoint))
     )
     public_url: str | None = field(
-        default=None, converter=_without_slash, validator=optional(_is_public_url)
+        default=None, converter=_as_base, validator=optional(_is_public_url)
     )
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
@@ -381,7 +385,8 @@ class Config:
         kind, _, rest = self.listen[0].partition(":")
         port = rest.partition(":")[0]
         scheme = "https" if kind == "ssl" else "http"
-        return f"{scheme}://localhost:{port}" if port.isdigit() else f"{scheme}://localhost"
+        derived = f"{scheme}://localhost:{port}" if port.isdigit() else f"{scheme}://localhost"
+        return normal_form(derived).rstrip("/")
 
 
 def load(path: str | None, check: Check | None = None) -> Config:

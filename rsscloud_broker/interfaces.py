@@ -105,8 +105,8 @@ class IBroker(Interface):
 
         :param urls: at least one.
         :param source: as for ``ping``.
-        :returns: sentences for people, by URL: why some of them were not taken in, as
-            below, or could not be read the last time.
+        :returns: sentences for people, by URL in normal form: why some of them were not
+            taken in, as below, or could not be read the last time.
         :raises TooMany: the caller pinged too often; none of them was taken in.
         :raises Forbidden: nobody may publish the first of them, and none was taken in.
         :raises TopicUnreadable: likewise, as the broker would not call a URL like that,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 #: What a subscriber asked of its notifications, beyond that it wants them: how they
 #: are to be signed, for one.  The notifier alone knows what the names mean.
@@ -75,7 +75,7 @@ class Lease:
 class Intent:
     """What a subscriber asked for, about one topic; not yet verified.
 
-    :ivar topic: the URL to be watched.
+    :ivar topic: the URL to be watched; the broker brings it into normal form.
     :ivar lease_seconds: how long the subscription is to last.
     :ivar challenge: whether the callback was named by somebody who may not be
         its owner, so that it must repeat a challenge and not merely answer.
@@ -83,6 +83,8 @@ class Intent:
         empty if nobody called.
     :ivar terms: of the subscription; replaced by those of the last intent.
     :ivar ends: whether the subscription is to end, and not to begin.
+    :ivar written: the topic as the subscriber wrote it, where that is not its normal form;
+        else empty.
     """
 
     topic: str
@@ -92,6 +94,14 @@ class Intent:
     source: str = ""
     terms: Terms = field(factory=dict, hash=False, repr=False)
     ends: bool = False
+    written: str = ""
+
+    @property
+    def as_written(self) -> Intent:
+        """The intent with the topic as the subscriber wrote it, which is what the subscriber
+        is asked to confirm.
+        """
+        return evolve(self, topic=self.written, written="") if self.written else self
 
 
 @frozen
@@ -123,6 +133,8 @@ class Subscription:
     :ivar failing_since: when the notification that waits failed first; None if it has not.
     :ivar content_id: the store's key of the content that the notification that waits is to
         carry, if that was handed in; None for the newest, or none.
+    :ivar written: the topic as the subscriber wrote it, where that is not ``topic``; else
+        empty.
     """
 
     topic: str
@@ -140,6 +152,12 @@ class Subscription:
     moved_to: str = ""
     failing_since: float | None = None
     content_id: int | None = None
+    written: str = ""
+
+    @property
+    def told_topic(self) -> str:
+        """The topic as the subscriber wrote it, which is what the subscriber is told."""
+        return self.written or self.topic
 
 
 @frozen

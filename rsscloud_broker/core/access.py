@@ -11,14 +11,19 @@ from fnmatch import translate
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.model import Forbidden
+from rsscloud_broker.urls import normal_form
 
 #: Why a topic has ended to which there may be no subscriptions any more.  By that it is
 #: known in the database as one that may go on, so it must stay as it is.
 NOT_ALLOWED = "this broker takes no subscriptions to it any more"
 
+_SCHEME_AND_HOST = re.compile(r"https?://[^/*?\[]+/", re.IGNORECASE)
+
 
 class Access:
     """Lets topics through, or refuses them.
+
+    The URLs are in normal form: or else another spelling would get round a pattern.
 
     :ivar limited: whether there is any topic that nobody may subscribe to.
     """
@@ -52,4 +57,10 @@ class Access:
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
     # No pattern at all matches nothing, which an empty expression would not do.
-    return re.compile("|".join(map(translate, patterns)) or r"(?!)")
+    return re.compile("|".join(translate(_written(one)) for one in patterns) or r"(?!)")
+
+
+def _written(pattern: str) -> str:
+    """A pattern as the URLs of topics are written, which are in normal form, up to its path."""
+    beginning = _SCHEME_AND_HOST.match(pattern)
+    return normal_form(beginning[0]) + pattern[beginning.end() :] if beginning else pattern

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
+from attrs import evolve
 from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
@@ -33,6 +34,7 @@ from rsscloud_broker.model import (
     host_of,
 )
 from rsscloud_broker.together import together
+from rsscloud_broker.urls import normal_form
 
 T = TypeVar("T")
 
@@ -97,7 +99,7 @@ class Broker:
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         self._check_space()
         self._admission.ping(source)
-        self._access.check_publish(*ping.named_urls)
+        self._access.check_publish(*map(normal_form, ping.named_urls))
         record = await self._store.add_ping(ping, repeat_window)
         if record.repeat:
             self._counters.repeats.inc()
@@ -108,6 +110,7 @@ class Broker:
             self._detector.ask(topic, source=source)
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
+        url = normal_form(url)
         self._check_space()
         self._admission.ping(source)
         self._access.check_publish(url)
@@ -129,8 +132,9 @@ class Broker:
         self._check_space()
         for _ in urls:
             self._admission.ping(source)
-        said = await together([self._problem_of(url, source) for url in urls])
-        problems = dict(zip(urls, said, strict=True))
+        topics = tuple(dict.fromkeys(map(normal_form, urls)))
+        said = await together([self._problem_of(url, source) for url in topics])
+        problems = dict(zip(topics, said, strict=True))
         taken = [url for url, problem in problems.items() if isinstance(problem, str)]
         if not taken:
             raise next(problem for problem in said if isinstance(problem, Refused))
@@ -193,6 +197,7 @@ class Broker:
         return await self._going_on(url, partial(self._check_topic, url, source))
 
     async def distribute(self, topic: str, content: Content) -> bool:
+        topic = normal_form(topic)
         self._check_space()
         now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
@@ -201,6 +206,7 @@ class Broker:
         return wanted
 
     async def subscribe(self, intent: Intent) -> Subscription:
+        intent = _in_normal_form(intent)
         self._check_space()
         self._verifier.notifier(intent.callback.protocol)
         self._access.check_subscribe(intent.topic)
@@ -214,6 +220,7 @@ class Broker:
             raise
 
     async def unsubscribe(self, intent: Intent) -> bool:
+        intent = _in_normal_form(intent)
         self._verifier.notifier(intent.callback.protocol)
         await self._admission.verification(intent)
         try:
@@ -223,6 +230,7 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
+        intent = _in_normal_form(intent)
         self._verifier.notifier(intent.callback.protocol)
         if not intent.ends:
             self._check_space()
@@ -288,6 +296,12 @@ class Broker:
                 raise
         await self._store.revive_topic(url)
         return await attempt()
+
+
+def _in_normal_form(intent: Intent) -> Intent:
+    """An intent about the topic's URL in normal form, which remembers how it was written."""
+    topic = normal_form(intent.topic)
+    return intent if topic == intent.topic else evolve(intent, topic=topic, written=intent.topic)
 
 
 def _sentence(url: str, problem: str | Refused) -> str:

@@ -24,6 +24,7 @@ from rsscloud_broker.model import (
     host_of,
 )
 from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.urls import normal_form
 
 #: Why there is no reading of a topic whose content is handed in.
 NOT_READ = "its content is handed in by its publisher, and not read"
@@ -153,8 +154,9 @@ class TopicReader:
                 await self._take_in(topic.url, started_at, error)
             raise
         url = topic.url
-        if is_known and fetched.moved_to and await self._move(url, fetched.moved_to):
-            url = fetched.moved_to
+        to = normal_form(fetched.moved_to)
+        if is_known and to and await self._move(url, to):
+            url = to
         return _reading(topic, url, started_at, fetched)
 
     async def _take_in(self, url: str, at: float, error: TopicUnreadable) -> None:

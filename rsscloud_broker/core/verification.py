@@ -115,6 +115,7 @@ class Verifier:
                 lease=Lease(self._clock.wall_seconds(), intent.lease_seconds),
                 terms=intent.terms,
                 wants_content=notifier.carries_content,
+                written=intent.written,
             ),
             digest,
         )
@@ -140,7 +141,7 @@ class Verifier:
         :raises CallbackFailed: it was not told.
         """
         callback = intent.callback
-        denial = Denial(intent.topic, callback, reason, intent.terms)
+        denial = Denial(intent.as_written.topic, callback, reason, intent.terms)
         async with self._slot(intent):
             outcome = await self.notifier(callback.protocol).deny(denial)
         self.log.info(
@@ -182,7 +183,7 @@ class Verifier:
 
     async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
         async with self._slot(intent):
-            outcome = await notifier.verify(intent)
+            outcome = await notifier.verify(intent.as_written)
         if outcome.success:
             return
         self.log.info(

@@ -38,7 +38,7 @@ from hmac import compare_digest
 from ipaddress import ip_network
 from typing import Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import deep_iterable
 from twisted.logger import Logger
 from twisted.web.server import Request
@@ -58,6 +58,7 @@ from rsscloud_broker.front_doors.requests import (
 )
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, IHandsIn, Route, SoapService
 from rsscloud_broker.model import Content, Refused, TooMany
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 
@@ -161,8 +162,10 @@ class ResourceSyncDoor:
 
     def __init__(self, options: ResourceSyncOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
-        self._publishers = options.publishers
-        self.hands_in = tuple(each.topic for each in options.publishers)
+        self._publishers = tuple(
+            evolve(each, topic=normal_form(each.topic)) for each in options.publishers
+        )
+        self.hands_in = tuple(each.topic for each in self._publishers)
         self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
         self._documents = [
             Route(path, "GET", PublishedFile(parts, path, _MINUTE)) for path in _DOCUMENTS
@@ -242,7 +245,8 @@ class ResourceSyncDoor:
 
         :raises _Refusal: whoever calls is none.
         """
-        of_topic = [each for each in self._publishers if topic.startswith(each.topic)]
+        url = normal_form(topic)
+        of_topic = [each for each in self._publishers if url.startswith(each.topic)]
         if not of_topic:
             raise _Refusal(403, f"Nobody may publish {topic} here: ask the operator of the hub.")
         address = caller(request)

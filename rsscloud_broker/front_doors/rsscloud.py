@@ -64,6 +64,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.together import together
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.text import text_of
@@ -110,7 +111,7 @@ class RssCloud:
         try:
             await self._broker.subscribe(intent)
         except TopicUnreadable as error:
-            sentence = rsscloud.unreadable("subscription", error.url, _rule(error))
+            sentence = rsscloud.unreadable("subscription", intent.topic, _rule(error))
         except UnsupportedProtocol as error:
             sentence = rsscloud.unsupported_protocol(error.protocol)
         except CallbackFailed as error:
@@ -137,15 +138,16 @@ class RssCloud:
 
     async def _ping(self, url: str, source: str, again: bool) -> BadRegistration | None:
         """What is said if a ping is not taken."""
+        topic = normal_form(url)
         try:
-            self._check_pause(url)
+            self._check_pause(topic)
             await self._broker.ping_topic(url, source, again)
         except TopicUnreadable as error:
-            return BadRegistration(rsscloud.unreadable("ping", error.url, _rule(error)))
+            return BadRegistration(rsscloud.unreadable("ping", url, _rule(error)))
         except PingTooSoon as error:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
-            self._last_pings.pop(url, 0.0)  # it was none
+            self._last_pings.pop(topic, 0.0)  # it was none
             return Limited(rsscloud.limited("ping", error.reason, error.retry_after))
         except Forbidden as error:
             return NotAllowed(str(error))

@@ -323,7 +323,7 @@ class Attempts:
         content_id: int | None,
     ) -> Outcome | None:
         """What came of a call; None if the content of the topic is not there yet."""
-        topic, callback, terms = subscription.topic, subscription.callback, subscription.terms
+        topic, callback, terms = subscription.told_topic, subscription.callback, subscription.terms
         try:
             if subscription.ended:
                 outcome = await notifier.deny(Denial(topic, callback, subscription.ended, terms))

@@ -10,14 +10,16 @@ Two kinds are understood: our own, as ``exports.export_text`` makes it::
                                     "granted_at": "…Z", "lease_seconds": 90000,
                                     "consecutive_errors": 0, "last_error": "",
                                     "last_error_at": null, "marked": false,
-                                    "terms": {}, "wants_content": false}]}]}
+                                    "terms": {}, "wants_content": false,
+                                    "written_topic": ""}]}]}
 
 Terms may hold secrets with which notifications are signed: keep such a document to
 yourself.  What is under way is not in it: checks asked for, walks, notifications that
 wait, the contents that are kept for them, and intents that wait to be verified.  Nor
 are pings, plans of polls, what feeds say of themselves, and moves: a topic that moved
 is listed under each URL that somebody subscribed to, with what was last read of it, and
-will be found to have moved when it is read.
+will be found to have moved when it is read.  Where the subscriber wrote the topic's URL in
+another form, ``written_topic`` is what the subscriber wrote.
 
 and version 2 of the data file of rsscloud-server, whose ``feeds`` have a
 member per feed.  What that remembers of a feed's content cannot be compared
@@ -42,14 +44,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from rsscloud_broker.model import Callback, Lease, Subscription, Topic
 from rsscloud_broker.storage.schema import to_seconds
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import websub
 
 #: What WebSub is called in both kinds of documents.
@@ -90,6 +93,8 @@ def read_document(document: object) -> list[TopicEntry]:
     """What a document holds; each topic once, each subscription once.
 
     :param document: as ``json.loads`` gives it.
+    Topics are in normal form, whatever form the document has them in.
+
     :raises InvalidDocument: it is of neither kind, or broken somewhere.
     """
     top = _Value(document)
@@ -107,7 +112,7 @@ def read_document(document: object) -> list[TopicEntry]:
             'nor a data file of rsscloud-server ("version": 2, "feeds": …)'
         )
     _check_unique(entries)
-    return entries
+    return _in_normal_form(entries)
 
 
 def _check_unique(entries: list[TopicEntry]) -> None:
@@ -116,6 +121,36 @@ def _check_unique(entries: list[TopicEntry]) -> None:
         if entry.topic.url in seen:
             raise InvalidDocument(f"topics[{index}].url: {entry.topic.url} is in the list twice")
         seen.add(entry.topic.url)
+
+
+def _in_normal_form(entries: Iterable[TopicEntry]) -> list[TopicEntry]:
+    """Entries under the normal forms of their topics' URLs; those of the same topic are one."""
+    merged: dict[str, TopicEntry] = {}
+    for entry in entries:
+        url = normal_form(entry.topic.url)
+        moved = TopicEntry(
+            evolve(entry.topic, url=url),
+            tuple(_under(url, one) for one in entry.subscriptions),
+        )
+        merged[url] = _merge(merged[url], moved) if url in merged else moved
+    return list(merged.values())
+
+
+def _under(url: str, one: Subscription) -> Subscription:
+    """A subscription to a topic in normal form, which remembers how the topic was written."""
+    written = one.told_topic
+    return evolve(one, topic=url, written="" if written == url else written)
+
+
+def _merge(one: TopicEntry, other: TopicEntry) -> TopicEntry:
+    """One entry for a topic: what was read later, and each subscription once."""
+    last = max(one.topic, other.topic, key=_last_seen)
+    return TopicEntry(last, _each_once(iter(one.subscriptions + other.subscriptions)))
+
+
+def _last_seen(topic: Topic) -> float:
+    """When the topic was last read or ended."""
+    return max(topic.read_at or 0.0, topic.changed_at or 0.0)
 
 
 def _topic(item: _Value) -> TopicEntry:
@@ -140,6 +175,7 @@ def _topic(item: _Value) -> TopicEntry:
 
 
 def _subscription(topic: str, item: _Value) -> Subscription:
+    written = item.member("written_topic", "")
     return Subscription(
         topic=topic,
         callback=Callback(
@@ -157,6 +193,7 @@ def _subscription(topic: str, item: _Value) -> Subscription:
         marked=item.member("marked", False).flag(),
         terms=item.member("terms", {}).texts(),
         wants_content=item.member("wants_content", False).flag(),
+        written=written.url() if written.text() else "",
     )
 
 

@@ -292,4 +292,5 @@ def _state_values(one: Subscription) -> dict[str, Any]:
         "marked": one.marked,
         "terms": from_terms(one.terms),
         "wants_content": one.wants_content,
+        "written_url": one.written,
     }

@@ -107,6 +107,7 @@ def _subscription(row: Row[Any]) -> dict[str, Any]:
         "marked": row.marked,
         "terms": to_terms(row.terms),
         "wants_content": row.wants_content,
+        "written_topic": row.written_url,
     }
 
 

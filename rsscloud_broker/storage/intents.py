@@ -34,6 +34,7 @@ def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | 
             source=wanted.source,
             terms=from_terms(wanted.terms),
             ends=wanted.ends,
+            written_topic=wanted.written,
             **identity,
         )
     ).inserted_primary_key
@@ -62,5 +63,6 @@ def _waiting(row: Row[tuple[object, ...]]) -> WaitingIntent:
             source=row.source,
             terms=to_terms(row.terms),
             ends=row.ends,
+            written=row.written_topic,
         ),
     )

@@ -38,6 +38,7 @@ from rsscloud_broker.storage.schema import (
     to_seconds,
     topic,
 )
+from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS
 #: The name of the number of pings ever made.
@@ -107,7 +108,12 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
 
 def _watched_of(record: Ping, watched: Mapping[str, str]) -> tuple[str, ...]:
     """The topics that a ping names, by the URLs where they are."""
-    return tuple(sorted({watched[url] for url in record.named_urls & watched.keys()}))
+    return tuple(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
+
+
+def _topics_of(record: Ping) -> set[str]:
+    """The URLs that a ping names, as the URLs of topics."""
+    return set(map(normal_form, record.named_urls))
 
 
 def _repeats(
@@ -197,7 +203,7 @@ def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> dict[str, str
     asked: dict[str, int] = {}
     for record in records:
         received_at = to_micros(record.received_at)
-        for url in record.named_urls:
+        for url in _topics_of(record):
             asked[url] = max(received_at, asked.get(url, 0))
     found = conn.execute(_WATCHED, {"urls": list(asked)}).all()
     latest: dict[int, int] = {}

@@ -137,6 +137,8 @@ subscription = Table(
     Column("wants_content", Boolean, nullable=False, server_default=false()),
     # The URL that was subscribed to; empty if the topic is still there: see places.
     Column("asked_url", Text, nullable=False, server_default=""),
+    # The topic as the subscriber wrote it; empty if that is its normal form.
+    Column("written_url", Text, nullable=False, server_default=""),
     UniqueConstraint("topic_id", "asked_url", "callback_url", "protocol", "procedure"),
     Index("ix_subscription_walk", "topic_id", "id"),
     sqlite_autoincrement=True,
@@ -303,6 +305,7 @@ intent = Table(
     Column("source", Text, nullable=False),
     Column("terms", Text, nullable=False),
     Column("ends", Boolean, nullable=False),
+    Column("written_topic", Text, nullable=False, server_default=""),
     UniqueConstraint("topic", "callback_url", "protocol", "procedure"),
     sqlite_autoincrement=True,
 )

@@ -89,6 +89,7 @@ def put_subscription(
         "marked": False,
         "terms": from_terms(wanted.terms),
         "wants_content": wanted.wants_content,
+        "written_url": wanted.written,
     }
     granted_at = to_micros(wanted.lease.granted_at)
     key = conn.execute(select(subscription.c.id).filter_by(**identity)).scalar()
@@ -174,6 +175,7 @@ _WITH_WAITING = (
         _COLUMNS.asked_url,
         waiting.c.failing_since,
         waiting.c.content_id,
+        _COLUMNS.written_url,
     )
     .join(topic, topic.c.id == _COLUMNS.topic_id)
     .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
@@ -209,7 +211,7 @@ def _subscription(row: Sequence[Any]) -> Subscription:
     (
         url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors, last_error,
         last_error_at, marked, attempts, terms, wants_content, ended, asked_url, failing_since,
-        content_id,
+        content_id, written,
     ) = row  # fmt: skip
     return Subscription(
         asked_url or url,
@@ -227,6 +229,7 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         url if asked_url else "",
         to_seconds_or_none(failing_since),
         content_id,
+        written,
     )
 
 

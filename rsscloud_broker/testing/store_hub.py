@@ -372,6 +372,7 @@ class HubContract(RecordsContract):
             source="192.0.2.1",
             terms={"secret": "s"},
             ends=True,
+            written="HTTP://Feeds.example/rss.xml",
         )
         waiting = await self.store.add_intent(intent, 10)
         assert waiting is not None

@@ -22,6 +22,7 @@ from rsscloud_broker.model import (
     Topic,
 )
 from rsscloud_broker.testing.store_model import WINDOW, Model, Walk
+from rsscloud_broker.urls import normal_form
 
 #: Calls a method of the store with its arguments; gives what its Awaitable does.
 Call: TypeAlias = Callable[..., Any]
@@ -124,7 +125,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         going_on = [topic for topic in record.watched if not self.model.has_ended(topic)]
         watched = {
             self.model.place(topic)
-            for topic in ping.named_urls
+            for topic in map(normal_form, ping.named_urls)
             if self.model.subscriptions_of(topic) and not self.model.has_ended(topic)
         }
         assert len(going_on) == len(watched)

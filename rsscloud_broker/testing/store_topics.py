@@ -6,6 +6,7 @@ from attrs import evolve
 
 from rsscloud_broker.model import (
     Check,
+    Ping,
     PollPlan,
     Reading,
     Swept,
@@ -214,6 +215,22 @@ class TopicsContract(HubContract):
         self.assertTrue(await self.store.has_subscription(FEED, one.callback))
         self.assertTrue(await self.store.remove_subscription(FEED, one.callback))
         self.assertEqual(await self.all_subscriptions(OTHER_FEED), [])
+
+    async def test_subscription_keeps_the_url_that_was_written_last(self) -> None:
+        wanted = evolve(a_subscription(), written="HTTP://Feeds.example/rss.xml")
+        one = await self.store.put_subscription(wanted)
+        self.assertEqual(one, evolve(wanted, id=one.id))
+        await self.moved()
+        (kept,) = await self.all_subscriptions(OTHER_FEED)
+        self.assertEqual((kept.topic, kept.told_topic), (FEED, wanted.written))
+        renewed = await self.store.put_subscription(a_subscription())
+        self.assertEqual((renewed.id, renewed.told_topic), (one.id, FEED))
+
+    async def test_ping_names_topics_in_any_spelling(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        ping = Ping("A", "HTTP://%46eeds.example:80/./rss.xml", 1000)
+        record = await self.store.add_ping(ping, 0)
+        self.assertEqual((record.watched, record.ping.url), ((FEED,), ping.url))
 
     async def test_topic_that_is_where_it_moves_stays(self) -> None:
         await self.store.record_reading(a_full_reading(), None)

@@ -31,6 +31,11 @@ class AccessTests(SynchronousTestCase):
                 access.check_publish(OURS, topic)
             self.assertIn(topic, str(caught.exception))
 
+    def test_patterns_are_of_urls_in_normal_form(self) -> None:
+        access = Access(Topics(("HTTPS://Blogs.example:443/*", "http://*.Example/")))
+        self.assertTrue(access.may_subscribe(OURS))
+        self.assertFalse(access.may_subscribe("http://a.example/"))  # it has no beginning
+
     def test_none_at_all(self) -> None:
         access = Access(Topics((), ()))
         self.assertFalse(access.may_subscribe(OURS))

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Limits, Topics
-from rsscloud_broker.core.access import NOT_ALLOWED
+from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
 from rsscloud_broker.core.verification import LARGE, MAX_OF_HOST
@@ -37,6 +37,7 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
     host_of,
 )
+from rsscloud_broker.urls import normal_form
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 HOME = "http://site.example/"
@@ -307,6 +308,67 @@ class SubscribeTests(BrokerTestCase):
         error = self.refusal(self.broker.subscribe(self.intent), TopicEnded)
         self.assertIn("it is gone", str(error))
         self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
+
+
+class SpellingTests(BrokerTestCase):
+    """A topic is one, however its URL is spelled; its subscriber is told what it wrote."""
+
+    WRITTEN = "HTTP://Feeds.example:80/x/../%72ss.xml"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.intent = Intent(self.WRITTEN, CALLBACK, LEASE)
+        self.assertEqual(normal_form(self.WRITTEN), FEED)
+
+    def test_subscription(self) -> None:
+        subscription = self.result(self.broker.subscribe(self.intent))
+        self.assertEqual((subscription.topic, subscription.told_topic), (FEED, self.WRITTEN))
+        self.assertEqual(self.notifier.verified, [self.intent])
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.result(self.broker.subscribe(evolve(self.intent, topic=FEED)))
+        (renewed,) = self.subscriptions()
+        self.assertEqual((renewed.id, renewed.told_topic), (subscription.id, FEED))
+
+    def test_unsubscription(self) -> None:
+        self.result(self.broker.subscribe(evolve(self.intent, topic=FEED)))
+        self.assertTrue(self.result(self.broker.unsubscribe(evolve(self.intent, ends=True))))
+        self.assertEqual(self.notifier.verified[-1].topic, self.WRITTEN)
+        self.assertEqual(self.bus.events[-1], SubscriptionRemoved(FEED, CALLBACK.url))
+
+    def test_what_is_verified_later(self) -> None:
+        self.result(self.broker.accept(self.intent))
+        self.assertEqual(self.notifier.verified, [self.intent])
+        (subscription,) = self.subscriptions()
+        self.assertEqual(subscription.told_topic, self.WRITTEN)
+
+    def test_denial(self) -> None:
+        self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is gone", lasting=True)
+        self.result(self.broker.accept(self.intent))
+        (denial,) = self.notifier.denied
+        self.assertEqual(denial.topic, self.WRITTEN)
+
+    def test_pings(self) -> None:
+        self.result(self.broker.subscribe(self.intent))
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"
+        self.assertTrue(self.result(self.broker.ping_topic(self.WRITTEN, CALLER)))
+        for ping in (
+            self.broker.publish([self.WRITTEN, FEED], CALLER),
+            self.broker.ping(Ping("A", self.WRITTEN, NOW), 60, CALLER),
+        ):
+            del self.fetcher.fetched[:]
+            self.result(ping)
+            self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_content_that_is_handed_in(self) -> None:
+        self.result(self.broker.subscribe(self.intent))
+        self.assertTrue(self.result(self.broker.distribute(self.WRITTEN, Content(b"new"))))
+
+    def test_patterns(self) -> None:
+        """Another spelling does not get round them."""
+        broker = self.broker
+        broker._access = Access(Topics(subscribe=("http://*/x/*",), publish=("http://*/x/*",)))
+        self.refusal(broker.subscribe(self.intent), Forbidden)
+        self.refusal(broker.ping_topic(self.WRITTEN, CALLER), Forbidden)
 
 
 class PingTests(BrokerTestCase):

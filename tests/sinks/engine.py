@@ -49,6 +49,7 @@ class ScriptedNotifier:
     """Calls nobody.
 
     :ivar calls: the URL and the time of each call, in order.
+    :ivar topics: what each notification called its topic.
     :ivar contents: what each notification carried.
     :ivar denials: the denials among the calls.
     :ivar outcomes: by callback URL or host; success otherwise.
@@ -65,6 +66,7 @@ class ScriptedNotifier:
         self._clock = clock
         self.retries = retries
         self.calls: list[tuple[str, float]] = []
+        self.topics: list[str] = []
         self.contents: list[bytes | None] = []
         self.denials: list[Denial] = []
         self.outcomes: dict[str, Outcome] = {}
@@ -77,6 +79,7 @@ class ScriptedNotifier:
 
     async def notify(self, notification: Notification) -> Outcome:
         content = notification.content
+        self.topics.append(notification.topic)
         self.contents.append(None if content is None else content.body)
         return await self._call(notification.callback)
 

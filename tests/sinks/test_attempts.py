@@ -105,6 +105,13 @@ class OutcomeTests(AttemptsTestCase):
             self.count("deliveries_total", protocol="http-post", outcome="delivered"), 1
         )
 
+    def test_subscriber_is_told_the_topic_as_it_wrote_it(self) -> None:
+        written = "HTTP://Feeds.example/rss.xml"
+        self.submit(evolve(subscription(), written=written))
+        self.submit(evolve(subscription(), written=written, ended="it is gone"))
+        self.assertEqual(self.notifier.topics, [written])
+        self.assertEqual([denial.topic for denial in self.notifier.denials], [written])
+
     def test_failure_waits_as_the_schedule_says(self) -> None:
         for tried, pause in ((None, 5.0), (0, 5.0), (1, 30.0), (2, 120.0)):
             delivery = self.outcome(REFUSED, tried)

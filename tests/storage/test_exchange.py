@@ -46,6 +46,7 @@ from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
 from rsscloud_broker.storage.topics import end_topic, get_topics, record_reading
 from rsscloud_broker.storage.walks import record_slice
+from rsscloud_broker.urls import normal_form
 from tests.storage.databases import file_database, memory_database
 
 FEED = "http://feeds.example/rss.xml"
@@ -161,6 +162,7 @@ class ExportTests(SynchronousTestCase):
                                 "marked": True,
                                 "terms": {"secret": "s"},
                                 "wants_content": True,
+                                "written_topic": "",
                             }
                         ],
                     }
@@ -586,32 +588,76 @@ class BadDocumentTests(SynchronousTestCase):
         for document in no_objects:
             self.assert_refused(document, "the document: must be an object")
 
+    def test_written_topic(self) -> None:
+        document = export_of_a_broker()
+        document["topics"][0]["subscriptions"][0]["written_topic"] = "feed"
+        self.assert_refused(document, "written_topic: must be an http or https URL")
+
     def test_topic_that_is_listed_twice(self) -> None:
         document = export_of_a_broker()
         document["topics"] *= 2
         self.assert_refused(document, f"topics[1].url: {FEED} is in the list twice")
 
 
+class SpellingTests(SynchronousTestCase):
+    """Topics that differ only in their spelling are one; subscribers are told what they wrote."""
+
+    def test_server_file(self) -> None:
+        document = deepcopy(SERVER_FILE)
+        other = "HTTP://Feeds.example:80/%72ss.xml"
+        self.assertEqual(normal_form(other), FEED)
+        notified = document["feeds"][FEED]["subscriptions"][1]
+        document["feeds"][other] = {
+            "resource": None,
+            "subscriptions": [notified, {**notified, "url": "http://other.example/notify"}],
+        }
+        with memory_database() as conn:
+            imported = import_document(conn, document, NOW)
+            self.assertEqual(imported.topics, 2)
+            told = {
+                one.callback.url: (one.topic, one.told_topic)
+                for one in subscriptions(conn, FEED, 0, 10)
+            }
+            self.assertEqual(
+                told,
+                {
+                    "http://reader.example:80/RPC2": (FEED, FEED),
+                    "http://reader.example:80/notify": (FEED, other),
+                    "http://other.example/notify": (FEED, other),
+                },
+            )
+            (again,) = [
+                topic["subscriptions"]
+                for topic in export_document(conn, NOW)["topics"]
+                if topic["url"] == FEED
+            ]
+        self.assertEqual({one["written_topic"] for one in again}, {"", other})
+
+
 # PostgreSQL takes no null characters, and surrogates are no characters.
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 urls = st.from_regex(r"https?://[!-~]{1,20}", fullmatch=True)
+topic_urls = urls.map(normal_form)
 times = st.integers(0, 4_000_000_000_000_000).map(lambda micros: micros / 1_000_000)
 callbacks = st.builds(Callback, urls, texts.filter(bool), texts)
 leases = st.builds(Lease, times, st.integers(1, 10**9))
 members = st.lists(
     st.builds(
         Subscription,
-        urls,
+        topic_urls,
         callbacks,
         leases,
         terms=st.dictionaries(texts, texts, max_size=2),
         wants_content=st.booleans(),
+        written=st.just("") | urls,
     ),
     max_size=8,
 )
-ends = st.lists(st.tuples(urls, texts.filter(bool), times), max_size=2)
+ends = st.lists(st.tuples(topic_urls, texts.filter(bool), times), max_size=2)
 readings = st.lists(
-    st.builds(Reading, urls, st.binary(min_size=32, max_size=32), st.integers(0, 10**12), times),
+    st.builds(
+        Reading, topic_urls, st.binary(min_size=32, max_size=32), st.integers(0, 10**12), times
+    ),
     max_size=4,
 )
 

@@ -21,6 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.model import Check, Ping, Reading, Unavailable
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
 from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.intents import intents
 from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
 from rsscloud_broker.storage.polls import polls_due
@@ -44,6 +45,48 @@ FIRST_VERSION = (
     "INSERT INTO waiting (subscription_id, attempts, due_at) VALUES (7, 2, 5)",
     "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (6, 3, 5, 0), (9, 3, 0, 0)",
     "DELETE FROM fanout WHERE id = 9",
+)
+
+_SUBSCRIBED = (
+    "INSERT INTO subscription (topic_id, asked_url, protocol, callback_url, granted_at, "
+    "lease_seconds, expires_at, consecutive_errors, last_error, marked) "
+    "VALUES ({}, '{}', 'http-post', 'http://r/{}', 0, {}, {}, 0, '', 0)"
+)
+_INTENDED = (
+    "INSERT INTO intent (topic, callback_url, protocol, procedure, lease_seconds, challenge, "
+    "source, terms, ends) VALUES ('{}', 'http://r/1', 'websub', '', 60, 0, '', '', 0)"
+)
+
+
+def _subscribed(topic: int, reader: int, seconds: int = 60, asked: str = "") -> str:
+    return _SUBSCRIBED.format(topic, asked, reader, seconds, seconds * 1_000_000)
+
+
+#: What the tables may hold that knew URLs only as they were written.
+OTHER_SPELLINGS = (
+    # Three spellings of one topic, of which one subscriber used two.
+    "INSERT INTO topic (id, url, digest, size) VALUES (1, 'http://a/~x', 'd', 1), "
+    "(2, 'http://a/%7Ex', 'e', 1), (3, 'HTTP://A/~x', 'f', 1)",
+    _subscribed(1, 1, 60),
+    _subscribed(1, 2, 30),
+    _subscribed(2, 2, 90),
+    _subscribed(2, 1, 10),
+    _subscribed(3, 3),
+    "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (1, 2, 0, 0)",
+    # One alone.
+    f"INSERT INTO topic (id, url, digest, size) VALUES (4, 'http://B', x'{b'd'.hex() * 32}', 1)",
+    _subscribed(4, 1),
+    # One that has moved, with a subscriber who asked for it before.
+    "INSERT INTO topic (id, url) VALUES (5, 'http://c/new')",
+    "INSERT INTO topic (id, url, moved_to_id) VALUES (6, 'http://c/%2e/', 5)",
+    _subscribed(5, 1, asked="http://c/%2e/"),
+    # One that has moved to another spelling of itself.
+    "INSERT INTO topic (id, url) VALUES (7, 'http://d')",
+    "INSERT INTO topic (id, url, moved_to_id) VALUES (8, 'http://d/', 7)",
+    _subscribed(7, 1, asked="http://d/"),
+    _subscribed(7, 2),
+    _INTENDED.format("http://a/~x"),
+    _INTENDED.format("http://a/%7Ex"),
 )
 
 
@@ -193,6 +236,55 @@ class MigrateTests(SynchronousTestCase):
             )
             kept = text("SELECT DISTINCT host, size FROM content ORDER BY host")
             self.assertEqual(conn.execute(kept).tuples().all(), [("?", 16), ("a.example", 16)])
+
+    def test_topics_are_found_by_the_normal_form(self) -> None:
+        """Those that were the same but in their spelling are one, with all their subscribers,
+        each of whom is still told the URL that it wrote.
+        """
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            command.downgrade(steps_on(conn), "0006")
+            for statement in OTHER_SPELLINGS:
+                conn.execute(text(statement))
+            command.upgrade(steps_on(conn), "head")
+            urls = list(conn.execute(text("SELECT url FROM topic ORDER BY id")).scalars())
+            self.assertEqual(
+                urls, ["http://a/~x", "http://b/", "http://c/new", "http://c/", "http://d/"]
+            )
+            told = {
+                topic: [(one.told_topic, one.callback.url, one.lease.seconds) for one in found]
+                for topic in urls
+                if (found := subscriptions(conn, topic, 0, 10))
+            }
+            self.assertEqual(
+                told,
+                {
+                    "http://a/~x": [
+                        ("http://a/~x", "http://r/1", 60),
+                        ("http://a/%7Ex", "http://r/2", 90),
+                        ("HTTP://A/~x", "http://r/3", 60),
+                    ],
+                    "http://b/": [("http://B", "http://r/1", 60)],
+                    "http://c/new": [("http://c/%2e/", "http://r/1", 60)],
+                    "http://c/": [("http://c/%2e/", "http://r/1", 60)],
+                    "http://d/": [
+                        ("http://d/", "http://r/1", 60),
+                        ("http://d", "http://r/2", 60),
+                    ],
+                },
+            )
+            self.assertEqual(checks_due(conn, 10), [Check("http://a/~x", pinged=False)])
+            merged = record_reading(conn, Reading("http://a/~x", b"n" * 32, 1, 2.0), None)
+            self.assertTrue(merged.changed)
+            same = record_reading(conn, Reading("http://b/", b"d" * 32, 1, 2.0), None)
+            self.assertFalse(same.changed)
+            self.assertEqual([walk.topic for walk in fanouts(conn, 10)], ["http://a/~x"])
+            (waiting,) = intents(conn)
+            self.assertEqual(
+                (waiting.id, waiting.intent.topic, waiting.intent.as_written.topic),
+                (2, "http://a/~x", "http://a/%7Ex"),
+            )
 
     def test_back_and_forth(self) -> None:
         url = self.new_url()

@@ -1,0 +1,196 @@
+"""Topics are found by the normal form of their URLs; subscribers are told what they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from rsscloud_broker.urls import normal_form
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+#: When a topic is to be read that has to be, but was not asked for: it was long ago.
+_SOON = 1
+
+#: Rows that are looked at in one step.
+_STEP = 1000
+
+_WRITTEN = (("subscription", "written_url"), ("intent", "written_topic"))
+
+
+def _table(name: str, *columns: str) -> sa.TableClause:
+    return sa.table(name, *map(sa.column, columns))
+
+
+_topic = _table(
+    "topic", "id", "url", "moved_to_id", "ended", "digest", "size", "read_at", "etag",
+    "last_modified", "check_requested_at", "next_poll_at", "idle_at",
+)  # fmt: skip
+_subscription = _table(
+    "subscription", "id", "topic_id", "asked_url", "written_url", "callback_url", "protocol",
+    "procedure", "expires_at",
+)  # fmt: skip
+_intent = _table("intent", "id", "topic", "written_topic", "callback_url", "protocol", "procedure")
+_waiting = _table("waiting", "subscription_id", "content_topic_id")
+_fanout = _table("fanout", "id", "topic_id")
+_content = _table("content", "id", "topic_id")
+
+_CALLBACK = ("callback_url", "protocol", "procedure")
+
+
+def upgrade() -> None:
+    """Bring the URLs of all topics into normal form; those that are the same become one."""
+    for table, column in _WRITTEN:
+        op.add_column(table, sa.Column(column, sa.Text(), nullable=False, server_default=""))
+    conn = op.get_bind()
+    for row in _written_otherwise(conn, _topic, _topic.c.url):
+        _bring_topic(conn, row.id, normal_form(row.url))
+    for row in _written_otherwise(conn, _intent, _intent.c.topic):
+        _bring_intent(conn, row, normal_form(row.topic))
+
+
+def downgrade() -> None:
+    """Forget what subscribers wrote."""
+    for table, column in _WRITTEN:
+        op.drop_column(table, column)
+
+
+def _written_otherwise(
+    conn: sa.Connection, table: sa.TableClause, url: sa.ColumnClause[Any]
+) -> Iterator[sa.Row[Any]]:
+    """Rows with a URL that is not in normal form, in the order of their ids."""
+    after = -1
+    while True:
+        query = sa.select(table).where(table.c.id > after).order_by(table.c.id).limit(_STEP)
+        rows = conn.execute(query).all()
+        if not rows:
+            return
+        after = rows[-1].id
+        yield from (row for row in rows if normal_form(getattr(row, url.name)) != row._mapping[url])
+
+
+def _row(conn: sa.Connection, condition: sa.ColumnElement[bool]) -> sa.Row[Any] | None:
+    return conn.execute(sa.select(_topic).where(condition)).first()
+
+
+def _bring_topic(conn: sa.Connection, key: int, url: str) -> None:
+    """Have a topic found by the normal form of its URL."""
+    old = _row(conn, _topic.c.id == key)
+    if old is None:  # it was merged
+        return
+    there = _row(conn, _topic.c.url == url)
+    if there is not None and there.moved_to_id != old.id:
+        _merge(conn, old, there)
+        return
+    asked = "" if old.moved_to_id is None else url
+    _move_subscriptions(conn, old, old.moved_to_id or old.id, asked, written=old.url)
+    if there is not None:  # from where it had moved to its other spelling
+        _move_subscriptions(conn, there, old.id, "", written="")
+        conn.execute(sa.delete(_topic).where(_topic.c.id == there.id))
+    conn.execute(sa.update(_topic).where(_topic.c.id == old.id).values(url=url))
+
+
+def _move_subscriptions(
+    conn: sa.Connection, old: sa.Row[Any], topic_id: int, asked_url: str, *, written: str
+) -> None:
+    """Have the subscriptions that asked for a topic ask for another URL.
+
+    Of two that become the same the one stays that lasts longer.
+    """
+    mine = _subscription.alias("mine")
+    of_old = sa.and_(
+        mine.c.topic_id == (old.moved_to_id or old.id),
+        mine.c.asked_url == ("" if old.moved_to_id is None else old.url),
+    )
+    other = _subscription.alias("other")
+    of_other = sa.and_(other.c.topic_id == topic_id, other.c.asked_url == asked_url)
+    same = sa.and_(other.c.id != mine.c.id, *(mine.c[name] == other.c[name] for name in _CALLBACK))
+    keys = list(conn.execute(sa.select(mine.c.id).where(of_old)).scalars())
+    lasting = same & (mine.c.expires_at >= other.c.expires_at)
+    shorter = sa.select(other.c.id).join_from(other, mine, lasting).where(of_old, of_other)
+    _remove(conn, list(conn.execute(shorter).scalars()))
+    twins = sa.select(mine.c.id).join_from(mine, other, same).where(of_old, of_other)
+    gone = list(conn.execute(twins).scalars())
+    _remove(conn, gone)
+    left = sorted(set(keys) - set(gone))
+    for start in range(0, len(left), _STEP):
+        some = left[start : start + _STEP]
+        conn.execute(
+            sa.update(_subscription)
+            .where(_subscription.c.id.in_(some))
+            .values(topic_id=topic_id, asked_url=asked_url)
+        )
+        conn.execute(
+            sa.update(_subscription)
+            .where(_subscription.c.id.in_(some), _subscription.c.written_url == "")
+            .values(written_url=written)
+        )
+        conn.execute(
+            sa.update(_waiting)
+            .where(_waiting.c.subscription_id.in_(some), _waiting.c.content_topic_id.is_not(None))
+            .values(content_topic_id=topic_id)
+        )
+
+
+def _remove(conn: sa.Connection, keys: list[int]) -> None:
+    for start in range(0, len(keys), _STEP):
+        some = keys[start : start + _STEP]
+        conn.execute(sa.delete(_subscription).where(_subscription.c.id.in_(some)))
+
+
+def _merge(conn: sa.Connection, old: sa.Row[Any], there: sa.Row[Any]) -> None:
+    """Make one topic of two.
+
+    Nobody knows which of both readings subscribers were told of: so nothing is known of what
+    the topic contains, and when it is read, which is at the start, everybody is told.
+    """
+    present = there.moved_to_id or there.id
+    asked = "" if there.moved_to_id is None else there.url
+    _move_subscriptions(conn, old, present, asked, written=old.url)
+    if old.moved_to_id is None:  # those who come by way of it, too
+        of_old = _topic.c.moved_to_id == old.id
+        for left in conn.execute(sa.select(_topic).where(of_old)).all():
+            _move_subscriptions(conn, left, present, left.url, written="")
+        conn.execute(sa.update(_topic).where(of_old).values(moved_to_id=present))
+    into = _row(conn, _topic.c.id == present)
+    assert into is not None  # there or what it moved to
+    conn.execute(
+        sa.update(_topic)
+        .where(_topic.c.id == present)
+        .values(
+            digest=None,
+            size=None,
+            etag="",
+            last_modified="",
+            ended=into.ended and old.ended,
+            check_requested_at=into.check_requested_at or old.check_requested_at or _SOON,
+            next_poll_at=old.next_poll_at if into.next_poll_at is None else into.next_poll_at,
+            idle_at=None if old.idle_at is None else into.idle_at,
+        )
+    )
+    for table in (_fanout, _content):
+        conn.execute(sa.update(table).where(table.c.topic_id == old.id).values(topic_id=present))
+    conn.execute(sa.delete(_topic).where(_topic.c.id == old.id))
+
+
+def _bring_intent(conn: sa.Connection, row: sa.Row[Any], topic: str) -> None:
+    """Have an intent be about the normal form; of two that become the same the later stays."""
+    alike = sa.and_(
+        _intent.c.topic == topic,
+        *(_intent.c[name] == row._mapping[name] for name in _CALLBACK),
+    )
+    if conn.execute(sa.select(_intent.c.id).where(alike, _intent.c.id > row.id)).first():
+        conn.execute(sa.delete(_intent).where(_intent.c.id == row.id))
+        return
+    conn.execute(sa.delete(_intent).where(alike))
+    conn.execute(
+        sa.update(_intent)
+        .where(_intent.c.id == row.id)
+        .values(topic=topic, written_topic=row.topic)
+    )

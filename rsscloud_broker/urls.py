@@ -1,0 +1,113 @@
+"""Finds out which URLs are the same: brings each into one normal form.
+
+Publishers and subscribers spell the URL of a topic differently::
+
+    HTTP://Example.org:80/%7ejoe/./feed     http://example.org/~joe/feed
+
+Both name the same resource (RFC 3986, sections 6.2.2 and 6.2.3), so the broker looks
+topics up by the second form.  WebSub demands a part of this: hubs must decode unreserved
+characters that are percent-encoded (section 5.1.1).
+"""
+
+from __future__ import annotations
+
+import re
+from string import ascii_letters, digits, printable
+from typing import Final
+from urllib.parse import quote
+
+from hyperlink import EncodedURL
+
+_UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~")
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+#: URLs that are in normal form, as nearly all are, unless a segment begins with a dot.
+_PLAIN: Final = re.compile(r"https?://[a-z0-9.-]+/[!-$&-~]*")
+
+_URL: Final = re.compile(
+    r"(?P<scheme>https?)://"
+    r"(?P<host>\[[0-9a-f:.]+\]|[^\s/?#@:\[\]\\]+)"
+    r"(?::(?P<port>[0-9]{0,5}))?"
+    r"(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>\#.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+_PERCENT_ENCODED: Final = re.compile(r"%([0-9a-f]{2})", re.IGNORECASE)
+_STRAY_PERCENT: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
+
+
+def normal_form(url: str) -> str:
+    """The form of a URL that it shares with all URLs that name the same resource.
+
+    Scheme and host are in lower case, the scheme's default port is left out, an empty path
+    is ``/``, and dot segments are resolved.  Unreserved characters are not percent-encoded;
+    what is, has capital digits; characters beyond ASCII are, as in a request (RFC 3987,
+    section 3.1).
+
+    :returns: the text as it is if it is no http or https URL: to refuse it, with a reason,
+        is the business of the URL rules.
+    """
+    if _PLAIN.fullmatch(url) and "/." not in url:
+        return url
+    match = _URL.fullmatch(url)
+    if match is None:
+        return url
+    scheme = match["scheme"].lower()
+    try:
+        host = _host(match["host"])
+        path = _without_dots(_encoded(match["path"] or "/"))
+        query = _encoded(match["query"] or "")
+    except ValueError:  # a name or a character that cannot be in any URL
+        return url
+    return f"{scheme}://{host}{_port(scheme, match['port'])}{path}{query}{match['fragment'] or ''}"
+
+
+def _host(host: str) -> str:
+    host = _decoded(host)
+    if not host.isascii():
+        host = EncodedURL(scheme="http", host=host).to_uri().host
+    return host.lower()
+
+
+def _port(scheme: str, port: str | None) -> str:
+    number = int(port) if port else _DEFAULT_PORTS[scheme]
+    return "" if number == _DEFAULT_PORTS[scheme] else f":{number}"
+
+
+def _encoded(text: str) -> str:
+    if not text.isascii():
+        text = quote(text, safe=printable)
+    return _decoded(text)
+
+
+def _decoded(text: str) -> str:
+    """A text whose unreserved characters are not percent-encoded.
+
+    Where a percent sign encodes nothing, the text stays as it is: what is decoded beside such
+    a sign could become a part of an encoded character.
+    """
+    if "%" not in text or _STRAY_PERCENT.search(text):
+        return text
+    return _PERCENT_ENCODED.sub(_if_unreserved, text)
+
+
+def _if_unreserved(match: re.Match[str]) -> str:
+    character = chr(int(match[1], 16))
+    return character if character in _UNRESERVED else match[0].upper()
+
+
+def _without_dots(path: str) -> str:
+    """An absolute path with its dot segments resolved (RFC 3986, section 5.2.4)."""
+    if "/." not in path:
+        return path
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in {".", ".."}:
+        kept.append("")
+    return f"/{'/'.join(kept)}"

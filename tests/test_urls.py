@@ -1,0 +1,97 @@
+"""Which URLs are the same."""
+
+from string import ascii_letters, digits
+from urllib.parse import quote
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.urls import normal_form
+
+UNRESERVED = ascii_letters + digits + "-._~"
+
+SAME = {
+    # RFC 3986, section 6.2.2: case, percent-encoding, dot segments.
+    "HTTP://www.EXAMPLE.com/": "http://www.example.com/",
+    "example://a/b": "example://a/b",
+    "http://example.com/a%c2%b1b": "http://example.com/a%C2%B1b",
+    "http://example.com/%7Esmith/home.html": "http://example.com/~smith/home.html",
+    "http://EXAMPLE.com/%7esmith/home.html": "http://example.com/~smith/home.html",
+    "http://example.com/./b/../b/%63/%7bfoo%7d": "http://example.com/b/c/%7Bfoo%7D",
+    "http://ex%61mple.com/": "http://example.com/",
+    # Section 6.2.3: empty path, default ports.
+    "http://example.com": "http://example.com/",
+    "http://example.com:/": "http://example.com/",
+    "http://example.com:80/": "http://example.com/",
+    "https://example.com:0443": "https://example.com/",
+    "http://example.com:443/": "http://example.com:443/",
+    "https://example.com:8443/feed": "https://example.com:8443/feed",
+    "http://example.com?page=1": "http://example.com/?page=1",
+    "http://[2001:DB8::1]:80/feed": "http://[2001:db8::1]/feed",
+    # Section 5.2.4, and dots that are encoded.
+    "http://a/b/c/./../../g": "http://a/g",
+    "http://a/mid/content=5/../6": "http://a/mid/6",
+    "http://a/..": "http://a/",
+    "http://a/b/..": "http://a/",
+    "http://a/b/.": "http://a/b/",
+    "http://a/b/%2e%2E/c": "http://a/c",
+    "http://a/../../b": "http://a/b",
+    "http://a//b//../c": "http://a//b/c",
+    # RFC 3987: the URI of an IRI.
+    "http://bücher.example/ü?q=ö": "http://xn--bcher-kva.example/%C3%BC?q=%C3%B6",
+    # What differs stays different.
+    "http://a/.well-known/feed": "http://a/.well-known/feed",
+    "http://a/..b/c..": "http://a/..b/c..",
+    "http://a/b%2Fc": "http://a/b%2Fc",
+    "http://a/Feed": "http://a/Feed",
+    "http://a/feed/": "http://a/feed/",
+    "http://a/?": "http://a/?",
+    "http://a/?u=x/../y": "http://a/?u=x/../y",
+    "http://a/?u=%7e+%20&v=%26": "http://a/?u=~+%20&v=%26",
+    "http://a/50%": "http://a/50%",
+    "http://a/%zz%4": "http://a/%zz%4",
+}
+
+#: What no rule accepts: the rules are to see it as it was written.
+STRANGE = (
+    "",
+    "feed",
+    "HTTP:/a",
+    "HTTP://",
+    "ftp://A/",
+    "javascript:1",
+    "http://USER@a/",
+    "http://A:123456/",
+    "http://A:b/",
+    "http://[::G]/",
+    "http://A b/",
+    "http://\ud800A/",
+    "http://A/\ud800",
+)
+
+
+class NormalFormTests(SynchronousTestCase):
+    def test_same(self) -> None:
+        for url, form in SAME.items():
+            self.assertEqual(normal_form(url), form)
+
+    def test_no_url(self) -> None:
+        for text in STRANGE:
+            self.assertEqual(normal_form(text), text)
+
+    @given(st.text())
+    @example("a/%2525/..")
+    @example("/%%61b")
+    def test_form_is_its_own(self, rest: str) -> None:
+        """What is in normal form is left as it is, whatever it was before."""
+        form = normal_form(f"http://A{rest}")
+        self.assertEqual(normal_form(form), form)
+
+    @given(st.text(UNRESERVED, min_size=1))
+    def test_every_unreserved_character(self, name: str) -> None:
+        """WebSub, section 5.1.1: however the characters are encoded, it is the same topic."""
+        written = "".join(f"%{ord(character):02x}" for character in name)
+        self.assertEqual(
+            normal_form(f"http://a/x{written}"), normal_form(f"http://a/x{quote(name)}")
+        )
