@@ -78,6 +78,13 @@ _CONTENT_TYPE: Final = re.compile(r"[\t\x20-\x7e]{1,255}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses
 _MAX_TOPIC: Final = 2048
 
+#: Section 4.1 of the specification demands the link, but published sources do without it, and
+#: nothing here needs it.
+_NO_CAPABILITY_LIST: Final = (
+    "the Link header has no link with rel=resourcesync, so subscribers do not learn where the "
+    "capability list is"
+)
+
 #: Characters of the links.  They go on to the subscribers, and there are servers that
 #: answer requests with more than 8 KiB in a line as bad ones.
 MAX_LINK: Final = 8000
@@ -184,7 +191,7 @@ class ResourceSyncDoor:
 
     async def _notification(self, request: Request) -> bytes:
         try:
-            link, topic = self._links(request)
+            link, topic, odd = self._links(request)
             self._authorize(request, topic)
             notification = _payload(request)
             content = Content(body_of(request), header(request, "content-type") or "", link)
@@ -194,7 +201,7 @@ class ResourceSyncDoor:
         lines = ["The notification was taken in."]
         if not wanted:
             lines.append(f"Nobody has subscribed to {topic} now.")
-        for warning in codec.warnings(notification):
+        for warning in (*odd, *codec.warnings(notification)):
             log.warn("A notification of {topic} is odd: {why}", topic=topic, why=warning)
             lines.append(f"Warning: {warning}")
         return plain(request, 202, "\n".join(lines))
@@ -207,8 +214,8 @@ class ResourceSyncDoor:
         except Refused as error:
             raise _Refusal(400, f"This was not accepted: {error}.") from error
 
-    def _links(self, request: Request) -> tuple[str, str]:
-        """The value of the Link header, and the topic that it names.
+    def _links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
+        """The value of the Link header, the topic that it names, and what is odd about it.
 
         :raises _Refusal: the type of the body or a link is not what it must be.
         """
@@ -218,7 +225,9 @@ class ResourceSyncDoor:
         value = header(request, "link")
         if value is None:
             raise _Refusal(
-                400, "There is no Link header; it must hold rel=self, rel=hub and rel=resourcesync."
+                400,
+                "There is no Link header; it must hold rel=self and rel=hub, and should hold "
+                "rel=resourcesync.",
             )
         if len(value) > MAX_LINK:
             raise _Refusal(
@@ -230,7 +239,9 @@ class ResourceSyncDoor:
         except links.MalformedLink as error:
             raise _Refusal(400, f"The request cannot be used: {error}.") from error
         topic = _only(found, "self", "the topic")
-        _only(found, "resourcesync", "the capability list")
+        odd = () if links.targets(found, "resourcesync") else (_NO_CAPABILITY_LIST,)
+        if not odd:
+            _only(found, "resourcesync", "the capability list")
         hubs = links.targets(found, "hub")
         if not set(self._hubs).intersection(hubs):
             raise _Refusal(
@@ -238,7 +249,7 @@ class ResourceSyncDoor:
                 f"The Link header must have a link with rel=hub to this hub, "
                 f"{self._hubs[0]} for instance; it has {', '.join(hubs) or 'none'}.",
             )
-        return value, topic
+        return value, topic, odd
 
     def _authorize(self, request: Request, topic: str) -> None:
         """Find the publisher of a topic.

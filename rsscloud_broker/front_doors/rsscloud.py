@@ -67,7 +67,7 @@ from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
-from rsscloud_broker.wire.text import text_of
+from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
@@ -112,10 +112,11 @@ class RssCloud:
             await self._broker.subscribe(intent)
         except TopicUnreadable as error:
             sentence = rsscloud.unreadable("subscription", intent.topic, _rule(error))
+            return BadRegistration(sentence, error.reason)
         except UnsupportedProtocol as error:
             sentence = rsscloud.unsupported_protocol(error.protocol)
         except CallbackFailed as error:
-            sentence = rsscloud.callback_failed(_rule(error))
+            return BadRegistration(rsscloud.callback_failed(_rule(error)), str(error))
         except TooMany as error:
             return Limited(rsscloud.limited("subscription", error.reason, error.retry_after))
         except Forbidden as error:
@@ -143,7 +144,7 @@ class RssCloud:
             self._check_pause(topic)
             await self._broker.ping_topic(url, source, again)
         except TopicUnreadable as error:
-            return BadRegistration(rsscloud.unreadable("ping", url, _rule(error)))
+            return BadRegistration(rsscloud.unreadable("ping", url, _rule(error)), error.reason)
         except PingTooSoon as error:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
@@ -338,8 +339,7 @@ class RssCloudDoor:
 def _rule(error: TopicUnreadable | CallbackFailed) -> str:
     """Why a URL is one that the broker does not call.
 
-    Of what failed in another way the client is told no more than the sentence
-    that it knows.
+    Clients compare the sentence about what failed in another way: nothing is added to it.
     """
     return error.reason if error.refused else ""
 
@@ -372,12 +372,15 @@ async def _rest_answer(request: Request, root: str, act: Callable[[], Awaitable[
     kind = preferred(header(request, "accept"), ["text/xml", "application/xml", "application/json"])
     if kind is None:
         return plain(request, 406, "Not Acceptable")
+    reason = ""
     try:
         success, msg = True, await act()
     except BadRegistration as error:
-        success, msg = False, str(error)
+        success, msg, reason = False, str(error), clean(error.reason)
+    if reason:
+        request.setHeader("rsscloud-reason", reason.encode("ascii", "backslashreplace"))
     if kind == "application/json":
         body = json.dumps({"success": success, "msg": msg}).encode()
         return respond(request, 200, kind, body)
-    body = rsscloud.result_document(root, success=success, msg=msg)
+    body = rsscloud.result_document(root, success=success, msg=msg, reason=reason)
     return respond(request, 200, "text/xml; charset=utf-8", body)

@@ -8,6 +8,7 @@ Node.js.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from typing import Protocol as TypingProtocol
 
@@ -42,6 +43,11 @@ PIECE: Final = 64 * 1024
 #: Methods whose requests say nothing about a body if they have none.
 _BODILESS = frozenset({"GET", "HEAD"})
 
+#: Names of headers that have capitals elsewhere than at the beginning of each word.
+_SPELLINGS: Final = {
+    name.lower(): name for name in ("SOAPAction", "ETag", "TE", "WWW-Authenticate", "MIME-Version")
+}
+
 #: What connections are alike for: whether over TLS, host and port.
 Origin: TypeAlias = tuple[bool, str, int]
 
@@ -62,21 +68,30 @@ class Message(NamedTuple):
 def message(method: str, target: Target, headers: Mapping[str, str], body: bytes) -> Message:
     """Write a request down.
 
+    Names of headers are spelled as browsers spell them: HTTP does not tell capitals from small
+    letters (RFC 9110, section 5.1), but some receivers do.
+
     :param headers: others than Host and Content-Length.
     :raises OutboundError: a header is more than a line of text.
     """
-    head = f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\n"
+    head = f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"
     for name, value in headers.items():
-        line = f"{name}: {value}"
+        line = f"{_spelled(name)}: {value}"
         if not line.isprintable():  # a line end would begin another header, or the body
             raise OutboundError(f"the header {name} must be one line of text")
         head += line + "\r\n"
     if body or method not in _BODILESS:
-        head += f"content-length: {len(body)}\r\n"
+        head += f"Content-Length: {len(body)}\r\n"
     data = head.encode() + b"\r\n"
     if len(body) <= PIECE:
         return Message(data + body, method != "HEAD")
     return Message(data, method != "HEAD", body)
+
+
+@lru_cache(maxsize=100)
+def _spelled(name: str) -> str:
+    """The name of a header as it is usually spelled."""
+    return _SPELLINGS.get(name.lower()) or "-".join(map(str.capitalize, name.split("-")))
 
 
 class Answer(NamedTuple):

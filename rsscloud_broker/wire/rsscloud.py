@@ -42,12 +42,22 @@ _HOST = re.compile(r"[^\s/?#@\[\]:]{1,255}")
 _PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*", re.ASCII)
 _SECURE_PORT = 443
 
+#: What would end a comment.
+_NO_COMMENT = re.compile(r"-(?=-|$)")
+
 
 class BadRegistration(Exception):
     """A registration or ping that says too little or something impossible.
 
     Its text is what the client is told.
+
+    :ivar reason: what went wrong, for people, where the text is a sentence that clients
+        compare letter by letter; else empty.
     """
+
+    def __init__(self, sentence: str, reason: str = "") -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 class NotAllowed(BadRegistration):
@@ -293,10 +303,12 @@ def _number(key: str) -> int:
     return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
 
 
-def result_document(root: str, *, success: bool, msg: str) -> bytes:
+def result_document(root: str, *, success: bool, msg: str, reason: str = "") -> bytes:
     """The answer of the REST interface.
 
     :param root: ``notifyResult`` or ``result``.
+    :param reason: why it is no success, for people: a comment, which clients do not see.
     """
+    comment = f"<!-- {_NO_COMMENT.sub('- ', reason)} -->\n" if reason else ""
     attributes = f'success="{str(success).lower()}" msg={quoteattr(msg)}'
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} {attributes}/>\n'.encode()
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} {attributes}/>\n{comment}'.encode()

@@ -162,6 +162,13 @@ class TakenInTests(DoorTestCase):
         self.assertIn("a resourcelist that was deleted is unusual", answer.text)
         self.assertEqual(len(self.broker.distributed), 1)
 
+    def test_without_a_link_to_the_capability_list(self) -> None:
+        value = link().replace("resourcesync", "up")
+        answer = self.notify(Link=value)
+        self.assertEqual(answer.status, 202)
+        self.assertIn("Warning: the Link header has no link with rel=resourcesync", answer.text)
+        self.assertEqual(self.broker.distributed[0][1].link, value)
+
     def test_forms_go_to_websub(self) -> None:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         answer = self.ask("POST", "/websub", b"hub.mode=dance", form)
@@ -237,7 +244,7 @@ class RefusalTests(DoorTestCase):
             (f"{link()}, <http://x/>; rel=self", "with rel=self, the topic; it has 2"),
             (link("/dataset1/"), "rel=self leads to /dataset1/; it must be an absolute"),
             (link(TOPIC + "x" * 2048), "2048 characters at most"),
-            (link().replace("resourcesync", "up"), "rel=resourcesync, the capability list"),
+            (f"{link()}, <http://x/>; rel=resourcesync", "the capability list; it has 2"),
             (link(capability_list="capabilitylist.xml"), "rel=resourcesync leads to capability"),
             (link().replace('"hub"', "huub"), "rel=hub to this hub, http://broker.example/websub"),
             (link(hub="http://hub.example/websub"), "it has http://hub.example/websub"),

@@ -217,6 +217,9 @@ class VerificationTests(_RestTests):
     def test_a_callback_that_fails(self) -> None:
         self.house.subscribers.deaf = {"http://192.0.2.7:5337/notify"}
         self.assert_refused(CALLBACK_FAILED)
+        self.house.clock.advance(60)
+        answer = self.house.form("/rsscloud/pleaseNotify", FIELDS)
+        self.assertEqual(answer.headers["Rsscloud-Reason"], "nobody answers there")
 
     def test_a_domain_that_fails(self) -> None:
         self.house.subscribers.deaf = {"http://r.example:5337/notify"}
@@ -374,6 +377,15 @@ class PingTests(_RestTests):
             f"at URL {MISSING}.",
         )
         self.assertEqual(self.house.stored(), before)
+
+    def test_why_it_is_unreadable(self) -> None:
+        """Beside the sentence, which clients compare letter by letter."""
+        why = "its server answered with status 404"
+        for path, url in (("/rsscloud/ping", "url"), ("/rsscloud/pleaseNotify", "url1")):
+            answer = self.house.form(path, {**FIELDS, "url1": "", url: MISSING})
+            self.assertIn(f"<!-- {why} -->".encode(), answer.body)
+            self.assertEqual(answer.headers["Rsscloud-Reason"], why)
+            self.assertEqual(answer.xml.get("success"), "false")
 
     def test_several_topics(self) -> None:
         fields = {"url1": MISSING, "url2": FEED, "url3": OTHER_FEED}

@@ -18,20 +18,31 @@ class RequestTests(LeanTestCase):
         self.assertEqual(
             self.server.requests,
             [
-                f"POST / HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\nuser-agent: tests/1.0\r\n"
-                "content-type: text/xml\r\nx-a: é\r\ncontent-length: 4\r\n\r\n<a/>".encode()
+                f"POST / HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nUser-Agent: tests/1.0\r\n"
+                "Content-Type: text/xml\r\nX-A: é\r\nContent-Length: 4\r\n\r\n<a/>".encode()
             ],
         )
 
     async def test_length_of_an_empty_body(self) -> None:
         for method, expected in (("GET", False), ("HEAD", False), ("POST", True), ("PUT", True)):
             await self.answer(OK, method=method)
-            self.assertEqual(b"content-length: 0\r\n" in self.server.requests[0], expected)
+            self.assertEqual(b"Content-Length: 0\r\n" in self.server.requests[0], expected)
 
     async def test_user_agent_of_the_caller(self) -> None:
         await self.answer(OK, headers={"user-agent": "other"})
-        self.assertEqual(self.server.requests[0].count(b"user-agent"), 1)
-        self.assertIn(b"user-agent: other\r\n", self.server.requests[0])
+        self.assertEqual(self.server.requests[0].lower().count(b"user-agent"), 1)
+        self.assertIn(b"User-Agent: other\r\n", self.server.requests[0])
+
+    async def test_names_are_spelled_as_everybody_does(self) -> None:
+        """There are receivers that compare them letter by letter."""
+        given = ("content-type", "x-hub-signature", "soapaction", "LINK", "if-none-match")
+        await self.answer(OK, headers=dict.fromkeys(given, "a"))
+        names = [line.partition(b":")[0] for line in self.server.requests[0].split(b"\r\n")[1:]]
+        self.assertEqual(
+            names[: len(given) + 2],
+            [b"Host", b"User-Agent", b"Content-Type", b"X-Hub-Signature", b"SOAPAction", b"Link",
+             b"If-None-Match"],
+        )  # fmt: skip
 
     async def test_headers_of_more_than_a_line(self) -> None:
         self.serve()

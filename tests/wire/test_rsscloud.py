@@ -197,5 +197,6 @@ class AnswersTests(SynchronousTestCase):
         st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
     )
     def test_any_message_fits(self, msg: str) -> None:
-        root = etree.fromstring(result_document("notifyResult", success=False, msg=msg))
+        document = result_document("notifyResult", success=False, msg=msg, reason=f"{msg}--{msg}-")
+        root = etree.fromstring(document)
         self.assertEqual((root.get("success"), root.get("msg")), ("false", msg))
