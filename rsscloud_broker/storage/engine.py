@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from rsscloud_broker.model import Unavailable
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage import postgresql, sqlite
 
 _WRITES = "rsscloud_broker_writes"
 
@@ -31,6 +31,8 @@ def open_engine(url: str) -> Engine:
     :raises sqlalchemy.exc.ArgumentError: this is not a database URL.
     """
     parsed = make_url(url)
+    if parsed.get_backend_name() == postgresql.DIALECT:
+        return create_engine(parsed, **postgresql.engine_options(parsed))
     if parsed.get_backend_name() != sqlite.DIALECT:
         return create_engine(parsed)
     engine = create_engine(parsed, **sqlite.engine_options(parsed))
@@ -41,6 +43,14 @@ def open_engine(url: str) -> Engine:
 def for_writing(engine: Engine) -> Engine:
     """The same engine, whose transactions write."""
     return engine.execution_options(**{_WRITES: True})
+
+
+def wait_for_others(connection: Connection) -> None:
+    """Wait until no other process migrates the database; then others wait for this one's
+    transaction.  On SQLite each transaction that writes does so.
+    """
+    if connection.dialect.name == postgresql.DIALECT:
+        postgresql.lock(connection)
 
 
 def as_unavailable(error: BaseException) -> Unavailable | None:

@@ -2,8 +2,10 @@
 
 Times are whole microseconds since the epoch (UTC) in BIGINT columns: exact,
 ordered, and alike in every database.  They become seconds in floats where rows
-become model classes.  Migrations bring a database to these tables; a test
-holds that both agree.
+become model classes.  URLs may be longer than a row of a B-tree in PostgreSQL (2,704 bytes):
+what has to be unique there is compared by hashes, of which SQLite has no need.
+
+Migrations bring a database to these tables; a test holds that both agree.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    func,
     true,
 )
+from sqlalchemy.dialects.postgresql import ExcludeConstraint
 
 from rsscloud_broker.model import Terms
 
@@ -77,7 +81,7 @@ topic = Table(
     "topic",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("url", Text, nullable=False, unique=True),
+    Column("url", Text, nullable=False),
     Column("digest", LargeBinary),
     Column("size", BigInteger),
     Column("read_at", BigInteger),
@@ -108,6 +112,8 @@ topic = Table(
     Column("moved_at", BigInteger),
     # When it was last read or asked for, if nobody has subscribed to it: see idle.
     Column("idle_at", BigInteger),
+    UniqueConstraint("url").ddl_if(dialect="sqlite"),
+    ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
 _is_idle = topic.c.idle_at.is_not(None)
@@ -139,10 +145,24 @@ subscription = Table(
     Column("asked_url", Text, nullable=False, server_default=""),
     # The topic as the subscriber wrote it; empty if that is its normal form.
     Column("written_url", Text, nullable=False, server_default=""),
-    UniqueConstraint("topic_id", "asked_url", "callback_url", "protocol", "procedure"),
+    UniqueConstraint("topic_id", "asked_url", "callback_url", "protocol", "procedure").ddl_if(
+        dialect="sqlite"
+    ),
     Index("ix_subscription_walk", "topic_id", "id"),
+    Index("ix_subscription_callback_url", "callback_url", postgresql_using="hash").ddl_if(
+        dialect="postgresql"
+    ),
     sqlite_autoincrement=True,
 )
+Index(
+    "uq_subscription_identity",
+    subscription.c.topic_id,
+    func.md5(subscription.c.asked_url),
+    func.md5(subscription.c.callback_url),
+    subscription.c.protocol,
+    subscription.c.procedure,
+    unique=True,
+).ddl_if(dialect="postgresql")
 
 # Whether anybody wants the content of a topic is asked of topics with a million
 # subscribers who do not.
@@ -306,9 +326,17 @@ intent = Table(
     Column("terms", Text, nullable=False),
     Column("ends", Boolean, nullable=False),
     Column("written_topic", Text, nullable=False, server_default=""),
-    UniqueConstraint("topic", "callback_url", "protocol", "procedure"),
+    UniqueConstraint("topic", "callback_url", "protocol", "procedure").ddl_if(dialect="sqlite"),
     sqlite_autoincrement=True,
 )
+Index(
+    "uq_intent_identity",
+    func.md5(intent.c.topic),
+    func.md5(intent.c.callback_url),
+    intent.c.protocol,
+    intent.c.procedure,
+    unique=True,
+).ddl_if(dialect="postgresql")
 
 #: Hosts that do not answer.
 host = Table(

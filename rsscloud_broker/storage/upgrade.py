@@ -13,7 +13,12 @@ from sqlalchemy import Connection, make_url
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.engine import database_errors, for_writing, open_engine
+from rsscloud_broker.storage.engine import (
+    database_errors,
+    for_writing,
+    open_engine,
+    wait_for_others,
+)
 
 
 class UnfitDatabase(Exception):
@@ -37,6 +42,7 @@ def migrate(url: str) -> None:
     engine = open_engine(url)
     try:
         with database_errors(), for_writing(engine).begin() as connection:
+            wait_for_others(connection)
             upgrade(connection)
     finally:
         engine.dispose()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
+from hashlib import sha256
 from typing import TypeVar
 
 from attrs import evolve
@@ -19,6 +20,7 @@ from rsscloud_broker.model import (
     Content,
     Delivery,
     Fanout,
+    Intent,
     Lease,
     Outcome,
     Ping,
@@ -54,6 +56,14 @@ def a_reading(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> Rea
 def a_content(body: bytes = b"<rss>1</rss>") -> Content:
     """What was found at a topic."""
     return Content(body, "application/rss+xml")
+
+
+def a_long_url(name: str) -> str:
+    """A URL of 2,048 characters that cannot be compressed, like no other name's."""
+    text = f"http://{name}.example/"
+    while len(text) < 2048:
+        text += sha256(text.encode()).hexdigest()
+    return text[:2048]
 
 
 def asked(*urls: str) -> list[Check]:
@@ -109,6 +119,25 @@ class RecordsContract(TestCase):
 
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IStore, self.store))
+
+    async def test_urls_as_long_as_front_doors_take_them(self) -> None:
+        """In all that they stand in: an index of PostgreSQL has room for less."""
+        topic, other, callback = (a_long_url(name) for name in "abc")
+        wanted = a_subscription(topic)
+        wanted = evolve(wanted, callback=evolve(wanted.callback, url=callback), written=other)
+        for known in (None, b""):  # new, then renewed
+            subscription = await self.store.put_subscription(wanted, known)
+        ping = Ping(topic, topic, 1000, other, callback)
+        self.assertEqual((await self.store.add_ping(ping, 60)).watched, (topic,))
+        self.assertTrue((await self.store.add_ping(ping, 60)).repeat)
+        self.assertTrue(await self.store.move_topic(topic, other, 2000))
+        (moved,) = await self.all_subscriptions(other)
+        self.assertEqual((moved.topic, moved.moved_to, moved.id), (topic, other, subscription.id))
+        intent = Intent(topic, moved.callback, DAY, written=other)
+        for _ in range(2):
+            waiting = await self.store.add_intent(intent, 10)
+            self.assertEqual(await self.store.intents(), [waiting])
+        self.assertTrue(await self.store.remove_subscription(topic, moved.callback))
 
     # pings
 

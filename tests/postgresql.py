@@ -1,0 +1,163 @@
+"""A PostgreSQL of the tests' own: a cluster in a temporary directory, on a UNIX socket alone.
+
+It starts when a test first asks for it and ends with the process that started it, however
+that ends.  Nothing in it survives a crash of the machine, which makes it quick.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from unittest import SkipTest
+
+from sqlalchemy import create_engine, delete, func, select, text
+
+from rsscloud_broker.storage import migrate
+from rsscloud_broker.storage.schema import metadata
+
+#: Seconds in which the server must be there.
+PATIENCE = 30
+
+#: Who runs the server, if root runs the tests: PostgreSQL refuses to be run by root.
+_USER = "postgres"
+
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_connections": "100",
+    "log_min_messages": "warning",
+}
+
+_numbers = count(1)
+
+#: Databases with tables and without rows, which nobody uses.
+_free: list[str] = []
+
+
+@contextmanager
+def borrowed_database() -> Iterator[str]:
+    """The SQLAlchemy URL of a database with the tables of this version and without rows.
+
+    It is cleared and lent again afterwards: to make one takes fifty times as long.
+
+    :raises SkipTest: there is no PostgreSQL.
+    """
+    if _free:
+        url = _free.pop()
+    else:
+        url = empty_database()
+        migrate(url)
+    yield url
+    _clear(url)
+    _free.append(url)
+
+
+def _clear(url: str) -> None:
+    engine = create_engine(url)
+    try:
+        with engine.begin() as conn:
+            for table in reversed(metadata.sorted_tables):
+                conn.execute(delete(table))
+            for sequence in conn.execute(text("SELECT sequencename FROM pg_sequences")).scalars():
+                conn.execute(select(func.setval(sequence, 1, False)))
+    finally:
+        engine.dispose()
+
+
+def empty_database() -> str:
+    """The URL of a new database without any table.
+
+    :raises SkipTest: there is no PostgreSQL.
+    """
+    name = f"test{next(_numbers)}"
+    _run(f"CREATE DATABASE {name}")
+    return _url(name)
+
+
+def _run(statement: str) -> None:
+    engine = create_engine(_url("postgres"), isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as conn:
+            conn.execute(text(statement))
+    finally:
+        engine.dispose()
+
+
+def _url(name: str) -> str:
+    return f"postgresql+psycopg://{_USER}@/{name}?host={_cluster()}"
+
+
+@cache
+def _cluster() -> Path:
+    """The directory with the socket of a server that runs."""
+    programs = _programs()
+    directory = Path(mkdtemp(prefix="postgresql-"))  # short, as paths of sockets must be
+    as_user: dict[str, str | list[str]] = {}
+    if os.geteuid() == 0:
+        shutil.chown(directory, _USER)
+        as_user = {"user": _USER, "group": _USER, "extra_groups": []}
+    log = directory / "log"
+    initialise = [programs / "initdb", "--pgdata", directory / "data", "--auth", "trust"]
+    initialise += ["--username", _USER, "--encoding", "UTF8", "--locale", "C", "--no-sync"]
+    made = subprocess.run(  # ours
+        [*map(str, initialise)], cwd=directory, capture_output=True, text=True, check=False,
+        **as_user,
+    )  # type: ignore[call-overload] # fmt: skip
+    if made.returncode:
+        raise AssertionError(f"initdb failed: {made.stdout}{made.stderr}")
+    command = ["setpriv", "--pdeathsig", "QUIT", programs / "postgres", "-D", directory / "data"]
+    for name, value in (_SETTINGS | {"unix_socket_directories": str(directory)}).items():
+        command += ["-c", f"{name}={value}"]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [*map(str, command)], cwd=directory, stdout=output, stderr=output, **as_user
+        )  # type: ignore[call-overload]
+    atexit.register(_end, server, directory)
+    until = time.monotonic() + PATIENCE
+    while not list(directory.glob(".s.PGSQL.*[0-9]")) or "ready" not in _status(directory):
+        if server.poll() is not None or time.monotonic() > until:
+            raise AssertionError(f"postgres did not start: {log.read_text()}")
+        time.sleep(0.02)
+    return directory
+
+
+def _status(directory: Path) -> str:
+    try:
+        return (directory / "data" / "postmaster.pid").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _end(server: subprocess.Popen[bytes], directory: Path) -> None:
+    server.terminate()
+    try:
+        server.wait(5)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _programs() -> Path:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
+    beside = shutil.which("postgres")
+    if beside:
+        return Path(os.path.realpath(beside)).parent
+    if not found:
+        raise SkipTest("there is no PostgreSQL here: install postgresql to run this test")
+    return found[-1].parent
+
+
+def _version(path: Path) -> float:
+    return float(path.parent.parent.name)

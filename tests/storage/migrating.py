@@ -1,0 +1,289 @@
+"""What migrations do to any database, whatever it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alembic import command
+from alembic.config import Config
+from attrs import evolve
+from sqlalchemy import Connection, inspect, make_url, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Check, Ping, Reading
+from rsscloud_broker.storage import UnfitDatabase, migrate, open_database, sqlite
+from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.intents import intents
+from rsscloud_broker.storage.moves import move_topic
+from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
+from rsscloud_broker.storage.polls import polls_due
+from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
+from rsscloud_broker.storage.topics import checks_due, record_reading
+from rsscloud_broker.storage.walks import fanouts, record_slice
+
+#: What the tables of the first version may hold.
+FIRST_VERSION = (
+    "INSERT INTO topic (id, url) VALUES (4, 'http://feeds.example/idle.xml')",
+    "INSERT INTO topic (id, url, digest, size, read_at, check_requested_at) "
+    "VALUES (3, 'http://feeds.example/rss.xml', 'd', 1, 1000000, 2000000)",
+    "INSERT INTO subscription (id, topic_id, protocol, callback_url, granted_at, lease_seconds, "
+    "expires_at, consecutive_errors, last_error, marked) "
+    "VALUES (7, 3, 'http-post', 'http://reader.example/notify', 0, 60, 60000000, 0, '', false)",
+    "INSERT INTO subscription SELECT 8, topic_id, protocol, 'http://b/', host, procedure, "
+    "granted_at, lease_seconds, expires_at, consecutive_errors, last_error, last_error_at, marked "
+    "FROM subscription",
+    "DELETE FROM subscription WHERE id = 8",
+    "INSERT INTO waiting (subscription_id, attempts, due_at) VALUES (7, 2, 5)",
+    "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (6, 3, 5, 0), (9, 3, 0, 0)",
+    "DELETE FROM fanout WHERE id = 9",
+)
+
+_SUBSCRIBED = (
+    "INSERT INTO subscription (topic_id, asked_url, protocol, callback_url, granted_at, "
+    "lease_seconds, expires_at, consecutive_errors, last_error, marked) "
+    "VALUES ({}, '{}', 'http-post', 'http://r/{}', 0, {}, {}, 0, '', false)"
+)
+_INTENDED = (
+    "INSERT INTO intent (topic, callback_url, protocol, procedure, lease_seconds, challenge, "
+    "source, terms, ends) VALUES ('{}', 'http://r/1', 'websub', '', 60, false, '', '', false)"
+)
+
+
+def _subscribed(topic: int, reader: int, seconds: int = 60, asked: str = "") -> str:
+    return _SUBSCRIBED.format(topic, asked, reader, seconds, seconds * 1_000_000)
+
+
+#: What the tables may hold that knew URLs only as they were written.
+OTHER_SPELLINGS = (
+    # Three spellings of one topic, of which one subscriber used two.
+    "INSERT INTO topic (id, url, digest, size) VALUES (1, 'http://a/~x', 'd', 1), "
+    "(2, 'http://a/%7Ex', 'e', 1), (3, 'HTTP://A/~x', 'f', 1)",
+    _subscribed(1, 1, 60),
+    _subscribed(1, 2, 30),
+    _subscribed(2, 2, 90),
+    _subscribed(2, 1, 10),
+    _subscribed(3, 3),
+    "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (1, 2, 0, 0)",
+    # One alone.
+    f"INSERT INTO topic (id, url, digest, size) VALUES (4, 'http://B', '{'d' * 32}', 1)",
+    _subscribed(4, 1),
+    # One that has moved, with a subscriber who asked for it before.
+    "INSERT INTO topic (id, url) VALUES (5, 'http://c/new')",
+    "INSERT INTO topic (id, url, moved_to_id) VALUES (6, 'http://c/%2e/', 5)",
+    _subscribed(5, 1, asked="http://c/%2e/"),
+    # One that has moved to another spelling of itself.
+    "INSERT INTO topic (id, url) VALUES (7, 'http://d')",
+    "INSERT INTO topic (id, url, moved_to_id) VALUES (8, 'http://d/', 7)",
+    _subscribed(7, 1, asked="http://d/"),
+    _subscribed(7, 2),
+    _INTENDED.format("http://a/~x"),
+    _INTENDED.format("http://a/%7Ex"),
+)
+
+
+def steps_on(conn: Connection) -> Config:
+    """What Alembic's commands need to know."""
+    config = Config()
+    config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
+    config.attributes["connection"] = conn
+    return config
+
+
+def insert(conn: Connection, statements: Sequence[str]) -> None:
+    """Run statements that insert rows with ids of their own.
+
+    PostgreSQL does not count such ids: it is told to go on behind them.
+    """
+    for statement in statements:
+        conn.execute(text(statement))
+    if not sqlite.serves(conn):
+        conn.execute(text("SELECT setval(format('%I', sequencename), 100) FROM pg_sequences"))
+    # Digests are bytes, which no literal is in both.
+    for key, digest in conn.execute(text("SELECT id, digest FROM topic")).all():
+        if isinstance(digest, str):
+            values = {"key": key, "digest": digest.encode()}
+            conn.execute(text("UPDATE topic SET digest = :digest WHERE id = :key"), values)
+
+
+class MigrationSteps(SynchronousTestCase):
+    """What holds for every database."""
+
+    def new_url(self) -> str:
+        """The URL of a database that nobody has migrated."""
+        raise NotImplementedError
+
+    def definitions(self, conn: Connection) -> object:
+        """The columns, constraints and indexes of a database."""
+        raise NotImplementedError
+
+    def test_makes_the_same_as_create_all(self) -> None:
+        """Down to what Alembic does not compare."""
+        found = []
+        for make in (migrate, self.create_all):
+            url = self.new_url()
+            make(url)
+            with open_database(url, writes=False) as conn:
+                found.append(self.definitions(conn))
+        self.assertEqual(*found)
+
+    def create_all(self, url: str) -> None:
+        """Make the tables of the schema, without migrations."""
+        if url.startswith("sqlite:"):
+            sqlite.make_parent_directory(make_url(url))
+        engine = open_engine(url)
+        self.addCleanup(engine.dispose)
+        metadata.create_all(engine)
+
+    def test_keeps_what_the_first_version_stored(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            command.downgrade(steps_on(conn), "0001")
+            insert(conn, FIRST_VERSION)
+        migrate(url)
+        with open_database(url) as conn:
+            (one,) = subscriptions(conn, "http://feeds.example/rss.xml", 0, 10)
+            self.assertEqual(one.callback.url, "http://reader.example/notify")
+            self.assertEqual(
+                (one.attempts, one.terms, one.wants_content, one.ended), (2, {}, 0, "")
+            )
+            (walk,) = fanouts(conn, 10)
+            self.assertEqual((walk.id, walk.cursor, walk.content_id), (6, 5, None))
+            self.assertEqual(
+                checks_due(conn, 10), [Check("http://feeds.example/rss.xml", pinged=False)]
+            )
+            (due,) = polls_due(conn, 1.0, 10)  # the other one has no subscribers
+            self.assertEqual((due.topic.url, due.next_poll_at), (one.topic, 0.0))
+            record_slice(conn, walk, 7, [], True)
+            record_reading(conn, Reading(one.topic, b"n" * 32, 1, 2.0), None)
+            (walk,) = fanouts(conn, 10)
+            self.assertGreater(walk.id, 9)  # ids that were used are not used again
+            self.assertGreater(put_subscription(conn, evolve(one, topic="http://b/")).id, 8)
+            self.assertTrue(move_topic(conn, one.topic, "http://b/", 3.0))
+            self.assertEqual(len(subscriptions(conn, one.topic, 0, 10)), 2)
+            command.downgrade(steps_on(conn), "0002")
+            of_topics = text("SELECT id FROM subscription ORDER BY topic_id")
+            self.assertEqual(conn.execute(of_topics).scalars().first(), 7)
+            waiting = text("SELECT attempts FROM waiting WHERE subscription_id = 7")
+            self.assertEqual(conn.execute(waiting).scalars().all(), [2])
+
+    def test_the_number_of_pings_ever_made_is_kept(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        ping = Ping("A", "http://site.example/", 1.0)
+        with open_database(url) as conn:
+            insert_pings(conn, [ping, evolve(ping, received_at=2.0), evolve(ping, received_at=9.0)])
+            prune_pings(conn, 3.0)
+            config = steps_on(conn)
+            command.downgrade(config, "0003")
+            pruned = text("SELECT value FROM tally WHERE name = 'pruned pings'")
+            self.assertEqual(conn.execute(pruned).scalars().all(), [2])
+            command.upgrade(config, "head")
+            self.assertEqual(count_pings(conn), 3)
+            self.assertEqual(conn.execute(pruned).scalars().all(), [])
+            insert_pings(conn, [ping])
+            self.assertEqual(count_pings(conn), 4)
+
+    def test_contents_that_are_there_are_summed_up(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            config = steps_on(conn)
+            command.downgrade(config, "0003")
+            for key, place in enumerate(("http://a.example/1", "http://a.example/2", "b")):
+                topic = "INSERT INTO topic (id, url) VALUES (:key, :url)"
+                conn.execute(text(topic), {"key": key, "url": place})
+                conn.execute(
+                    text(
+                        "INSERT INTO content (topic_id, content_type, link, body) "
+                        "VALUES (:key, 'text/x', '', :body)"
+                    ),
+                    {"key": key, "body": b"x" * 10},
+                )
+            command.upgrade(config, "head")
+            sums = text("SELECT host, size FROM content_sum ORDER BY host")
+            self.assertEqual(
+                conn.execute(sums).tuples().all(), [("", 48), ("?", 16), ("a.example", 32)]
+            )
+            kept = text("SELECT DISTINCT host, size FROM content ORDER BY host")
+            self.assertEqual(conn.execute(kept).tuples().all(), [("?", 16), ("a.example", 16)])
+
+    def test_topics_are_found_by_the_normal_form(self) -> None:
+        """Those that were the same but in their spelling are one, with all their subscribers,
+        each of whom is still told the URL that it wrote.
+        """
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            command.downgrade(steps_on(conn), "0006")
+            insert(conn, OTHER_SPELLINGS)
+            command.upgrade(steps_on(conn), "head")
+            urls = list(conn.execute(text("SELECT url FROM topic ORDER BY id")).scalars())
+            self.assertEqual(
+                urls, ["http://a/~x", "http://b/", "http://c/new", "http://c/", "http://d/"]
+            )
+            told = {
+                topic: [(one.told_topic, one.callback.url, one.lease.seconds) for one in found]
+                for topic in urls
+                if (found := subscriptions(conn, topic, 0, 10))
+            }
+            self.assertEqual(
+                told,
+                {
+                    "http://a/~x": [
+                        ("http://a/~x", "http://r/1", 60),
+                        ("http://a/%7Ex", "http://r/2", 90),
+                        ("HTTP://A/~x", "http://r/3", 60),
+                    ],
+                    "http://b/": [("http://B", "http://r/1", 60)],
+                    "http://c/new": [("http://c/%2e/", "http://r/1", 60)],
+                    "http://c/": [("http://c/%2e/", "http://r/1", 60)],
+                    "http://d/": [
+                        ("http://d/", "http://r/1", 60),
+                        ("http://d", "http://r/2", 60),
+                    ],
+                },
+            )
+            self.assertEqual(checks_due(conn, 10), [Check("http://a/~x", pinged=False)])
+            merged = record_reading(conn, Reading("http://a/~x", b"n" * 32, 1, 2.0), None)
+            self.assertTrue(merged.changed)
+            same = record_reading(conn, Reading("http://b/", b"d" * 32, 1, 2.0), None)
+            self.assertFalse(same.changed)
+            self.assertEqual([walk.topic for walk in fanouts(conn, 10)], ["http://a/~x"])
+            (waiting,) = intents(conn)
+            self.assertEqual(
+                (waiting.id, waiting.intent.topic, waiting.intent.as_written.topic),
+                (2, "http://a/~x", "http://a/%7Ex"),
+            )
+
+    def test_back_and_forth(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            config = steps_on(conn)
+            before = self.definitions(conn)
+            command.downgrade(config, "0001")
+            self.assertNotIn("intent", inspect(conn).get_table_names())
+            command.upgrade(config, "head")
+            self.assertEqual(self.definitions(conn), before)
+
+    def test_twice_changes_nothing(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            conn.execute(text("INSERT INTO tally (name, value) VALUES ('kept', 1)"))
+        migrate(url)
+        with open_database(url, writes=False) as conn:
+            self.assertEqual(
+                conn.execute(text("SELECT name FROM tally WHERE value = 1")).scalar(), "kept"
+            )
+
+    def test_newer_database_is_refused(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        error = self.assertRaises(UnfitDatabase, migrate, url)
+        self.assertIn("newer version", str(error))
+        self.assertIn("9999", str(error))
