@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from json import loads
 from pathlib import Path
-from unittest import SkipTest
 
 from attrs import frozen
 
 from tests.e2e.fixture import PATIENCE, request, until
+from tests.e2e.programs import program
 from tests.processes import free_port
 
 #: What a file beside a page makes of it: ``rss.xml.301`` moves ``rss.xml``, for one.
@@ -77,14 +76,11 @@ class Nginx:
     """An nginx in the foreground, on loopback.
 
     :param directory: what it serves and writes goes there.
-    :raises SkipTest: there is none on this machine.
+    :raises SkipTest: there is none on this machine; see `programs.missing`.
     """
 
     def __init__(self, directory: Path) -> None:
-        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        if program is None:
-            raise SkipTest("NGINX IS MISSING: tests/e2e/install-nginx.sh, as root, installs it")
-        self._program = program
+        self._program = program("nginx")
         self._directory = directory
         self._pages = directory / "pages"
         self._written = 0
