@@ -188,7 +188,10 @@ class SystemdTests(DeploymentTests):
         self.assertNotIn("Traceback", broker.output)
 
     def test_a_unix_socket_that_systemd_made(self) -> None:
-        """Its file is systemd's: it keeps its mode, and is there after a stop."""
+        """Its file is systemd's: it keeps its mode, and is there after a stop.
+
+        The socket serves the next broker as well, when systemd starts it again.
+        """
         short = Path(mkdtemp())  # names of sockets are
         self.addCleanup(rmtree, short)
         place = short / "broker.sock"
@@ -196,26 +199,30 @@ class SystemdTests(DeploymentTests):
             listening.bind(str(place))
             place.chmod(0o600)
             listening.listen()
-            number = listening.fileno()
-            line = [
-                *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
-                *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),
-            ]
-            broker = Process(
-                self,
-                [sys.executable, "-c", ACTIVATOR, f"{number}", "rsscloud-broker.socket", *line],
-                cwd=self.directory,
-                pass_fds=[number],
-            )
-            with socket.socket(socket.AF_UNIX) as caller:
-                caller.settimeout(PATIENCE)
-                caller.connect(str(place))
-                caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")
-            self.assertEqual(place.stat().st_mode & 0o777, 0o600)
-            broker.stop()
+            for _ in ("at first", "after a restart"):
+                broker = self.activated(listening.fileno())
+                with socket.socket(socket.AF_UNIX) as caller:
+                    caller.settimeout(PATIENCE)
+                    caller.connect(str(place))
+                    caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")
+                self.assertEqual(place.stat().st_mode & 0o777, 0o600)
+                broker.stop()
+                self.assertNotIn("Traceback", broker.output)
         self.assertTrue(place.is_socket())
-        self.assertNotIn("Traceback", broker.output)
+
+    def activated(self, number: int) -> Process:
+        """A broker that is handed a UNIX socket, whose descriptor is given."""
+        line = [
+            *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
+            *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),
+        ]
+        return Process(
+            self,
+            [sys.executable, "-c", ACTIVATOR, f"{number}", "rsscloud-broker.socket", *line],
+            cwd=self.directory,
+            pass_fds=[number],
+        )
 
 
 class DockerfileTests(DeploymentTests):
