@@ -148,6 +148,7 @@ class RecipeTests(BehindNginxTestCase):
         packed = self.ask("/changes.xml", headers={"accept-encoding": "gzip"})
         self.assertEqual(packed.headers["content-encoding"], "gzip")
         self.assertEqual(gzip.decompress(packed.body), plain.body)
+        self.assertEqual(packed.headers["vary"], "Accept-Encoding")
 
     def test_subscribers(self) -> None:
         self.assert_subscriber_is_told(self.origin())
