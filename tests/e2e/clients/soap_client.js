@@ -27,7 +27,7 @@ function registration(protocol) {
     port: Number(port),
     path: "/notify",
     protocol,
-    urlList: { item: [feed] },
+    urlList: [feed],
   };
 }
 
