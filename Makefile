@@ -2,17 +2,25 @@
 # make test   set everything up and run the linters, the types and every test
 # make bench  set everything up and measure how fast the broker is
 #
-# They need Python 3.11 or later with venv, and nothing else; what they install
-# goes into .venv.
+# They need Python 3.11 or later with venv, and the network when they run for the first time.
+# What they install goes into .venv, but for packages of Debian that make test needs.
+#
+# make run ARGS="--listen tcp:8080" hands options to twistd rsscloud-broker.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --no-build-isolation
+ARGS ?=
 
 .PHONY: run test lint unit docs bench clean
 
+# The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
-	$(BIN)/twistd -n --pidfile= rsscloud-broker --local
+	@echo "Starting a broker.  It says below at which address to look (http://localhost:5337/,"
+	@echo "unless ARGS says otherwise) when it is up; Ctrl-C ends it."
+	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local $(ARGS); \
+	    status=$$?; test $$status -eq 130 || exit $$status
 
 test: lint unit docs
 
@@ -23,6 +31,7 @@ lint: $(VENV)/dev-ready
 	$(BIN)/mypy
 
 unit: $(VENV)/dev-ready
+	@sh tests/e2e/install-programs.sh $(VENV)
 	$(BIN)/trial --jobs 4 --reporter=text tests
 
 docs: $(VENV)/dev-ready
@@ -35,18 +44,37 @@ bench: $(VENV)/dev-ready
 clean:
 	rm -rf $(VENV) docs/_build _trial_temp* *.egg-info build dist .mypy_cache .ruff_cache .hypothesis
 
-$(BIN)/pip:
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade 'pip>=24'
+# $(call install,WHAT,HOW LONG,ARGUMENTS) has pip install WHAT.  If all of it is there already
+# it says nothing and needs no network: a new checkout makes pyproject.toml newer, but often
+# changes nothing in it.
+define install
+@$(PIP) --no-index $(3) >$(VENV)/pip.log 2>&1 || { \
+    echo "Installing $(1) into $(VENV): about $(2)."; \
+    $(PIP) --retries 1 $(3) >$(VENV)/pip.log 2>&1; \
+} || if grep -q 'connection broken by' $(VENV)/pip.log; then \
+    echo "No network: pip cannot fetch what is missing.  Connect this machine and run make" \
+        "again; $(VENV)/pip.log has the details." >&2; exit 1; \
+else \
+    cat $(VENV)/pip.log >&2; exit 1; \
+fi
+endef
 
-$(VENV)/run-ready: $(BIN)/pip setup.py pyproject.toml
-	$(BIN)/pip install --quiet --editable .
-	touch $@
+$(BIN)/pip:
+	@echo "Setting up a virtual environment in $(VENV), with all that is needed here.  This is done"
+	@echo "once, needs the network, and takes one to three minutes."
+	@$(PYTHON) -m venv $(VENV)
+
+# With setuptools in the environment, this project can be built without the network.
+$(VENV)/run-ready: setup.py pyproject.toml | $(BIN)/pip
+	$(call install,pip and setuptools,ten seconds,'pip>=24' 'setuptools>=77')
+	$(call install,this project and the libraries that it needs,a minute,--editable .)
+	@touch $@
+
+$(VENV)/dev-ready: $(VENV)/run-ready | $(VENV)/apart/flask_websub
+	$(call install,what the linters and the tests need,two minutes,--editable '.[dev]')
+	@touch $@
 
 # Flask-WebSub is somebody else's subscriber, for the tests.  It brings a package
 # "tests" of its own, which would hide ours: so it goes where only that process looks.
-$(VENV)/dev-ready: $(BIN)/pip setup.py pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev]'
-	$(BIN)/pip install --quiet --upgrade --target $(VENV)/apart 'Flask-WebSub>=0.4.1'
-	sh tests/e2e/install-nginx.sh
-	touch $@ $(VENV)/run-ready
+$(VENV)/apart/flask_websub: | $(VENV)/run-ready
+	$(call install,Flask-WebSub,ten seconds,--target $(VENV)/apart 'Flask-WebSub>=0.4.1')

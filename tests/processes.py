@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import socket
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from os import environ
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from signal import SIGINT
 from threading import Thread
 from typing import Any
 
@@ -122,6 +124,10 @@ class Process:
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
+
+    def interrupt(self) -> None:
+        """Do as Ctrl-C does: interrupt its group, which must be its own (``process_group=0``)."""
+        os.killpg(self._process.pid, SIGINT)
 
     def stop(self) -> None:
         """Ask it to end, and insist."""

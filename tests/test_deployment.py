@@ -18,6 +18,7 @@ from tempfile import mkdtemp
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from tests.e2e.programs import program
 from tests.processes import BIN, LISTENS, PATIENCE, Process
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
@@ -94,28 +95,43 @@ def unit(name: str) -> ConfigParser:
 class SystemdTests(DeploymentTests):
     """``rsscloud-broker.service`` and ``rsscloud-broker.socket``."""
 
-    def test_systemd_understands_them(self) -> None:
-        """Where systemd is installed it is asked; the structure is looked at anywhere."""
+    def test_structure(self) -> None:
         service, listening = unit("rsscloud-broker.service"), unit("rsscloud-broker.socket")
         self.assertEqual(service.sections(), ["Unit", "Service", "Install"])
         self.assertEqual(listening.sections(), ["Unit", "Socket", "Install"])
         self.assertEqual(service["Unit"]["Requires"], "rsscloud-broker.socket")
         self.assertEqual(listening["Socket"]["ListenStream"].rpartition(":")[2], "5337")
-        command = shutil.which("systemd-analyze")
-        if command is None:
-            return
+
+    def analyzed(self, verb: str, *options: str, sockets: bool = True) -> tuple[int, str]:
+        """The status of ``systemd-analyze VERB`` for our units, and what it says of them.
+
+        :param sockets: whether it is for the socket unit, too.
+        """
+        command = program("systemd-analyze")
         text = (TAP / "rsscloud-broker.service").read_text(encoding="utf-8")
-        units = [
-            self.written(
-                "rsscloud-broker.service", text.replace("/opt/rsscloud-broker/bin", f"{BIN}")
-            ),
-            Path(shutil.copy(TAP / "rsscloud-broker.socket", self.directory)),
-        ]
-        verified = subprocess.run(
-            [command, "verify", *map(str, units)], capture_output=True, text=True, check=False
+        service = self.written(
+            "rsscloud-broker.service", text.replace("/opt/rsscloud-broker/bin", f"{BIN}")
         )
-        complaints = [line for line in verified.stderr.splitlines() if "rsscloud-broker" in line]
-        self.assertEqual(complaints, [])
+        listening = shutil.copy(TAP / "rsscloud-broker.socket", self.directory)
+        done = subprocess.run(
+            [command, verb, *options, str(service), *([str(listening)] if sockets else [])],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_systemd_understands_them(self) -> None:
+        status, said = self.analyzed("verify")
+        self.assertEqual([line for line in said.splitlines() if "rsscloud-broker" in line], [])
+        self.assertEqual(status, 0, said)
+
+    def test_systemd_finds_it_hardened(self) -> None:
+        """It rates what a service may do, from 0 for nothing to 100 for everything."""
+        status, said = self.analyzed("security", "--offline=yes", "--threshold=20", sockets=False)
+        self.assertEqual(status, 0, said)
+        self.assertIn("Overall exposure level", said)
 
     def test_is_hardened(self) -> None:
         service = unit("rsscloud-broker.service")["Service"]
@@ -188,7 +204,10 @@ class SystemdTests(DeploymentTests):
         self.assertNotIn("Traceback", broker.output)
 
     def test_a_unix_socket_that_systemd_made(self) -> None:
-        """Its file is systemd's: it keeps its mode, and is there after a stop."""
+        """Its file is systemd's: it keeps its mode, and is there after a stop.
+
+        The socket serves the next broker as well, when systemd starts it again.
+        """
         short = Path(mkdtemp())  # names of sockets are
         self.addCleanup(rmtree, short)
         place = short / "broker.sock"
@@ -196,26 +215,30 @@ class SystemdTests(DeploymentTests):
             listening.bind(str(place))
             place.chmod(0o600)
             listening.listen()
-            number = listening.fileno()
-            line = [
-                *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
-                *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),
-            ]
-            broker = Process(
-                self,
-                [sys.executable, "-c", ACTIVATOR, f"{number}", "rsscloud-broker.socket", *line],
-                cwd=self.directory,
-                pass_fds=[number],
-            )
-            with socket.socket(socket.AF_UNIX) as caller:
-                caller.settimeout(PATIENCE)
-                caller.connect(str(place))
-                caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")
-            self.assertEqual(place.stat().st_mode & 0o777, 0o600)
-            broker.stop()
+            for _ in ("at first", "after a restart"):
+                broker = self.activated(listening.fileno())
+                with socket.socket(socket.AF_UNIX) as caller:
+                    caller.settimeout(PATIENCE)
+                    caller.connect(str(place))
+                    caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")
+                self.assertEqual(place.stat().st_mode & 0o777, 0o600)
+                broker.stop()
+                self.assertNotIn("Traceback", broker.output)
         self.assertTrue(place.is_socket())
-        self.assertNotIn("Traceback", broker.output)
+
+    def activated(self, number: int) -> Process:
+        """A broker that is handed a UNIX socket, whose descriptor is given."""
+        line = [
+            *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
+            *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),
+        ]
+        return Process(
+            self,
+            [sys.executable, "-c", ACTIVATOR, f"{number}", "rsscloud-broker.socket", *line],
+            cwd=self.directory,
+            pass_fds=[number],
+        )
 
 
 class DockerfileTests(DeploymentTests):

@@ -21,7 +21,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionClosed
 from twisted.internet.ssl import Certificate, trustRootFromCertificates
 from twisted.python.failure import Failure
-from twisted.web.client import Agent, BrowserLikePolicyForHTTPS, ResponseFailed
+from twisted.web.client import (
+    Agent,
+    BrowserLikePolicyForHTTPS,
+    RequestTransmissionFailed,
+    ResponseFailed,
+)
 from twisted.web.error import SchemeNotSupported
 from twisted.web.http_headers import Headers
 
@@ -167,7 +172,8 @@ class Web:
             return await Deferred.fromCoroutine(exchange).addTimeout(
                 self.seconds, self.clock, too_late
             )
-        except ResponseFailed as error:
+        except (ResponseFailed, RequestTransmissionFailed) as error:
+            # The latter comes of a handshake that fails while there is a body to be sent.
             reasons = ", ".join(dict.fromkeys(map(_reason, error.reasons)))
             raise ClientError(f"{url}: {reasons}") from error
         except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:

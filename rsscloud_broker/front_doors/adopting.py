@@ -1,7 +1,9 @@
 """Listens on sockets that somebody else has opened, such as systemd.
 
-Twisted takes a UNIX socket that it is given for one that it has made: it changes the mode of
-its file when it begins, and removes the file when it ends.  Both are for whoever made it.
+Twisted takes a UNIX socket that it is given for one that it has made.  It changes the mode of the
+socket's file when it begins, and removes the file when it ends; both are for whoever made it.  And
+when it ends it shuts the socket down, so that nobody can listen on it again: systemd would hand a
+dead socket to the next broker.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from zope.interface import directlyProvides, providedBy
 
 
 class AdoptedPort(unix.Port):
-    """A UNIX socket whose file is not ours."""
+    """A UNIX socket that somebody else has opened, and keeps open when the broker ends."""
+
+    #: Twisted's own class for TCP says so of sockets that it adopts; the one for UNIX does not.
+    _shouldShutdown = False
 
     @classmethod
     def adopt(cls, descriptor: int, factory: Factory[Any], reactor: Any) -> AdoptedPort:

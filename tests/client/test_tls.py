@@ -30,12 +30,17 @@ class CertificateTests(TestCase):
 
     async def get(self, name: str, *, trusts: Path | None) -> bytes:
         """Read a page of a server whose certificate has a name."""
+        web, url = self.web(name, trusts)
+        return (await web.get(url)).body
+
+    def web(self, name: str, trusts: Path | None) -> tuple[Web, str]:
+        """A client, and the URL of a page of a server whose certificate has a name."""
         tls = authority().server(name)
         pages = Resource()
         pages.putChild(b"", Data(b"hello", "text/plain"))
         port = serve(self, pages, tls)
         treq = HTTPClient(trusting(running, None if trusts is None else str(trusts)))
-        return (await Web(treq, SystemClock(running)).get(f"https://localhost:{port}/")).body
+        return Web(treq, SystemClock(running)), f"https://localhost:{port}/"
 
     async def complaint(self, name: str, *, trusts: Path | None) -> str:
         getting: Deferred[Any] = Deferred.fromCoroutine(self.get(name, trusts=trusts))
@@ -50,6 +55,13 @@ class CertificateTests(TestCase):
             "TLS failed: certificate verify failed (--cacert names a file with certificates to "
             "trust)",
         )
+
+    async def test_who_is_not_is_sent_nothing(self) -> None:
+        """The handshake fails while a body is about to be sent."""
+        web, url = self.web("localhost", None)
+        posting: Deferred[Any] = Deferred.fromCoroutine(web.post(url, {}, b"body"))
+        said = str(await self.assertFailure(posting, ClientError))
+        self.assertTrue(said.startswith(f"{url}: TLS failed: certificate verify failed"), said)
 
     async def test_another_name(self) -> None:
         said = await self.complaint("other.example", trusts=self.file)

@@ -11,6 +11,7 @@ import http.client
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -88,14 +89,26 @@ def request(
     method: str = "GET",
     body: bytes | Iterator[bytes] | None = None,
     headers: Mapping[str, str] | None = None,
+    *,
+    cafile: Path | None = None,
+    source: str = "",
 ) -> Answer:
     """Make a request as the standard library does, without following redirects.
 
     :param body: what comes piece by piece is sent in chunks.
+    :param cafile: for ``https``: the certificate to trust, in PEM.
+    :param source: the address of this machine from which to connect; empty for any.
     """
     parts = urlsplit(url)
     assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE)
+    where = (parts.hostname, parts.port)
+    address = (source, 0) if source else None
+    connection = http.client.HTTPConnection(*where, timeout=PATIENCE, source_address=address)
+    if parts.scheme == "https":
+        tls = ssl.create_default_context(cafile=cafile)
+        connection = http.client.HTTPSConnection(
+            *where, timeout=PATIENCE, source_address=address, context=tls
+        )
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     try:
         connection.request(method, target, body, dict(headers or {}))
@@ -192,7 +205,7 @@ class Broker:
         """
         for _ in range(5):
             self._spawn(ahead)
-            until(lambda: not self.running or self._answers(), "the broker to answer or to end")
+            until(lambda: not self.running or self.answers(), "the broker to answer or to end")
             if self.running:
                 return
             if "Address already in use" not in self.log:
@@ -200,24 +213,29 @@ class Broker:
             self.port = free_port()  # somebody was faster
         raise AssertionError(f"the broker did not start:\n{self.log}")
 
-    def _spawn(self, ahead: float) -> None:
+    def command(self, ahead: float) -> list[str]:
+        """The command that runs it, at ``port``."""
         listen = f"tcp:{self.port}:interface=127.0.0.1"
         command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
-        options = ["--config", str(self.configuration)]
+        options = ["--config", str(self.configuration), "--data", str(self.data)]
+        return [*command, *options, "--local", "--listen", listen]
+
+    def answers(self) -> bool:
+        """Whether it answers requests."""
+        try:
+            return request(f"{self.url}/").status == 200
+        except OSError:
+            return False
+
+    def _spawn(self, ahead: float) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *options, "--data", str(self.data), "--local", "--listen", listen],
+                self.command(ahead),
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-
-    def _answers(self) -> bool:
-        try:
-            return request(f"{self.url}/").status == 200
-        except OSError:
-            return False
 
     def terminate(self) -> None:
         """Ask it to end."""

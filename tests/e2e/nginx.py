@@ -1,17 +1,17 @@
-"""A real nginx that serves feeds as files: with its own validators, gzip and redirects."""
+"""A real nginx: one that serves feeds as files, with validators and redirects, or any other."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import socket
 import subprocess
 from json import loads
 from pathlib import Path
-from unittest import SkipTest
 
 from attrs import frozen
 
-from tests.e2e.fixture import PATIENCE, request, until
+from tests.e2e.fixture import PATIENCE, until
+from tests.e2e.programs import program
 from tests.processes import free_port
 
 #: What a file beside a page makes of it: ``rss.xml.301`` moves ``rss.xml``, for one.
@@ -25,15 +25,20 @@ pid pid;
 error_log error.log;
 events {{ worker_connections 64; }}
 http {{
-    log_format seen escape=json '{{"uri": "$request_uri", "status": $status, "sent": $bytes_sent, '
-        '"agent": "$http_user_agent", "etag": "$http_if_none_match", '
-        '"since": "$http_if_modified_since", "coding": "$sent_http_content_encoding"}}';
-    access_log access.log seen;
     client_body_temp_path temporary;
     proxy_temp_path temporary;
     fastcgi_temp_path temporary;
     uwsgi_temp_path temporary;
     scgi_temp_path temporary;
+    {servers}
+}}
+"""
+
+_FEEDS = """
+    log_format seen escape=json '{{"uri": "$request_uri", "status": $status, "sent": $bytes_sent, '
+        '"agent": "$http_user_agent", "etag": "$http_if_none_match", '
+        '"since": "$http_if_modified_since", "coding": "$sent_http_content_encoding"}}';
+    access_log access.log seen;
     types {{ application/rss+xml xml; }}
     gzip on;
     gzip_types application/rss+xml;
@@ -43,7 +48,6 @@ http {{
         root pages;
         {redirects}
     }}
-}}
 """
 
 _REDIRECT = "if (-f $document_root$uri.{0}) {{ return {0} $scheme://$http_host/new$uri; }}"
@@ -73,35 +77,30 @@ class Logged:
     coding: str
 
 
-class Nginx:
-    """An nginx in the foreground, on loopback.
+class NginxProcess:
+    """An nginx in the foreground.
 
-    :param directory: what it serves and writes goes there.
-    :raises SkipTest: there is none on this machine.
+    :param directory: what it writes goes there.
+    :ivar port: a port for one of its servers, which was free.
+    :raises SkipTest: there is none on this machine; see `programs.missing`.
     """
 
     def __init__(self, directory: Path) -> None:
-        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        if program is None:
-            raise SkipTest("NGINX IS MISSING: tests/e2e/install-nginx.sh, as root, installs it")
-        self._program = program
+        self._program = program("nginx")
         self._directory = directory
-        self._pages = directory / "pages"
-        self._written = 0
         self.port = free_port()
         directory.mkdir(parents=True, exist_ok=True)
-        self._pages.mkdir()
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        redirects = [_REDIRECT.format(status) for status in STATUSES if status != 410]
-        configuration = _CONFIGURATION.format(
-            port=self.port, redirects="\n        ".join([*redirects, _GONE])
-        )
+    def start_with(self, servers: str) -> None:
+        """Start it, and wait until somebody accepts connections at its port.
+
+        :param servers: what its ``http`` block has besides: the servers, one at ``port``.
+        """
+        configuration = _CONFIGURATION.format(servers=servers)
         (self._directory / "nginx.conf").write_text(configuration, encoding="utf-8")
         command = [self._program, "-p", str(self._directory), "-c", "nginx.conf", "-e", "error.log"]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        until(lambda: self._process.poll() is not None or self._answers(), "nginx to answer")
+        until(lambda: self._process.poll() is not None or self._accepts(), "nginx to answer")
         if self._process.poll() is not None:
             log = (self._directory / "error.log").read_text(encoding="utf-8")
             raise AssertionError(f"nginx did not start:\n{log}")
@@ -110,11 +109,32 @@ class Nginx:
         self._process.terminate()
         self._process.wait(PATIENCE)
 
-    def _answers(self) -> bool:
+    def _accepts(self) -> bool:
         try:
-            return request(self.url("/")).status > 0
+            socket.create_connection(("127.0.0.1", self.port)).close()
         except OSError:
             return False
+        return True
+
+
+class Nginx(NginxProcess):
+    """One that serves feeds, on loopback.
+
+    :param directory: what it serves and writes goes there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._pages = directory / "pages"
+        self._written = 0
+        self._pages.mkdir()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        redirects = [_REDIRECT.format(status) for status in STATUSES if status != 410]
+        self.start_with(
+            _FEEDS.format(port=self.port, redirects="\n        ".join([*redirects, _GONE]))
+        )
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"

@@ -82,12 +82,15 @@ class _HTTPServer(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def http_server(handler: type[Handler], owner: Server, port: int = 0) -> BaseServer:
+def http_server(
+    handler: type[Handler], owner: Server, port: int = 0, host: str = "127.0.0.1"
+) -> BaseServer:
     """A server whose handlers know whom they work for.
 
     :param port: where it listens; 0 for a port that is free.
+    :param host: the address where it listens.
     """
-    return _HTTPServer(("127.0.0.1", port), type("Handler", (handler,), {"owner": owner}))
+    return _HTTPServer((host, port), type("Handler", (handler,), {"owner": owner}))
 
 
 # --- feeds ------------------------------------------------------------------
@@ -169,8 +172,8 @@ class HttpPostReceiver(Receiver):
 
     protocol = "http-post"
 
-    def __init__(self, port: int = 0) -> None:
-        super().__init__(http_server(_HttpPostHandler, self, port))
+    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
+        super().__init__(http_server(_HttpPostHandler, self, port, host))
         self.challenged: list[str] = []
 
 

@@ -1,0 +1,126 @@
+"""The broker as ``docs/operating.rst`` installs it: with systemd's socket, and nginx before it.
+
+What the manual and the units in ``tap`` say is used to the letter; only names, ports and paths of
+the system are replaced with those of a test.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import textwrap
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+import rsscloud_broker
+from tests.e2e.fixture import Broker
+from tests.e2e.programs import program
+from tests.processes import BIN
+from tests.test_deployment import unit
+
+_OPERATING = Path(rsscloud_broker.__file__).parent.parent / "docs" / "operating.rst"
+
+
+def manual() -> str:
+    """The manual for operators."""
+    return _OPERATING.read_text(encoding="utf-8")
+
+
+def nginx_recipe() -> str:
+    """The configuration of nginx in the manual."""
+    found = re.search(r"(?m)^\.\. code-block:: nginx\n\n((?: .*\n|\n)+)", manual())
+    assert found is not None, "the manual has no configuration of nginx"
+    return textwrap.dedent(found[1])
+
+
+def replaced(text: str, meant: Mapping[str, str]) -> str:
+    """A text with each of some words replaced; all of them must be in it."""
+    for said, mine in meant.items():
+        assert said in text, f"{said!r} is not in:\n{text}"
+        text = text.replace(said, mine)
+    return text
+
+
+class ActivatedBroker(Broker):
+    """A broker that ``systemd-socket-activate`` starts when somebody connects to its UNIX socket.
+
+    :param place: the path of that socket, which must be short.
+    """
+
+    def __init__(self, directory: Path, configuration: str, place: Path) -> None:
+        super().__init__(directory, configuration)
+        self._activate = program("systemd-socket-activate")
+        self.place = place
+
+    def command(self, ahead: float) -> list[str]:
+        """The command line of the unit, changed as the manual says for nginx."""
+        assert not ahead
+        activated = "--listen systemd:domain=UNIX:index=0"
+        assert f"``{activated}``" in re.sub(r"\s+", " ", manual())
+        line = replaced(
+            unit("rsscloud-broker.service")["Service"]["ExecStart"],
+            {
+                "/opt/rsscloud-broker/bin": str(BIN),
+                "/etc/rsscloud-broker/broker.toml": str(self.configuration),
+                "/var/lib/rsscloud-broker": str(self.data),
+                "--listen systemd:domain=INET:index=0": activated,
+            },
+        )
+        # systemd names each socket after its unit; Twisted takes none without a name.
+        named = ["--fdname", "rsscloud-broker.socket"]
+        return [self._activate, "--listen", str(self.place), *named, *line.split()]
+
+    def answers(self) -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.connect(str(self.place))
+                caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                return caller.makefile("rb").readline().startswith(b"HTTP/1.1 200 ")
+        except OSError:
+            return False
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has an IPv6 address to itself."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def self_signed(directory: Path, *names: str) -> tuple[Path, Path]:
+    """A certificate that nobody else has signed, for some names or addresses, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    today = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today - timedelta(days=1))
+        .not_valid_after(today + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(list(map(_general, names))), critical=False)
+        .sign(key, SHA256())
+    )
+    files = directory / "certificate.pem", directory / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
