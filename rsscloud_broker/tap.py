@@ -383,6 +383,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         broker=broker,
         clock=clock,
         pages=Pages(),
+        counters=counters,
         public_directory=public_directory,
         public_url=public_url,
         running=running,

@@ -169,6 +169,16 @@ class HubTests(SynchronousTestCase):
                 self.assertEqual(has_hub, {front_door and notifier})
 
 
+class CountersTests(SynchronousTestCase):
+    def test_front_doors_and_sinks_have_those_of_the_broker(self) -> None:
+        maker = PartsMaker()
+        makers = Makers(front_doors={"parts": maker}, sinks={"parts": maker})
+        config = Config(data=self.mktemp(), front_doors={"parts": {}}, sinks={"parts": {}})
+        make_broker(config, reactor, makers)
+        first, second = (parts.counters for parts in maker.given)
+        self.assertIs(first, second)
+
+
 class DiskSpaceTests(SynchronousTestCase):
     def test_pings_wait_for_room_on_the_disk_of_the_data(self) -> None:
         maker = PartsMaker()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
+from attrs import evolve
 from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
@@ -15,6 +16,7 @@ from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
+from rsscloud_broker.core.web_addresses import check_intent, check_ping, check_topic
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IJudge, IStore
@@ -97,6 +99,7 @@ class Broker:
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         self._check_space()
         self._admission.ping(source)
+        check_ping(ping)
         self._access.check_publish(*ping.named_urls)
         record = await self._store.add_ping(ping, repeat_window)
         if record.repeat:
@@ -110,6 +113,7 @@ class Broker:
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._check_space()
         self._admission.ping(source)
+        check_topic(url)
         self._access.check_publish(url)
         await self._admit_reading(url, source)
         try:
@@ -187,6 +191,7 @@ class Broker:
 
         :raises Forbidden: nobody may.
         """
+        check_topic(url)
         self._access.check_publish(url)
         if not self._detector.reads(url):
             raise TopicUnreadable(url, NOT_READ, refused=True)
@@ -194,6 +199,7 @@ class Broker:
 
     async def distribute(self, topic: str, content: Content) -> bool:
         self._check_space()
+        check_topic(topic)
         now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
         if wanted:
@@ -203,6 +209,7 @@ class Broker:
     async def subscribe(self, intent: Intent) -> Subscription:
         self._check_space()
         self._verifier.notifier(intent.callback.protocol)
+        check_intent(intent)
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
         try:
@@ -215,6 +222,7 @@ class Broker:
 
     async def unsubscribe(self, intent: Intent) -> bool:
         self._verifier.notifier(intent.callback.protocol)
+        check_intent(evolve(intent, ends=True))
         await self._admission.verification(intent)
         try:
             return await self._verifier.unsubscribe(intent)
@@ -224,6 +232,7 @@ class Broker:
 
     async def accept(self, intent: Intent) -> None:
         self._verifier.notifier(intent.callback.protocol)
+        check_intent(intent)
         if not intent.ends:
             self._check_space()
             self._access.check_subscribe(intent.topic)

@@ -34,7 +34,6 @@ import rsscloud_broker
 from rsscloud_broker.config import ConfigError, build
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import (
-    FrontDoorParts,
     IEventSink,
     IFrontDoor,
     INotifier,
@@ -44,6 +43,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import (
     Callback,
     Intent,
+    InvalidPing,
     Notification,
     OutboundError,
     Outcome,
@@ -51,7 +51,7 @@ from rsscloud_broker.model import (
     TooMany,
     Unavailable,
 )
-from rsscloud_broker.testing import sink_parts
+from rsscloud_broker.testing import front_door_parts, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
 CHECKOUT = Path(__file__).parents[2]
@@ -382,11 +382,7 @@ class HelloPingTests(ExampleTestCase):
         self.broker = FakeBroker()
         maker = self.example.HelloPingMaker()
         clock = Clock(12.0)
-        unused: Any = None
-        broker: Any = self.broker
-        parts = FrontDoorParts(
-            broker, clock, unused, FilePath(self.mktemp()), "http://broker.example", frozenset()
-        )
+        parts = front_door_parts(broker=self.broker, clock=clock)
         self.door = maker.make(build(maker.options, {"repeat_window": 5}, ""), parts)
         (self.route,) = self.door.routes()
 
@@ -416,6 +412,11 @@ class HelloPingTests(ExampleTestCase):
         status, text = self.get("?url=http://example.org/")
         self.assertEqual(status, 429)
         self.assertIn("more than 5 came; try again in 7 seconds", text)
+
+    def test_refused(self) -> None:
+        self.broker.failures.append(InvalidPing("the URL names no host"))
+        status, text = self.get("?url=http://:80/")
+        self.assertEqual((status, text), (400, "This was not accepted: the URL names no host.\n"))
 
     def test_store_unavailable(self) -> None:
         self.broker.failures.append(Unavailable("the disk is full"))
