@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.testing import front_door_parts, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
+from tests.processes import BIN
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
@@ -430,3 +432,40 @@ class HelloPingTests(ExampleTestCase):
     def test_path(self) -> None:
         options = self.example.HelloPingMaker.options
         self.assertRaises(ConfigError, build, options, {"path": "hello"}, "")
+
+
+# --- what the manual prints ------------------------------------------------------
+
+
+class ManualTests(SynchronousTestCase):
+    """The examples on the page on plugins run as they are printed."""
+
+    page = (CHECKOUT / "docs" / "plugins.rst").read_text(encoding="utf-8")
+
+    def test_modules_are_printed_whole(self) -> None:
+        """With their imports: nothing is left out by an option such as ``:pyobject:``."""
+        included = re.findall(
+            r"(?m)^\.\. literalinclude:: examples/(\S+\.py)\n((?: +:.*\n)*)", self.page
+        )
+        modules = {path for path, _ in included}
+        printed = {str(path.relative_to(EXAMPLE.parent)) for path in EXAMPLE.rglob("[!_]*.py")}
+        self.assertEqual(modules, printed - {f"{EXAMPLE.name}/setup.py"})
+        for path, options in included:
+            self.assertEqual(re.findall(":([a-z-]+):", options), ["caption"], path)
+
+    def test_tests_of_a_plugin(self) -> None:
+        (printed,) = re.findall(
+            r"(?m)^\.\. code-block:: python\n +:caption: (\S+)\n\n((?: {4}.*\n|\n)+)", self.page
+        )
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        (directory / printed[0]).write_text(dedent(printed[1]), encoding="utf-8")
+        environment = os.environ | {"PYTHONPATH": str(EXAMPLE)}
+        command = [str(BIN / "trial"), f"./{printed[0]}"]
+        self.assertIn(f"``trial {command[1]}``", self.page)
+        ran = subprocess.run(
+            command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+        )
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        contracts = re.findall(r"(?m)^  (\w+Contract)$", ran.stdout)
+        self.assertEqual(contracts, ["HelloPingContract", "JsonPostContract", "LineLogContract"])
