@@ -50,7 +50,8 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faults, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
-from rsscloud_broker.front_doors.site import FrontDoorsError, Root
+from rsscloud_broker.front_doors.offers import FrontDoorsError
+from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (

@@ -22,7 +22,7 @@ DOCS = Path(rsscloud_broker.__file__).parent.parent / "docs"
 #: What authors of plugins use of modules that are mostly for the broker itself.
 USED = {
     counters: {"Counters"},
-    discovery: {"KINDS", "Makers", "PluginError", "discover", "protocols", "select"},
+    discovery: {"KINDS", "Makers", "PluginError", "discover", "select"},
     tables: {"ConfigError", "build"},
 }
 

@@ -1,4 +1,4 @@
-"""Commands that look after a broker: check-config, export, import, sweep, topic.
+"""Commands that look after a broker: export, import, sweep, topic.
 
 They work on the configuration and on the database, also beside a running broker.
 """
@@ -11,9 +11,8 @@ from functools import partial
 from typing import IO
 
 import click
-from sqlalchemy import make_url
 
-from rsscloud_broker import config, discovery, storage
+from rsscloud_broker import making, storage
 from rsscloud_broker.commands.shared import (
     config_option,
     data_option,
@@ -23,35 +22,8 @@ from rsscloud_broker.commands.shared import (
     settings_of,
 )
 from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
-from rsscloud_broker.front_doors.listening import check_endpoints
 from rsscloud_broker.wire import topic_account
 from rsscloud_broker.wire.links import HUB_PATHS
-
-
-@main.command()
-@config_option
-@plain_errors()
-def check_config(config_file: str | None) -> None:
-    """Check a configuration, and say what runs with it."""
-    from twisted.internet import reactor  # noqa: PLC0415 # most commands need none
-
-    makers = discovery.discover()
-    settings = config.load(config_file, partial(discovery.faults, makers))
-    check_endpoints(settings.listen, config_file or "", reactor)
-    url = make_url(settings.database_url).render_as_string(hide_password=True)
-    lines = {
-        "data": settings.data,
-        "database": url,
-        "listen": ", ".join(settings.listen),
-        "public_url": settings.public_url or "(derived from listen)",
-    }
-    for kind in discovery.KINDS:
-        chosen = discovery.select(
-            makers.of_kind(kind), getattr(settings, kind), kind, config_file or ""
-        )
-        lines[kind] = ", ".join(maker.name for maker, _ in chosen) or "(none)"
-    for key, value in lines.items():
-        click.echo(f"{key:<12} {value}")
 
 
 @main.command()
@@ -86,7 +58,7 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
     settings = settings_of(config_file, data)
-    protocols = discovery.protocols(settings.notifiers, config_file or "")
+    protocols = making.protocols(settings.notifiers, config_file or "")
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)

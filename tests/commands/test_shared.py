@@ -11,7 +11,7 @@ class GroupTests(CommandTests):
         self.assertIn(__version__, self.output_of("--version"))
 
     def test_every_command_explains_itself(self) -> None:
-        for command in ("check-config", "ping", "listen", "export", "import", "sweep"):
+        for command in ("check-config", "plugins", "ping", "listen", "export", "import", "sweep"):
             with self.subTest(command):
                 self.assertIn("Usage:", self.output_of(command, "--help"))
 

@@ -191,6 +191,27 @@ class InstalledTests(SynchronousTestCase):
             },
         )
 
+    def test_packages_are_named(self) -> None:
+        """By their distribution and version, or by their module where there is none."""
+        drop_in = self.drop(
+            "from rsscloud_broker.plugins.bundled import SinkMaker, ArchiveSink, ArchiveOptions\n"
+            "other = SinkMaker('other', 'a second\\narchive', ArchiveOptions, ArchiveSink)\n"
+        )
+        command = "from rsscloud_broker.commands import main; main()"
+        file = Path(self.mktemp())
+        file.write_text("[sinks.line_log]\npath = 'events.log'\n")
+        status, out, err = run(
+            *(self.python, "-c", command, "plugins", "--config", file), drop_in=drop_in
+        )
+        self.assertEqual((status, err), (0, ""))
+        example = "rsscloud-broker-example 1.0"
+        self.assertRegex(out, f"sinks +line_log +yes +{example} +Writes a line to a file for every")
+        self.assertRegex(out, f"notifiers +json_post +no +{example} +Calls subscribers back by a")
+        module = "rsscloud_broker.plugins.broken_example"
+        self.assertRegex(
+            out, f"sinks +other +no +{module} .*broken_example.py\\) +a second archive"
+        )
+
     def test_wrong_options(self) -> None:
         for table, message in (
             ("[sinks.line_log]", "[sinks.line_log] path: missing"),
