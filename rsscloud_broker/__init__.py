@@ -15,6 +15,8 @@ Where to look:
 ``interfaces``   every interface; read this first
 ``tap``          composes the parts into one service: the only file that knows all
 ``commands``     the ``rsscloud-broker`` command
+``discovery``    finds plugins, whose parts ``making`` makes
+``start_checks`` what must be so on this machine before the broker can start
 ``config``       the TOML configuration
 ``tables``       from a TOML table to an attrs class, checked
 ``wire``         codecs of every protocol, without input or output

@@ -73,6 +73,7 @@ from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
@@ -229,7 +230,7 @@ class BrokerService(MultiService):
             migrate(url)
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
-            raise CannotStart(f"{shown}: {error}") from error
+            raise CannotStart(f"{shown}: {clean(str(error))}") from error
         allowed = descriptors.allow(max(DESCRIPTORS, self._descriptors))
         if allowed < self._descriptors:
             self.log.warn(

@@ -9,7 +9,7 @@ import click
 from attrs import evolve
 from sqlalchemy import make_url
 
-from rsscloud_broker import config, discovery, start_checks, tap
+from rsscloud_broker import config, discovery, start_checks
 from rsscloud_broker.commands.shared import config_option, data_option, main, plain_errors
 from rsscloud_broker.front_doors.listening import SYSTEMD, check_endpoints
 from rsscloud_broker.wire import text
@@ -28,7 +28,10 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
     Give the options that it is started with.  Nothing is changed, and a broker that runs is
     not disturbed.  The exit status is 0 only if the broker would start.
     """
-    from twisted.internet import reactor  # noqa: PLC0415 # most commands need none
+    # Most commands need neither.
+    from twisted.internet import reactor  # noqa: PLC0415
+
+    from rsscloud_broker import tap  # noqa: PLC0415
 
     makers = discovery.discover()
     options = tap.Options()

@@ -15,8 +15,8 @@ class FrontDoorsError(Exception):
     """Front doors cannot be mounted together.  The text says which, why, and what to do."""
 
 
-#: Who offers ``system.listMethods`` and the like.
-_BROKER = "the broker itself"
+#: What the broker offers itself: ``system.listMethods`` and the like.
+_SYSTEM = ("XML-RPC procedures system.*",)
 
 
 @frozen
@@ -29,7 +29,7 @@ class Offers:
     routes: list[Route] = field(factory=list)
     handlers: dict[str, XMLRPC] = field(factory=dict)
     services: list[SoapService] = field(factory=list)
-    _owners: dict[Hashable, str] = field(factory=dict)
+    _owners: dict[Hashable, IFrontDoor | None] = field(factory=dict)
 
     @classmethod
     def of(cls, doors: Iterable[IFrontDoor]) -> Offers:
@@ -37,8 +37,7 @@ class Offers:
 
         :raises FrontDoorsError: two offer the same, or one cannot say what it offers.
         """
-        offers = cls()
-        offers._claim(_BROKER, "", "XML-RPC procedures system.*")
+        offers = cls(owners={_SYSTEM: None})
         for door in doors:
             try:
                 offers._take(door)
@@ -53,36 +52,38 @@ class Offers:
         return offers
 
     def _take(self, door: IFrontDoor) -> None:
-        owner = f"the front door {door.name!r}"
         for route in door.routes():
             what = f"{route.method} {route.path}"
-            self._claim(owner, door.name, what, route.requires, route.content_types)
+            self._claim(door, what, route.requires, route.content_types)
             self.routes.append(route)
         for prefix, handler in door.xmlrpc_handlers().items():
-            self._claim(owner, door.name, f"XML-RPC procedures {prefix}.*")
+            self._claim(door, f"XML-RPC procedures {prefix}.*")
             self.handlers[prefix] = handler
         for service in door.soap_services():
             for action in (service.action, *service.aliases):
-                self._claim(owner, door.name, f"SOAP operations for {action}")
+                self._claim(door, f"SOAP operations for {action}")
             for path in service.description.paths if service.description else ():
-                self._claim(owner, door.name, f"GET {path}", frozenset({"wsdl"}), frozenset())
+                self._claim(door, f"GET {path}", frozenset({"wsdl"}), frozenset())
             self.services.append(service)
 
-    def _claim(self, owner: str, table: str, what: str, *details: Hashable) -> None:
+    def _claim(self, door: IFrontDoor, what: str, *details: Hashable) -> None:
         """Note who offers something.
 
-        :param table: the table of that front door in the configuration.
         :param what: is offered, for people; the details tell it from its like.
         :raises FrontDoorsError: it is offered already.
         """
         key = (what, *details)
         if key not in self._owners:
-            self._owners[key] = owner
-        elif self._owners[key] == owner:
-            raise FrontDoorsError(f"{owner} offers {what} twice; mend or uninstall it")
-        else:
-            raise FrontDoorsError(
-                f"{self._owners[key]} and {owner} both offer {what}; set another path for one "
-                f"of them if it has an option for that, or enabled = false in "
-                f"[front_doors.{table}]"
-            )
+            self._owners[key] = door
+            return
+        first, name = self._owners[key], f"the front door {door.name!r}"
+        if first is door:
+            raise FrontDoorsError(f"{name} offers {what} twice; mend or uninstall it")
+        other = "the broker itself"
+        if first is not None:
+            other = "another of that name" if first.name == door.name else f"{first.name!r}"
+        raise FrontDoorsError(
+            f"{name} offers {what}, as does {other}; set another path for one of them if it has "
+            f"an option for that, or enabled = false in its table, such as "
+            f"[front_doors.{door.name}]"
+        )

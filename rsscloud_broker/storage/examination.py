@@ -62,14 +62,17 @@ def examine(url: str) -> Examination:
         with database_errors(), engine.connect() as connection:
             if connection.dialect.name == sqlite.DIALECT:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
+            elif connection.dialect.name == "postgresql":
+                _check_rights(connection)
             heads = MigrationContext.configure(connection).get_current_heads()
             check_known(heads)
-            if connection.dialect.name == "postgresql":
-                _check_rights(connection)
+            found = Examination(", ".join(heads), latest_revision())
+            if connection.dialect.name == "postgresql" and found.revision != found.latest:
+                _check_ownership(connection)
             connection.rollback()
     finally:
         engine.dispose()
-    return Examination(", ".join(heads), latest_revision())
+    return found
 
 
 def _engine(url: str) -> Engine:
@@ -90,29 +93,50 @@ def _check_rights(connection: Connection) -> None:
     """
     if connection.execute(text("SHOW transaction_read_only")).scalar_one() == "on":
         raise UnfitDatabase(
-            "the server takes no changes, as a standby does; name the server that it follows"
+            "it takes no changes: the server is a standby, or default_transaction_read_only is on"
         )
     present = set(inspect(connection).get_table_names())
+    ours = sorted(present & {*metadata.tables, "alembic_version"})
     lacking = [
-        f"{right} on {table}"
-        for table in sorted(present & set(metadata.tables))
+        (right, table)
+        for table in ours
         for right in _RIGHTS
-        if not _has_right(connection, table, right)
+        if not _may(connection, "has_table_privilege(:what, :right)", table, right)
     ]
-    if not present and not _may_create(connection):
-        lacking.append("CREATE on the schema")
     if lacking:
+        rights = ", ".join(dict.fromkeys(right for right, _ in lacking))
+        tables = ", ".join(dict.fromkeys(table for _, table in lacking))
         raise UnfitDatabase(
-            f"the role {connection.execute(text('SELECT current_user')).scalar_one()} lacks "
-            f"{', '.join(lacking)}; grant that, or let it own the tables"
+            f"{_role(connection)} lacks {rights} on {tables}; grant that, or let it own the tables"
+        )
+    schema = "has_schema_privilege(current_schema(), :right)"
+    if not ours and not _may(connection, schema, "", "CREATE"):
+        raise UnfitDatabase(
+            f"{_role(connection)} may make no tables in it; grant CREATE on the schema"
         )
 
 
-def _has_right(connection: Connection, table: str, right: str) -> bool:
-    query = text("SELECT has_table_privilege(:table, :right)")
-    return bool(connection.execute(query, {"table": table, "right": right}).scalar_one())
+def _check_ownership(connection: Connection) -> None:
+    """See whether a role may migrate the tables: PostgreSQL lets only their owner change them.
+
+    :raises UnfitDatabase: it may not.
+    """
+    query = text(
+        "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() "
+        "AND NOT pg_has_role(tableowner, 'USAGE') ORDER BY tablename"
+    )
+    foreign = sorted(set(connection.execute(query).scalars()) & set(metadata.tables))
+    if foreign:
+        raise UnfitDatabase(
+            f"the start migrates it, and {_role(connection)} does not own {', '.join(foreign)}; "
+            "start the broker once as their owner, or let that role own them"
+        )
 
 
-def _may_create(connection: Connection) -> bool:
-    query = text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
-    return bool(connection.execute(query).scalar_one())
+def _may(connection: Connection, privilege: str, what: str, right: str) -> bool:
+    query = text(f"SELECT {privilege}")  # it is one of ours
+    return bool(connection.execute(query, {"what": what, "right": right}).scalar_one())
+
+
+def _role(connection: Connection) -> str:
+    return f"the role {connection.execute(text('SELECT current_user')).scalar_one()}"

@@ -14,8 +14,8 @@ from unittest import SkipTest
 
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import migrate
-from tests.e2e.fixture import PATIENCE, EndToEndTestCase, command_line, run, until
-from tests.processes import free_port
+from tests.e2e.fixture import PATIENCE, EndToEndTestCase, command_line, request, run, until
+from tests.processes import Process, free_port
 
 #: A user who owns nothing.
 NOBODY = 65534
@@ -185,6 +185,9 @@ class Sink:
     name = "mine"
     handles = ()
 
+class Door(ChangeListsDoor):
+    name = "mine"
+
 class Maker:
     name = "mine"
     help = "For tests."
@@ -203,7 +206,7 @@ class NotifierMaker(Maker):
 @implementer(IPlugin, IFrontDoorMaker)
 class DoorMaker(Maker):
     def make(self, options, parts):
-        return ChangeListsDoor(ChangeListsOptions(), parts)
+        return Door(ChangeListsOptions(), parts)
 
 sink, notifier, door = SinkMaker(), NotifierMaker(), DoorMaker()
 """
@@ -230,7 +233,7 @@ class PluginTests(StartTestCase):
     def test_make_raises(self) -> None:
         self.assert_refused(
             "the sink 'mine' of PACKAGE cannot be made: make() raised ZeroDivisionError: division "
-            "by zero (FILE, line 26); mend or uninstall it, or set enabled = false in [sinks.mine]",
+            "by zero (FILE, line 29); mend or uninstall it, or set enabled = false in [sinks.mine]",
             "sinks.mine",
             sink="1 / 0",
         )
@@ -250,6 +253,48 @@ class PluginTests(StartTestCase):
             "false in [notifiers.http_post] or [notifiers.mine]",
             "notifiers.mine",
         )
+
+    def test_a_route_that_is_taken(self) -> None:
+        self.assert_refused(
+            "the front door 'mine' offers GET /changes.xml, as does 'change_lists'; set another "
+            "path for one of them if it has an option for that, or enabled = false in its table, "
+            "such as [front_doors.mine]",
+            "front_doors.mine",
+        )
+
+
+class WarningTests(EndToEndTestCase):
+    def test_an_address_that_is_derived(self) -> None:
+        port = free_port()
+        broker = Process(
+            self,
+            command_line(
+                *("twistd", "-n", "--pidfile=", "rsscloud-broker", "--data", self.directory()),
+                *("--listen", f"tcp:{port}:interface=127.0.0.1"),
+            ),
+        )
+        broker.wait_for(
+            f"#warn.*public_url is not set: .* URLs under http://localhost:{port}, which leads"
+        )
+
+    def test_a_proxy_that_nobody_named(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        for number in range(20):
+            headers = {"X-Forwarded-For": f"198.51.100.{number}"}
+            self.assertEqual(request(f"{broker.url}/", headers=headers).status, 200)
+        broker.stop()
+        said = "X-Forwarded-For comes from 127.0.0.1, which is not named in trusted_proxies"
+        self.assertEqual(broker.log.count(said), 1)
+
+    def test_a_proxy_that_is_named(self) -> None:
+        broker = self.own_broker("[http]\ntrusted_proxies = ['127.0.0.1']\n")
+        broker.start()
+        self.assertEqual(
+            request(f"{broker.url}/", headers={"X-Forwarded-For": "198.51.100.5"}).status, 200
+        )
+        broker.stop()
+        self.assertNotIn("X-Forwarded-For", broker.log)
 
 
 class BesideTests(EndToEndTestCase):

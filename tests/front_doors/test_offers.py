@@ -16,7 +16,7 @@ from tests.front_doors.test_site import Door, get
 
 WAY_OUT = (
     "; set another path for one of them if it has an option for that, or enabled = false in "
-    "[front_doors.second]"
+    "its table, such as [front_doors."
 )
 
 
@@ -25,12 +25,19 @@ class OffersTests(SynchronousTestCase):
         return str(self.assertRaises(FrontDoorsError, Root, doors, PUBLIC_URL))
 
     def assert_conflict(self, what: str, first: dict[str, Any], second: dict[str, Any]) -> None:
-        said = self.refusal(Door("first", **first), Door("second", **second))
-        both = "the front door 'first' and the front door 'second' both offer"
-        self.assertEqual(said, f"{both} {what}{WAY_OUT}")
+        self.assertEqual(
+            self.refusal(Door("first", **first), Door("second", **second)),
+            f"the front door 'second' offers {what}, as does 'first'{WAY_OUT}second]",
+        )
         self.assertEqual(
             self.refusal(Door("one", **first), Door("one", **second)),
-            f"the front door 'one' offers {what} twice; mend or uninstall it",
+            f"the front door 'one' offers {what}, as does another of that name{WAY_OUT}one]",
+        )
+
+    def test_one_that_offers_something_twice(self) -> None:
+        self.assertEqual(
+            self.refusal(Door("one", pages=[get("/a"), get("/a")])),
+            "the front door 'one' offers GET /a twice; mend or uninstall it",
         )
 
     def test_routes(self) -> None:
@@ -50,7 +57,7 @@ class OffersTests(SynchronousTestCase):
         same = {"handlers": {"a": XMLRPC()}}
         self.assert_conflict("XML-RPC procedures a.*", same, same)
         self.assertIn(
-            "the broker itself and the front door 'mine' both offer XML-RPC procedures system.*",
+            "the front door 'mine' offers XML-RPC procedures system.*, as does the broker itself;",
             self.refusal(Door("mine", handlers={"system": XMLRPC()})),
         )
 
