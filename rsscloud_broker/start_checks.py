@@ -167,9 +167,10 @@ def _access_fault(path: Path) -> str:
     owner, mode = _user(status.st_uid), stat.filemode(status.st_mode)
     if status.st_uid == os.geteuid():
         return f"{path} cannot be written by its owner {me} ({mode}): chmod -R u+rwX {path}"
+    as_owner = f", start the broker as {owner}" if status.st_uid else ""  # never as root
     return (
         f"{path} belongs to {owner} ({mode}), and the broker runs as {me}: "
-        f"chown -R {me} {path}, start the broker as {owner}"
+        f"chown -R {me} {path}{as_owner}"
     )
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from pwd import getpwuid
 from textwrap import dedent
 from unittest import SkipTest
 
@@ -90,10 +91,20 @@ class ForeignUserTests(StartTestCase):
         data = self.directory()
         self.assert_nobody_is_told(
             f"{data} belongs to root (drwxr-xr-x), and the broker runs as nobody: "
-            f"chown -R nobody {data}, start the broker as root, or --data names another directory",
+            f"chown -R nobody {data}, or --data names another directory",
             *("--data", data),
         )
         self.assertEqual(list(data.iterdir()), [])
+
+    def test_data_of_a_user_who_may_run_the_broker(self) -> None:
+        data = self.directory()
+        os.chown(data, 1, 1)
+        owner = getpwuid(1).pw_name
+        self.assert_nobody_is_told(
+            f"{data} belongs to {owner} (drwxr-xr-x), and the broker runs as nobody: chown -R "
+            f"nobody {data}, start the broker as {owner}, or --data names another directory",
+            *("--data", data),
+        )
 
     def test_data_that_cannot_be_made(self) -> None:
         parent = self.directory()
@@ -121,7 +132,7 @@ class ForeignUserTests(StartTestCase):
         migrate(f"sqlite:///{database}")
         self.assert_nobody_is_told(
             f"{database} belongs to root (-rw-------), and the broker runs as nobody: "
-            f"chown -R nobody {database}, start the broker as root, or 'database' in the "
+            f"chown -R nobody {database}, or 'database' in the "
             "configuration names another file",
             *("--data", data),
         )
@@ -133,7 +144,7 @@ class ForeignUserTests(StartTestCase):
         os.chown(data, NOBODY, NOBODY)
         self.assert_nobody_is_told(
             f"{data}/public belongs to root (drwxr-xr-x), and the broker runs as nobody: "
-            f"chown -R nobody {data}/public, start the broker as root, or --data names another "
+            f"chown -R nobody {data}/public, or --data names another "
             "directory",
             *("--data", data),
         )
@@ -303,6 +314,8 @@ class BesideTests(EndToEndTestCase):
         broker.start()
         options = ["--local", "--data", broker.data, "--config", broker.configuration]
         listen = f"tcp:{broker.port}:interface=127.0.0.1"
+        broker.ping(self.origin().feed())
+        until(lambda: (broker.data / "broker.sqlite-wal").exists(), "the database to be in use")
         files = sorted(broker.data.iterdir())
         done = run("rsscloud-broker", "check-config", *options, "--listen", listen)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
