@@ -315,7 +315,7 @@ class BesideTests(EndToEndTestCase):
         options = ["--local", "--data", broker.data, "--config", broker.configuration]
         listen = f"tcp:{broker.port}:interface=127.0.0.1"
         broker.ping(self.origin().feed())
-        until(lambda: (broker.data / "broker.sqlite-wal").exists(), "the database to be in use")
+        until((broker.data / "broker.sqlite-wal").exists, "the database to be in use")
         files = sorted(broker.data.iterdir())
         done = run("rsscloud-broker", "check-config", *options, "--listen", listen)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
