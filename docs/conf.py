@@ -1,6 +1,8 @@
 """Sphinx configuration."""
 
 import logging
+import sys
+from pathlib import Path
 
 from rsscloud_broker import __version__
 
@@ -9,7 +11,8 @@ author = "The rsscloud-broker maintainers"
 project_copyright = "2026, the rsscloud-broker maintainers"
 release = version = __version__
 
-extensions = ["sphinx.ext.autodoc"]
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+extensions = ["sphinx.ext.autodoc", "zope_interfaces"]
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
 html_title = "rsscloud-broker"

@@ -14,7 +14,9 @@ Where to look:
 ``events``       the facts that travel on the bus
 ``interfaces``   every interface; read this first
 ``tap``          composes the parts into one service: the only file that knows all
-``cli``          the ``rsscloud-broker`` command
+``commands``     the ``rsscloud-broker`` command
+``discovery``    finds plugins, whose parts ``making`` makes
+``start_checks`` what must be so on this machine before the broker can start
 ``config``       the TOML configuration
 ``tables``       from a TOML table to an attrs class, checked
 ``wire``         codecs of every protocol, without input or output

@@ -379,13 +379,17 @@ class Config:
 
     @property
     def address(self) -> str:
-        """``public_url``; or else an address for this machine's own browser."""
+        """``public_url``; or else an address for this machine's own browser.
+
+        Without a port where none is known, as that of ``tcp:0`` before it listens.
+        """
         if self.public_url is not None:
             return self.public_url
         kind, _, rest = self.listen[0].partition(":")
         port = rest.partition(":")[0]
         scheme = "https" if kind == "ssl" else "http"
-        derived = f"{scheme}://localhost:{port}" if port.isdigit() else f"{scheme}://localhost"
+        known = port.isdigit() and int(port) > 0
+        derived = f"{scheme}://localhost:{port}" if known else f"{scheme}://localhost"
         return normal_form(derived).rstrip("/")
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 import attrs
 from attrs import field, frozen
 from twisted.plugin import IPlugin, getPlugins
-from zope.interface import Invalid, implementer
+from zope.interface import Invalid
 from zope.interface.interface import InterfaceClass
 from zope.interface.verify import verifyObject
 
@@ -33,12 +33,10 @@ from rsscloud_broker.config import ConfigError, build, nearest
 from rsscloud_broker.interfaces import (
     IFrontDoorMaker,
     INotifierMaker,
-    IOutbound,
     IPluginMaker,
     ISinkMaker,
-    OutboundReply,
 )
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.provenance import Place
 
 Maker = TypeVar("Maker", bound=IPluginMaker)
 
@@ -68,6 +66,15 @@ class Makers:
     front_doors: dict[str, IFrontDoorMaker] = field(factory=dict)
     notifiers: dict[str, INotifierMaker] = field(factory=dict)
     sinks: dict[str, ISinkMaker] = field(factory=dict)
+    _places: dict[int, Place] = field(factory=dict, eq=False, repr=False)
+
+    def package_of(self, maker: IPluginMaker) -> str:
+        """The package that a maker comes from, for people: its distribution and version.
+
+        Its module, where that is not known.
+        """
+        place = self._places.get(id(maker))
+        return place.package if place else type(maker).__module__
 
     def of_kind(self, kind: str) -> dict[str, Any]:
         """The makers of one of the `KINDS`."""
@@ -93,7 +100,7 @@ def discover(package: ModuleType = plugins) -> Makers:
     """
     problems: list[str] = []
     places = _places(package, problems)
-    makers, seen = Makers(), set()
+    makers, seen = Makers(places=places), set()
     for plugin in getPlugins(IPlugin, package):
         # One object may stand in several modules, where one imports from another.
         if id(plugin) in places and id(plugin) not in seen:
@@ -111,12 +118,12 @@ def discover(package: ModuleType = plugins) -> Makers:
     return makers
 
 
-def _places(package: ModuleType, problems: list[str]) -> dict[int, str]:
+def _places(package: ModuleType, problems: list[str]) -> dict[int, Place]:
     """Import every module of a drop-in path, and say where its plugins stand.
 
-    :returns: the id of each plugin, and the module, name and file of it.
+    :returns: the place of each plugin, by its id.
     """
-    places: dict[int, str] = {}
+    places: dict[int, Place] = {}
     for name, file in _modules(package, problems):
         # A plugin may fail in any way, at worst with sys.exit().
         try:
@@ -128,7 +135,7 @@ def _places(package: ModuleType, problems: list[str]) -> dict[int, str]:
             )
             continue
         here = {
-            id(value): f"{name}.{key} ({file})"
+            id(value): Place(name, key, file, type(value).__module__)
             for key, value in vars(module).items()
             if IPlugin.providedBy(value)
         }
@@ -158,7 +165,7 @@ def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, st
                 yield info.name, file
 
 
-def _take(plugin: Any, places: Mapping[int, str], makers: Makers, problems: list[str]) -> None:
+def _take(plugin: Any, places: Mapping[int, Place], makers: Makers, problems: list[str]) -> None:
     """Put a plugin among the makers, or say why not."""
     place = places[id(plugin)]
     kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
@@ -237,33 +244,6 @@ def select(
         prefix = f"{where}: " if where else ""
         raise ConfigError("\n".join(prefix + problem for problem in problems))
     return chosen
-
-
-@implementer(IOutbound)
-class _NoOutbound:
-    """For notifiers that are only asked what they are."""
-
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] = {},
-        body: bytes = b"",
-        redirects: int = 0,
-    ) -> OutboundReply:
-        raise OutboundError("this notifier was not made to call anybody")
-
-
-def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> frozenset[str]:
-    """The protocols that the notifiers of a configuration speak.
-
-    :param tables: the tables of notifiers in the configuration, by name.
-    :param where: the file that they come from, for messages.
-    :raises PluginError, ConfigError: as `discover` and `select`.
-    """
-    chosen = select(discover().notifiers, tables, "notifiers", where)
-    outbound = _NoOutbound()
-    return frozenset(maker.make(options, outbound).protocol for maker, options in chosen)
 
 
 def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:

@@ -86,6 +86,7 @@ class SubscriptionsSwept:
     at: float
 
 
+#: Any event.
 Event: TypeAlias = (
     PingReceived
     | TopicChanged

@@ -68,7 +68,11 @@ class IClock(IReactorTime):
 
 
 class IBroker(Interface):
-    """The verbs.  When one of them returns, what it did is on disk."""
+    """The verbs.  When one of them returns, what it did is on disk.
+
+    Every URL must be a web address: http or https, with a host, without white space, of at
+    most 2048 characters.  The broker checks that, whatever a front door has checked.
+    """
 
     protocols = Attribute("A frozenset of the protocols that subscribers may ask for.")
     content_protocols = Attribute("Those of them whose notifications carry the content of topics.")
@@ -84,6 +88,7 @@ class IBroker(Interface):
         :param source: the address of the caller, which may ping only so often;
             empty if nobody called.
         :raises TooMany: it did so more often.
+        :raises InvalidPing: one of its URLs is no web address.
         """
 
     def ping_topic(url: str, source: str, again: bool = ...) -> Awaitable[bool]:
@@ -121,6 +126,7 @@ class IBroker(Interface):
         Whoever calls this has made sure of the publisher.
 
         :returns: whether there is anybody to carry it to.
+        :raises TopicUnreadable: the URL of the topic is no web address.
         """
 
     def subscribe(intent: Intent) -> Awaitable[Subscription]:
@@ -302,7 +308,7 @@ class ITopicFetcher(Interface):
         :param known: the validators of what was read before.
         :param subscribers: how many want to be told of changes, for its publisher to know.
         :raises TopicUnreadable: there is no 2xx answer with a body in bounds.
-        :raises TopicEnded: its server says that it is gone for good.
+        :raises model.TopicEnded: its server says that it is gone for good.
         """
 
 
@@ -662,6 +668,7 @@ class FrontDoorParts:
     :ivar broker: an ``IBroker``.
     :ivar clock: the time.
     :ivar pages: an ``IPages``.
+    :ivar counters: where a front door counts what it does.
     :ivar public_directory: the files that are served to crawlers, read only.
     :ivar public_url: the broker's own address, without a slash at the end.
     :ivar running: the names of the front doors that run.
@@ -671,6 +678,7 @@ class FrontDoorParts:
     broker: IBroker
     clock: IClock
     pages: IPages
+    counters: Counters
     public_directory: FilePath[str]
     public_url: str
     running: frozenset[str]

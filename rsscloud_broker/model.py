@@ -595,6 +595,10 @@ class CallbackFailed(Refused):
         self.retry_after = retry_after
 
 
+class InvalidPing(Refused):
+    """A ping names a URL that is no web address.  Nothing was stored."""
+
+
 class PingTooSoon(Refused):
     """The topic was pinged a moment ago, and the operator set a pause."""
 

@@ -8,9 +8,7 @@ in between.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
-from fcntl import LOCK_EX, LOCK_NB, flock
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -26,7 +24,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker import __version__, allocation, descriptors
+from rsscloud_broker import __version__, allocation, data_lock, descriptors
 from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
@@ -49,9 +47,11 @@ from rsscloud_broker.core import (
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faults, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
-from rsscloud_broker.front_doors.listening import listener
-from rsscloud_broker.front_doors.site import FrontDoorsError, Root
-from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
+from rsscloud_broker.front_doors.listening import listener, sentence
+from rsscloud_broker.front_doors.offers import FrontDoorsError
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, SinkParts
+from rsscloud_broker.making import make_all, make_notifiers
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
@@ -68,10 +68,12 @@ from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
 from rsscloud_broker.signals import stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
+from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
@@ -134,7 +136,10 @@ class Options(usage.Options):
 
 
 def _local(config: Config) -> Config:
-    """Allow loopback, without limits; and listen only there, unless it was said where."""
+    """Allow loopback, without limits; and listen only there, unless it was said where.
+
+    The address for this machine's own browser is the right public one then.
+    """
     egress = configuration.override(
         config.egress,
         "--local",
@@ -145,7 +150,8 @@ def _local(config: Config) -> Config:
         config.limits, "--local", exempt=(*config.limits.exempt, *LOOPBACK)
     )
     listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
-    return configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
+    local = configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
+    return configuration.override(local, "--local", public_url=local.address)
 
 
 class CannotStart(SystemExit, Exception):
@@ -204,21 +210,16 @@ class BrokerService(MultiService):
     def privilegedStartService(self) -> None:
         try:
             super().privilegedStartService()
-        except CannotListenError as error:
-            raise CannotStart(
-                f"{error} Is a broker running already? --listen names another address."
-            ) from error
-        except OSError as error:  # where a UNIX socket was to be, with a lock beside it
-            place = os.fsdecode(error.filename2 or error.filename or "")
-            raise CannotStart(
-                f"cannot listen: {place}: {error.strerror}; --listen names another address"
-            ) from error
+        except (CannotListenError, OSError) as error:
+            raise CannotStart(sentence(error)) from error
 
     def startService(self) -> None:
         url = self._config.database_url
+        if faults := file_faults(self._config):
+            raise CannotStart("\n".join(faults))
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(Path(self._config.data, "lock"))
+            self._lock = data_lock.hold(self._config.data)
         except BlockingIOError as error:
             raise CannotStart(
                 f"another broker runs with the data in {self._config.data}; --data names others"
@@ -229,7 +230,7 @@ class BrokerService(MultiService):
             migrate(url)
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
-            raise CannotStart(f"{shown}: {error}") from error
+            raise CannotStart(f"{shown}: {clean(str(error))}") from error
         allowed = descriptors.allow(max(DESCRIPTORS, self._descriptors))
         if allowed < self._descriptors:
             self.log.warn(
@@ -239,6 +240,8 @@ class BrokerService(MultiService):
                 needed=self._descriptors,
             )
         super().startService()
+        if self._config.public_url is None:
+            self.log.warn(DERIVED_URL, url=self._public_url)
         allocation.what_is_there_stays()
         allocation.return_large_blocks()
         self.log.info(
@@ -324,9 +327,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         budget=budget,
         in_thread=unpacking,
     )
-    notifiers = _by_protocol(
-        [maker.make(options, callbacks) for maker, options in chosen["notifiers"]]
-    )
+    notifiers = make_notifiers(makers, chosen["notifiers"], callbacks)
     fetcher = TopicFetcher(topics, clock, product, public_url, budget)
     reading = OwnTopics(
         fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
@@ -372,7 +373,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         has_hub=has_hub,
     )
-    sinks = [maker.make(options, sink_parts) for maker, options in chosen["sinks"]]
+    sinks = make_all(makers, "sinks", chosen["sinks"], sink_parts)
     for sink in (
         *sinks,
         OwnTopicsSink(store, detector, clock, public_url),
@@ -383,12 +384,13 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         broker=broker,
         clock=clock,
         pages=Pages(),
+        counters=counters,
         public_directory=public_directory,
         public_url=public_url,
         running=running,
         has_hub=has_hub,
     )
-    doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
+    doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     handing_in = [IHandsIn(part, None) for part in (*sinks, *doors)]
     handed_in.prefixes = tuple(
         prefix for part in handing_in if part is not None for prefix in part.hands_in
@@ -420,15 +422,6 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     return service
 
 
-def _by_protocol(notifiers: Sequence[INotifier]) -> dict[str, INotifier]:
-    found: dict[str, INotifier] = {}
-    for notifier in notifiers:
-        if notifier.protocol in found:
-            raise PluginError(f"two notifiers carry the protocol {notifier.protocol!r}")
-        found[notifier.protocol] = notifier
-    return found
-
-
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:
     """How many may be under way at a time."""
     return sum(
@@ -436,13 +429,3 @@ def _notifications(sinks: Iterable[tuple[object, object]]) -> int:
         for _, options in sinks
         if isinstance(options, DistributionOptions)
     )
-
-
-def _locked(path: Path) -> IO[bytes]:
-    """Lock a file for as long as it is open: for one process, however that ends.
-
-    :raises BlockingIOError: another process has it.
-    """
-    file = path.open("ab")
-    flock(file, LOCK_EX | LOCK_NB)
-    return file

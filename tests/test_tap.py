@@ -43,6 +43,17 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(config.egress.allow_callbacks, LOOPBACK)
         self.assertEqual(config.limits.exempt, LOOPBACK)
 
+    def test_local_has_the_address_of_this_machine(self) -> None:
+        for arguments, address in (
+            ([], "http://localhost:5337"),
+            (["--listen", "tcp:8080"], "http://localhost:8080"),
+            (["--listen", "tcp:0"], "http://localhost"),
+            (["--listen", "unix:/run/x.sock"], "http://localhost"),
+            (["--public-url", "https://broker.example"], "https://broker.example"),
+        ):
+            self.assertIsNone(Config().public_url)
+            self.assertEqual(self.configuration("--local", *arguments).public_url, address)
+
     def test_local_adds_to_the_file(self) -> None:
         path = Path(self.mktemp())
         path.write_text("[limits]\nexempt = ['192.0.2.0/24']\npings_burst = 5\n")
@@ -167,6 +178,16 @@ class HubTests(SynchronousTestCase):
             for notifier in (False, True):
                 has_hub = self.has_hub(front_door, notifier)
                 self.assertEqual(has_hub, {front_door and notifier})
+
+
+class CountersTests(SynchronousTestCase):
+    def test_front_doors_and_sinks_have_those_of_the_broker(self) -> None:
+        maker = PartsMaker()
+        makers = Makers(front_doors={"parts": maker}, sinks={"parts": maker})
+        config = Config(data=self.mktemp(), front_doors={"parts": {}}, sinks={"parts": {}})
+        make_broker(config, reactor, makers)
+        first, second = (parts.counters for parts in maker.given)
+        self.assertIs(first, second)
 
 
 class DiskSpaceTests(SynchronousTestCase):

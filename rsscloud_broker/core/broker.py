@@ -16,6 +16,7 @@ from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
+from rsscloud_broker.core.web_addresses import check_intent, check_ping, check_topic
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IJudge, IStore
@@ -99,6 +100,7 @@ class Broker:
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         self._check_space()
         self._admission.ping(source)
+        check_ping(ping)
         self._access.check_publish(*map(normal_form, ping.named_urls))
         record = await self._store.add_ping(ping, repeat_window)
         if record.repeat:
@@ -110,9 +112,10 @@ class Broker:
             self._detector.ask(topic, source=source)
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
-        url = normal_form(url)
         self._check_space()
         self._admission.ping(source)
+        check_topic(url)
+        url = normal_form(url)
         self._access.check_publish(url)
         await self._admit_reading(url, source)
         try:
@@ -191,14 +194,16 @@ class Broker:
 
         :raises Forbidden: nobody may.
         """
+        check_topic(url)
         self._access.check_publish(url)
         if not self._detector.reads(url):
             raise TopicUnreadable(url, NOT_READ, refused=True)
         return await self._going_on(url, partial(self._check_topic, url, source))
 
     async def distribute(self, topic: str, content: Content) -> bool:
-        topic = normal_form(topic)
         self._check_space()
+        check_topic(topic)
+        topic = normal_form(topic)
         now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
         if wanted:
@@ -206,9 +211,10 @@ class Broker:
         return wanted
 
     async def subscribe(self, intent: Intent) -> Subscription:
-        intent = _in_normal_form(intent)
         self._check_space()
         self._verifier.notifier(intent.callback.protocol)
+        check_intent(intent)
+        intent = _in_normal_form(intent)
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
         try:
@@ -220,8 +226,9 @@ class Broker:
             raise
 
     async def unsubscribe(self, intent: Intent) -> bool:
-        intent = _in_normal_form(intent)
         self._verifier.notifier(intent.callback.protocol)
+        check_intent(evolve(intent, ends=True))
+        intent = _in_normal_form(intent)
         await self._admission.verification(intent)
         try:
             return await self._verifier.unsubscribe(intent)
@@ -230,8 +237,9 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
-        intent = _in_normal_form(intent)
         self._verifier.notifier(intent.callback.protocol)
+        check_intent(intent)
+        intent = _in_normal_form(intent)
         if not intent.ends:
             self._check_space()
             self._access.check_subscribe(intent.topic)

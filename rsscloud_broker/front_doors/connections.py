@@ -32,6 +32,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.config import Http, Network
 from rsscloud_broker.front_doors.bodies import BodyBudget
+from rsscloud_broker.front_doors.proxies import UnnamedProxies, is_near
 
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
@@ -64,6 +65,7 @@ class Limits:
 
     :ivar trusted: the networks of the proxies that are believed.
     :ivar bodies: counts the bytes of bodies.
+    :ivar proxies: warns of proxies that nobody has named.
     """
 
     http: Http
@@ -74,6 +76,7 @@ class Limits:
     bodies: BodyBudget = field(
         init=False, default=Default(lambda self: BodyBudget(self.http.body_limit), takes_self=True)
     )
+    proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
 
 
 def is_address(text: str) -> bool:
@@ -137,6 +140,11 @@ class Connection(ProtocolWrapper):
         """
         host = getattr(self.peer, "host", None)
         return host is None or within(host, self.factory.limits.trusted)
+
+    @cached_property
+    def may_be_proxy(self) -> bool:
+        """Whether it comes from a network of our own, but from no proxy that is believed."""
+        return not self.from_proxy and is_near(str(getattr(self.peer, "host", "")))
 
     @cached_property
     def _own_address(self) -> IAddress:

@@ -156,6 +156,8 @@ class BoundedRequest(Request):
         return absolute[2] or b"/"
 
     def process(self) -> None:
+        if self._connection.may_be_proxy and self.requestHeaders.hasHeader(b"x-forwarded-for"):
+            self.limits.proxies.warn(self._connection.peer)
         try:
             if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
                 self._unpack()

@@ -1,13 +1,25 @@
-"""Where the broker listens: endpoint strings of Twisted, made into services."""
+"""Where the broker listens: endpoint strings of Twisted, made into services.
+
+An endpoint can be tried beforehand, without listening to anybody.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from twisted.application import strports
 from twisted.application.service import IService
+from twisted.internet.abstract import isIPv6Address
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
 
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.front_doors.adopting import Adopting
@@ -50,3 +62,126 @@ def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> No
             problems.append(f"{where}: {error}")
     if problems:
         raise ConfigError("\n".join(problems))
+
+
+# --- trying -----------------------------------------------------------------
+
+#: The kinds of endpoints that can be tried; others may be anybody's code.
+_TRIED = ("tcp", "tcp6", "ssl", "unix")
+
+
+def can_be_tried(description: str) -> bool:
+    """Whether an endpoint is one for ``why_not``.
+
+    Sockets that systemd passes on are not, nor are endpoints of kinds that come from elsewhere.
+    """
+    return description.partition(":")[0] in _TRIED
+
+
+def why_not(description: str) -> OSError | CannotListenError | None:
+    """What would keep the broker from listening now; None if nothing would.
+
+    Nobody is listened to, and no file is made.
+
+    :param description: an endpoint that ``check_endpoints`` and ``can_be_tried`` accept.
+    """
+    trial: Any = _Trial()
+    found: list[OSError | CannotListenError] = []
+
+    def failed(failure: Failure) -> None:
+        failure.trap(CannotListenError, OSError)
+        found.append(failure.value)  # type: ignore[arg-type] # it is one of these two
+
+    listening: Deferred[Any] = serverFromString(trial, description).listen(Factory())
+    listening.addErrback(failed)
+    return found[0] if found else None
+
+
+def is_busy(error: OSError | CannotListenError) -> bool:
+    """Whether somebody else listens there."""
+    return _number(error) == errno.EADDRINUSE
+
+
+def sentence(error: OSError | CannotListenError) -> str:
+    """Why the broker cannot listen, and what to do, for people."""
+    number = _number(error)
+    if not isinstance(error, CannotListenError):  # where a UNIX socket was to be
+        place = os.fsdecode(error.filename2 or error.filename or "")
+        return f"cannot listen: {place}: {error.strerror}; --listen names another address"
+    if not isinstance(error.port, int):  # likewise
+        why = os.strerror(number) if number else str(error.socketError)
+        return f"cannot listen: {os.fsdecode(error.port)}: {why}; --listen names another address"
+    if number in {errno.EACCES, errno.EPERM} and error.port < 1024:
+        return (
+            f"cannot listen on port {error.port}: ports below 1024 need rights; have systemd open "
+            "it (a socket unit, as in tap/), give the service "
+            "AmbientCapabilities=CAP_NET_BIND_SERVICE, or name another port with --listen"
+        )
+    if number == errno.EADDRNOTAVAIL:
+        return (
+            f"cannot listen on {error.interface}: this machine has no such address; "
+            "--listen names another"
+        )
+    again = " Is a broker running already?" if is_busy(error) else ""
+    return f"{error}{again} --listen names another address."
+
+
+def _number(error: OSError | CannotListenError) -> int | None:
+    cause = error.socketError if isinstance(error, CannotListenError) else error
+    number: int | None = getattr(cause, "errno", None)
+    return number
+
+
+class _Trial:
+    """A reactor that only tries whether it could listen."""
+
+    def listenTCP(
+        self, port: int, factory: Factory[Any], backlog: int = 50, interface: str = ""
+    ) -> None:
+        """See ``IReactorTCP``; nothing listens afterwards."""
+        family = socket.AF_INET6 if isIPv6Address(interface) else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((interface, port))
+            except OSError as error:
+                raise CannotListenError(interface, port, error) from error
+
+    def listenSSL(
+        self,
+        port: int,
+        factory: Factory[Any],
+        contextFactory: object,
+        backlog: int = 50,
+        interface: str = "",
+    ) -> None:
+        """See ``IReactorSSL``."""
+        self.listenTCP(port, factory, backlog, interface)
+
+    def listenUNIX(
+        self,
+        address: str,
+        factory: Factory[Any],
+        backlog: int = 50,
+        mode: int = 0o666,
+        wantPID: bool = False,
+    ) -> None:
+        """See ``IReactorUNIX``.
+
+        With a lock beside it, a file is removed that is left from a broker which was killed.
+        """
+        path = Path(address)
+        if not os.path.exists(path):
+            if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
+                there = os.path.exists(path.parent)
+                number = errno.EACCES if there else errno.ENOENT
+                raise OSError(number, os.strerror(number), address)
+        elif not wantPID or _answers(address):
+            busy = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            raise CannotListenError(None, address, busy)
+
+
+def _answers(address: str) -> bool:
+    """Whether somebody listens at a UNIX socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(address) == 0

@@ -19,10 +19,10 @@ from itertools import chain
 
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
-from twisted.web.xmlrpc import XMLRPC
 
 from rsscloud_broker.front_doors import soap as soap_door
 from rsscloud_broker.front_doors import xmlrpc as xmlrpc_door
+from rsscloud_broker.front_doors.offers import Offers
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
     body_of,
@@ -35,7 +35,7 @@ from rsscloud_broker.front_doors.requests import (
 from rsscloud_broker.front_doors.soap import SoapRoot
 from rsscloud_broker.front_doors.soap_description import DescriptionPage
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
-from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
 #: Where blog engines and aggregators send their calls.
@@ -84,36 +84,25 @@ PREFLIGHT = {
 _NOTHING: Set[str] = frozenset()
 
 
-class FrontDoorsError(Exception):
-    """Two front doors want the same."""
-
-
 class Root(Resource):
-    """The root resource of the broker."""
+    """The root resource of the broker.
+
+    :raises FrontDoorsError: the front doors cannot be mounted together.
+    """
 
     isLeaf = True
 
     def __init__(self, doors: Iterable[IFrontDoor], public_url: str) -> None:
         super().__init__()
         self._routes: dict[tuple[str, str], list[Route]] = {}
-        handlers: dict[str, XMLRPC] = {}
-        services: list[SoapService] = []
-        for door in doors:
-            for route in door.routes():
-                self._add(route)
-            for prefix, handler in door.xmlrpc_handlers().items():
-                if prefix in {"system", *handlers}:
-                    raise FrontDoorsError(f"two front doors offer XML-RPC procedures {prefix}.*")
-                handlers[prefix] = handler
-            services.extend(door.soap_services())
-        self._xmlrpc = XMLRPCRoot(handlers)
-        try:
-            self._soap = SoapRoot(services)
-        except ValueError as error:
-            raise FrontDoorsError(str(error)) from error
+        offers = Offers.of(doors)
+        for route in offers.routes:
+            self._add(route)
+        self._xmlrpc = XMLRPCRoot(offers.handlers)
+        self._soap = SoapRoot(offers.services)
         self._soap_paths = {"/soap", *self._soap.paths}
         self._call_paths = CALL_PATHS | self._soap_paths
-        for description in filter(None, (service.description for service in services)):
+        for description in filter(None, (service.description for service in offers.services)):
             for path in description.paths:
                 page = DescriptionPage(description.document(f"{public_url}{path}"))
                 self._add(Route(path, "GET", page, frozenset({"wsdl"})))
@@ -123,8 +112,6 @@ class Root(Resource):
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
-        if any(_for_the_same(route, other) for other in routes):
-            raise FrontDoorsError(f"two front doors offer {route.method} {route.path}")
         routes.append(route)
         routes.sort(key=lambda each: -len(each.requires))
 
@@ -256,11 +243,6 @@ class Root(Resource):
         if path in self._call_paths:
             text += "; a POST is an XML-RPC or SOAP call"
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
-
-
-def _for_the_same(one: Route, other: Route) -> bool:
-    """Whether two routes at one path are for the same requests."""
-    return (one.requires, one.content_types) == (other.requires, other.content_types)
 
 
 def _folded(path: str) -> str:

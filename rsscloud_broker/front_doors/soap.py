@@ -47,8 +47,6 @@ class SoapRoot:
         self._literal = {one.description.namespace for one in services if one.description}
         for service in services:
             for action in (service.action, *service.aliases):
-                if action in self._by_action:
-                    raise ValueError(f"two front doors offer SOAP operations for {action}")
                 self._by_action[action] = service
 
     @property

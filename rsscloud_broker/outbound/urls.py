@@ -12,6 +12,7 @@ from urllib.parse import quote, urldefrag, urljoin, urlsplit
 from hyperlink import EncodedURL
 
 from rsscloud_broker.model import AddressRefused, OutboundError
+from rsscloud_broker.wire.web_address import fault_of_form
 
 #: Ports of services that are not HTTP.  Some of them take a line of text from
 #: anybody and act on it, and a request has lines that a stranger chose.  Browsers
@@ -119,23 +120,15 @@ def check_url(url: str) -> None:
 
     :raises AddressRefused: it is not; the text says which rule it breaks.
     """
-    if any(character <= " " or character == "\x7f" for character in url):
-        raise AddressRefused("the URL must not contain white space or control characters")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise AddressRefused(f"it is not a URL: {error}") from error
-    if parts.scheme.lower() not in {"http", "https"}:
-        raise AddressRefused("the URL must begin with http:// or https://")
-    if not parts.hostname:
-        raise AddressRefused("the URL names no host")
+    if fault := fault_of_form(url):
+        raise AddressRefused(fault)
+    parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise AddressRefused("the URL must not carry a user name or password")
     if "#" in url:
         raise AddressRefused("the URL must not have a fragment")
-    if port is not None:
-        check_port(port)
+    if parts.port is not None:
+        check_port(parts.port)
 
 
 def check_port(port: int) -> None:

@@ -6,6 +6,7 @@ its database.  Commands that work on the database beside a running broker use
 """
 
 from rsscloud_broker.storage.engine import open_database
+from rsscloud_broker.storage.examination import Examination, database_file, examine
 from rsscloud_broker.storage.exchange import (
     Imported,
     InvalidDocument,
@@ -20,11 +21,14 @@ from rsscloud_broker.storage.topics import revive_topic
 from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 
 __all__ = [
+    "Examination",
     "Imported",
     "InvalidDocument",
     "Store",
     "UnfitDatabase",
     "accounts",
+    "database_file",
+    "examine",
     "export_text",
     "import_document",
     "import_in_parts",

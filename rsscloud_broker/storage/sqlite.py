@@ -65,7 +65,7 @@ def make_parent_directory(url: URL) -> None:
 
     :raises OSError: it cannot be made.
     """
-    file = _path(url)
+    file = path_of(url)
     if file is not None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).touch(mode=0o600)
@@ -99,7 +99,7 @@ def configure(engine: Engine, writes: str) -> None:
 
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
-    path = _path(engine.url)
+    path = path_of(engine.url)
     if path is not None:
         _files[engine.dialect] = Files(engine, path)
 
@@ -157,8 +157,8 @@ def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
     return f"INSERT INTO {table} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608 # ours
 
 
-def _path(url: URL) -> str | None:
-    """The path of a database, if it has one."""
+def path_of(url: URL) -> str | None:
+    """The path of the file of a database, if it has one."""
     if in_memory(url) or url.database is None or url.database.startswith("file:"):
         return None
     return url.database

@@ -5,6 +5,8 @@ See ``migrations`` for the steps.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -50,11 +52,7 @@ def migrate(url: str) -> None:
 
 def _prepare_sqlite(url: str) -> None:
     parsed = make_url(url)
-    if sqlite.in_memory(parsed):
-        raise UnfitDatabase(
-            f"the database {url!r} is in memory and would keep nothing. "
-            "Name a file, such as sqlite:////var/lib/rsscloud-broker/broker.db"
-        )
+    check_kept(url)
     try:
         sqlite.make_parent_directory(parsed)
     except OSError as error:
@@ -64,20 +62,51 @@ def _prepare_sqlite(url: str) -> None:
         ) from error
 
 
+def check_kept(url: str) -> None:
+    """Accept a database by returning, unless it would not outlive this process.
+
+    :raises UnfitDatabase: it would not.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == sqlite.DIALECT and sqlite.in_memory(parsed):
+        raise UnfitDatabase(
+            f"the database {url!r} is in memory and would keep nothing. "
+            "Name a file, such as sqlite:////var/lib/rsscloud-broker/broker.db"
+        )
+
+
 def upgrade(connection: Connection) -> None:
     """Run the steps that are missing, in the transaction of a connection.
 
     :raises UnfitDatabase: the database is newer than this code.
     """
-    config = Config()
-    config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
+    check_known(MigrationContext.configure(connection).get_current_heads())
+    config = _config()
     config.attributes["connection"] = connection
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    unknown = set(MigrationContext.configure(connection).get_current_heads()) - known
+    command.upgrade(config, "head")
+
+
+def latest_revision() -> str:
+    """The revision of the tables that this version works on."""
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
+def check_known(revisions: Iterable[str]) -> None:
+    """Accept the revisions of a database by returning.
+
+    :raises UnfitDatabase: one of them is newer than this code.
+    """
+    steps = ScriptDirectory.from_config(_config()).walk_revisions()
+    unknown = set(revisions) - {step.revision for step in steps}
     if unknown:
         raise UnfitDatabase(
             "the database was made by a newer version of rsscloud-broker: this one does not "
             f"know its revision {', '.join(sorted(unknown))}. Install that version again, or "
             "go back to a copy of the database from before it."
         )
-    command.upgrade(config, "head")
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
+    return config

@@ -343,6 +343,7 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
         "broker": FakeBroker(),
         "clock": Clock(),
         "pages": FakePages(),
+        "counters": Counters(),
         "public_directory": FilePath("no-such-directory"),
         "public_url": "http://broker.example",
         "running": frozenset(),

@@ -38,6 +38,7 @@ from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, mem
 from rsscloud_broker.testing.clock import About, Clock
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 FEED = "http://feeds.example/rss.xml"
 CALLBACK = Callback("http://reader.example/notify", "http-post")
@@ -203,8 +204,8 @@ class BrokerTestCase(CoreTestCase):
         result: T = self.successResultOf(Deferred.fromCoroutine(call))
         return result
 
-    def refusal(self, call: Coroutine[Any, Any, object], kind: type[Exception]) -> Exception:
-        error: Exception = self.failureResultOf(Deferred.fromCoroutine(call), kind).value
+    def refusal(self, call: Coroutine[Any, Any, object], kind: type[E]) -> E:
+        error: E = self.failureResultOf(Deferred.fromCoroutine(call), kind).value
         return error
 
     def subscriptions(self) -> list[Subscription]:

@@ -21,11 +21,13 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IBroker
 from rsscloud_broker.model import (
     Bounds,
+    Callback,
     CallbackFailed,
     Content,
     Fanout,
     Forbidden,
     Intent,
+    InvalidPing,
     Lease,
     Outcome,
     Ping,
@@ -728,3 +730,60 @@ class LimitsTests(BrokerTestCase):
         for _ in range(5):
             self.refusal(self.broker.subscribe(strange), UnsupportedProtocol)
         self.result(self.broker.subscribe(self.intent))
+
+
+class WebAddressTests(BrokerTestCase):
+    """A front door of a plugin may hand in whatever it was sent."""
+
+    bad = ("javascript:1", "ftp://feeds.example/rss.xml", "http:///rss.xml", FEED + "?" * 2048)
+
+    def assert_nothing_happened(self) -> None:
+        self.assertEqual(self.successResultOf(self.store.count_pings()), 0)
+        self.assertEqual((self.subscriptions(), self.bus.events), ([], []))
+        self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
+
+    def test_pings(self) -> None:
+        for bad in self.bad:
+            for ping in (
+                Ping("A", bad, NOW),
+                Ping("A", HOME, NOW, changes_url=bad),
+                Ping("A", HOME, NOW, rss_url=bad),
+            ):
+                said = str(self.refusal(self.broker.ping(ping, 60, CALLER), InvalidPing))
+                self.assertTrue(said.startswith(bad[:100]), said)
+        self.assert_nothing_happened()
+
+    def test_topics(self) -> None:
+        for bad in self.bad:
+            self.handed_in.prefixes = (bad[:10],)  # it is never read, so nothing else finds out
+            intent = Intent(bad, CALLBACK, LEASE)
+            for call in (
+                self.broker.ping_topic(bad, CALLER),
+                self.broker.publish([bad], CALLER),
+                self.broker.distribute(bad, Content(b"new")),
+                self.broker.subscribe(intent),
+                self.broker.accept(intent),
+            ):
+                refusal = self.refusal(call, TopicUnreadable)
+                self.assertTrue(refusal.refused)
+                self.assertIn("the URL ", refusal.reason)
+            self.assertIsNone(self.successResultOf(self.store.topic(bad)))
+        self.assert_nothing_happened()
+        self.assertEqual(self.successResultOf(self.store.intents()), [])
+
+    def test_callbacks(self) -> None:
+        for bad in self.bad:
+            intent = Intent(FEED, Callback(bad, "http-post"), LEASE)
+            for call in (
+                self.broker.subscribe(intent),
+                self.broker.accept(intent),
+                self.broker.unsubscribe(intent),
+                self.broker.accept(evolve(intent, ends=True)),
+            ):
+                self.assertTrue(self.refusal(call, CallbackFailed).refused)
+        self.assert_nothing_happened()
+        self.assertEqual(self.successResultOf(self.store.intents()), [])
+
+    def test_a_topic_that_was_stored_before_there_was_the_rule_can_be_left(self) -> None:
+        left = self.broker.unsubscribe(Intent("feed:old", CALLBACK, LEASE, ends=True))
+        self.assertFalse(self.result(left))

@@ -301,8 +301,8 @@ class TopicTests(IntentsTestCase):
         self.topic_judge.refused.clear()
         self.callback_judge.refused.add(CALLBACK.url)
         for intent in (WANTED, GOODBYE):
-            error = self.refusal(self.broker.accept(intent), CallbackFailed)
-            self.assertIn("private network", str(error))
+            failed = self.refusal(self.broker.accept(intent), CallbackFailed)
+            self.assertIn("private network", str(failed))
         self.assertEqual((self.waiting(), self.fetcher.fetched), ([], []))
 
     def test_unknown_protocol(self) -> None:

@@ -261,9 +261,11 @@ class DatabaseTests(CommandTestCase):
 class CheckConfigTests(CommandTestCase):
     def test_what_runs(self) -> None:
         file = self.directory() / "broker.toml"
-        file.write_text('listen = ["tcp:80"]\n[sinks.archive]\nenabled = false\n', encoding="utf-8")
-        said = self.command("check-config", "--config", file)
-        self.assertIn("listen       tcp:80\n", said)
+        listen = f"tcp:{free_port()}"
+        lines = (f"listen = ['{listen}']", "public_url = 'https://broker.example'")
+        file.write_text("\n".join((*lines, "[sinks.archive]", "enabled = false")), encoding="utf-8")
+        said = self.command("check-config", "--config", file, "--data", file.parent / "data")
+        self.assertIn(f"listen       {listen}\n", said)
         self.assertIn("sinks        change_list, distribution, resourcesync\n", said)
 
     def test_errors(self) -> None:
@@ -273,7 +275,7 @@ class CheckConfigTests(CommandTestCase):
         self.assertIn(f"{file}: lisen: unknown key; the nearest known is 'listen'", said)
 
     def test_wrong_usage(self) -> None:
-        for arguments in (["nonsense"], ["ping"], ["listen"], ["check-config", "--data", "x"]):
+        for arguments in (["nonsense"], ["ping"], ["listen"], ["plugins", "--data", "x"]):
             with self.subTest(arguments):
                 done = run("rsscloud-broker", *arguments)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))

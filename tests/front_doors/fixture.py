@@ -268,6 +268,7 @@ class House:
             self.broker,
             self.clock,
             Pages(),
+            self.counters,
             self.public_directory,
             PUBLIC_URL,
             doors,

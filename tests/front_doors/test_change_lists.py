@@ -64,6 +64,7 @@ class ChangeListsTestCase(TestCase):
             broker=unused,
             clock=unused,
             pages=unused,
+            counters=unused,
             public_directory=self.directory,
             public_url="http://broker.example",
             running=frozenset({"change_lists", "websub"}),

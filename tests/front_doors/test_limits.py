@@ -8,11 +8,13 @@ from collections.abc import Mapping
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.front_doors.bodies import LIMIT, SMALL
 from rsscloud_broker.front_doors.limits import LINGER
+from rsscloud_broker.front_doors.proxies import MAX_WARNINGS
 from rsscloud_broker.model import Content
 from rsscloud_broker.wire.xmlrpc import encode_call
 from tests.front_doors.exchange import FORM, Answer, Exchange, request_bytes
@@ -491,3 +493,51 @@ class GoneTests(_LimitsTests):
         self.assertEqual(exchange.transport.value(), b"")
         self.assertEqual([ping.url for ping in self.house.pings()], [FEED])
         self.assertEqual(self.flushLoggedErrors(), [])
+
+
+class UnnamedProxyTests(_LimitsTests):
+    """X-Forwarded-For of a peer that is near, and is no trusted proxy."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self._events = self.enterContext(capturedLogs())
+
+    def warned_of(self) -> list[str]:
+        """The peers that the log names."""
+        return [event["peer"] for event in self._events if "trusted_proxies" in str(event)]
+
+    def ask(self, *peers: str | UNIXAddress, forwarded: str = "198.51.100.5") -> None:
+        for peer in peers:
+            headers = {"X-Forwarded-For": forwarded, "Connection": "close"}
+            self.house.ask("GET", "/no-such-page", b"", headers, peer)
+
+    def test_peers_that_may_be_a_proxy_of_ours(self) -> None:
+        near = ["127.0.0.1", "::1", "192.168.1.2", "172.16.0.9", "100.64.3.4", "fd00::1"]
+        self.ask(*near)
+        self.assertEqual(self.warned_of(), near)
+
+    def test_others(self) -> None:
+        trusted, elsewhere, unix = "10.1.2.3", "9.9.9.9", UNIXAddress(None)
+        self.ask(trusted, elsewhere, unix)
+        self.house.ask("GET", "/no-such-page", b"", {"Connection": "close"}, "192.168.1.2")
+        self.assertEqual(self.warned_of(), [])
+
+    def test_once_for_a_network(self) -> None:
+        self.ask("192.168.1.2", "192.168.1.2", "192.168.1.77", "192.168.2.1", "fd00::1", "fd00::2")
+        self.assertEqual(self.warned_of(), ["192.168.1.2", "192.168.2.1", "fd00::1"])
+
+    def test_a_flood_does_not_fill_the_log(self) -> None:
+        self.ask(*(f"192.168.{number}.1" for number in range(3 * MAX_WARNINGS)))
+        self.assertEqual(len(self.warned_of()), MAX_WARNINGS)
+
+    def test_what_is_said(self) -> None:
+        self.ask("192.168.1.2")
+        said = [formatEvent(event) for event in self._events if "peer" in event]
+        self.assertEqual(
+            said,
+            [
+                "X-Forwarded-For comes from 192.168.1.2, which is not named in trusted_proxies, so "
+                "the broker takes all callers behind it for one; if it is your reverse proxy, set "
+                'trusted_proxies = ["192.168.1.2"] in [http].'
+            ],
+        )

@@ -15,12 +15,11 @@ from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import RETRY_AFTER, Page
 from rsscloud_broker.front_doors.negotiation import preferred
-from rsscloud_broker.front_doors.site import SECURITY_HEADERS, FrontDoorsError, Root
+from rsscloud_broker.front_doors.site import SECURITY_HEADERS, Root
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     IFrontDoor,
     Route,
-    SoapDescription,
     SoapOperation,
     SoapService,
 )
@@ -232,42 +231,6 @@ class RoutesTests(SynchronousTestCase):
         for answer in answers:
             for name, value in SECURITY_HEADERS.items():
                 self.assertEqual(answer.headers[name.decode()], value.decode())
-
-
-class ConflictsTests(SynchronousTestCase):
-    def assert_conflict(self, sentence: str, *doors: Door) -> None:
-        error = self.assertRaises(FrontDoorsError, Root, doors, PUBLIC_URL)
-        self.assertEqual(str(error), sentence)
-
-    def test_routes(self) -> None:
-        self.assert_conflict(
-            "two front doors offer GET /a", Door(pages=[get("/a")]), Door(pages=[get("/a")])
-        )
-        description = SoapDescription("urn:x", ("/soap",), lambda url: b"<definitions/>")
-        self.assert_conflict(
-            "two front doors offer GET /soap",
-            Door(
-                pages=[get("/soap", "wsdl")],
-                services=[SoapService("/x", {}, description=description)],
-            ),
-        )
-
-    def test_procedures(self) -> None:
-        self.assert_conflict(
-            "two front doors offer XML-RPC procedures a.*",
-            Door(handlers={"a": XMLRPC()}),
-            Door(handlers={"a": XMLRPC()}),
-        )
-        self.assert_conflict(
-            "two front doors offer XML-RPC procedures system.*", Door(handlers={"system": XMLRPC()})
-        )
-
-    def test_operations(self) -> None:
-        self.assert_conflict(
-            "two front doors offer SOAP operations for /b",
-            Door(services=[SoapService("/a", {}, ("/b",))]),
-            Door(services=[SoapService("/b", {})]),
-        )
 
 
 class Trouble(XMLRPC):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,6 @@ import rsscloud_broker
 from rsscloud_broker.config import ConfigError, build
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import (
-    FrontDoorParts,
     IEventSink,
     IFrontDoor,
     INotifier,
@@ -44,6 +44,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import (
     Callback,
     Intent,
+    InvalidPing,
     Notification,
     OutboundError,
     Outcome,
@@ -51,8 +52,9 @@ from rsscloud_broker.model import (
     TooMany,
     Unavailable,
 )
-from rsscloud_broker.testing import sink_parts
+from rsscloud_broker.testing import front_door_parts, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
+from tests.processes import BIN
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
@@ -187,6 +189,27 @@ class InstalledTests(SynchronousTestCase):
                 "retries=(5.0, 60.0, 600.0))",
                 "line_log": "LineLogOptions(path='events.log')",
             },
+        )
+
+    def test_packages_are_named(self) -> None:
+        """By their distribution and version, or by their module where there is none."""
+        drop_in = self.drop(
+            "from rsscloud_broker.plugins.bundled import SinkMaker, ArchiveSink, ArchiveOptions\n"
+            "other = SinkMaker('other', 'a second\\narchive', ArchiveOptions, ArchiveSink)\n"
+        )
+        command = "from rsscloud_broker.commands import main; main()"
+        file = Path(self.mktemp())
+        file.write_text("[sinks.line_log]\npath = 'events.log'\n")
+        status, out, err = run(
+            *(self.python, "-c", command, "plugins", "--config", file), drop_in=drop_in
+        )
+        self.assertEqual((status, err), (0, ""))
+        example = "rsscloud-broker-example 1.0"
+        self.assertRegex(out, f"sinks +line_log +yes +{example} +Writes a line to a file for every")
+        self.assertRegex(out, f"notifiers +json_post +no +{example} +Calls subscribers back by a")
+        module = "rsscloud_broker.plugins.broken_example"
+        self.assertRegex(
+            out, f"sinks +other +no +{module} .*broken_example.py\\) +a second archive"
         )
 
     def test_wrong_options(self) -> None:
@@ -382,11 +405,7 @@ class HelloPingTests(ExampleTestCase):
         self.broker = FakeBroker()
         maker = self.example.HelloPingMaker()
         clock = Clock(12.0)
-        unused: Any = None
-        broker: Any = self.broker
-        parts = FrontDoorParts(
-            broker, clock, unused, FilePath(self.mktemp()), "http://broker.example", frozenset()
-        )
+        parts = front_door_parts(broker=self.broker, clock=clock)
         self.door = maker.make(build(maker.options, {"repeat_window": 5}, ""), parts)
         (self.route,) = self.door.routes()
 
@@ -417,6 +436,11 @@ class HelloPingTests(ExampleTestCase):
         self.assertEqual(status, 429)
         self.assertIn("more than 5 came; try again in 7 seconds", text)
 
+    def test_refused(self) -> None:
+        self.broker.failures.append(InvalidPing("the URL names no host"))
+        status, text = self.get("?url=http://:80/")
+        self.assertEqual((status, text), (400, "This was not accepted: the URL names no host.\n"))
+
     def test_store_unavailable(self) -> None:
         self.broker.failures.append(Unavailable("the disk is full"))
         self.assertEqual(self.get("?url=http://example.org/")[0], 503)
@@ -429,3 +453,40 @@ class HelloPingTests(ExampleTestCase):
     def test_path(self) -> None:
         options = self.example.HelloPingMaker.options
         self.assertRaises(ConfigError, build, options, {"path": "hello"}, "")
+
+
+# --- what the manual prints ------------------------------------------------------
+
+
+class ManualTests(SynchronousTestCase):
+    """The examples on the page on plugins run as they are printed."""
+
+    page = (CHECKOUT / "docs" / "plugins.rst").read_text(encoding="utf-8")
+
+    def test_modules_are_printed_whole(self) -> None:
+        """With their imports: nothing is left out by an option such as ``:pyobject:``."""
+        included = re.findall(
+            r"(?m)^\.\. literalinclude:: examples/(\S+\.py)\n((?: +:.*\n)*)", self.page
+        )
+        modules = {path for path, _ in included}
+        printed = {str(path.relative_to(EXAMPLE.parent)) for path in EXAMPLE.rglob("[!_]*.py")}
+        self.assertEqual(modules, printed - {f"{EXAMPLE.name}/setup.py"})
+        for path, options in included:
+            self.assertEqual(re.findall(":([a-z-]+):", options), ["caption"], path)
+
+    def test_tests_of_a_plugin(self) -> None:
+        (printed,) = re.findall(
+            r"(?m)^\.\. code-block:: python\n +:caption: (\S+)\n\n((?: {4}.*\n|\n)+)", self.page
+        )
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        (directory / printed[0]).write_text(dedent(printed[1]), encoding="utf-8")
+        environment = os.environ | {"PYTHONPATH": str(EXAMPLE)}
+        command = [str(BIN / "trial"), f"./{printed[0]}"]
+        self.assertIn(f"``trial {command[1]}``", self.page)
+        ran = subprocess.run(
+            command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+        )
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        contracts = re.findall(r"(?m)^  (\w+Contract)$", ran.stdout)
+        self.assertEqual(contracts, ["HelloPingContract", "JsonPostContract", "LineLogContract"])

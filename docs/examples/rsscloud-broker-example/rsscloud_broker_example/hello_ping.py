@@ -22,7 +22,7 @@ from rsscloud_broker.interfaces import (
     Route,
     SoapService,
 )
-from rsscloud_broker.model import Ping, TooMany, Unavailable
+from rsscloud_broker.model import Ping, Refused, TooMany, Unavailable
 
 #: What is taken for a web address: printable ASCII of at most 255 characters.
 _WEB_ADDRESS = re.compile(r"https?://[!-~]{1,247}")
@@ -71,6 +71,8 @@ class HelloPing:
             await self._parts.broker.ping(ping, self._options.repeat_window, caller)
         except TooMany as error:
             return 429, f"Not so fast, please: {error}."
+        except Refused as error:
+            return 400, f"This was not accepted: {error}."
         except Unavailable:
             return 503, "Nothing can be stored right now: please try again later."
         return 200, "Hello, and thanks for the ping."

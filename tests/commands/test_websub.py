@@ -13,7 +13,7 @@ from twisted.web.server import Request
 from rsscloud_broker.client.web import Reply, Web
 from rsscloud_broker.wire.websub import sign
 from tests.client.recording import Answer, Server
-from tests.test_cli import Command, CommandTests, ProcessTests, running
+from tests.commands.cases import Command, CommandTests, ProcessTests, running
 
 
 class SmallHub(Resource):

@@ -1,0 +1,89 @@
+"""Commands that tell beforehand what a broker would do: check-config and plugins."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+from attrs import evolve
+from sqlalchemy import make_url
+
+from rsscloud_broker import config, discovery, start_checks
+from rsscloud_broker.commands.shared import config_option, data_option, main, plain_errors
+from rsscloud_broker.front_doors.listening import SYSTEMD, check_endpoints
+from rsscloud_broker.wire import text
+
+
+@main.command()
+@config_option
+@data_option
+@click.option("--public-url", metavar="URL", help="Where others reach the broker.")
+@click.option("--listen", multiple=True, metavar="ENDPOINT", help="Where to listen.")
+@click.option("--local", is_flag=True, help="Only for this machine.")
+@plain_errors()
+def check_config(config_file: str | None, public_url: str | None, **others: Any) -> None:
+    """Check whether a broker would start, and say what runs with it.
+
+    Give the options that it is started with.  Nothing is changed, and a broker that runs is
+    not disturbed.  The exit status is 0 only if the broker would start.
+    """
+    # Most commands need neither.
+    from twisted.internet import reactor  # noqa: PLC0415
+
+    from rsscloud_broker import tap  # noqa: PLC0415
+
+    makers = discovery.discover()
+    options = tap.Options()
+    options.update({"config": config_file, "public-url": public_url, **others})
+    settings = options.configuration(makers)
+    where = "the command line" if others["listen"] else config_file or "the configuration"
+    check_endpoints(settings.listen, where, reactor)
+    tap.make_broker(_without_systemd(settings), reactor, makers)
+    found = start_checks.examine(settings)
+    if settings.public_url is None:
+        warning = start_checks.DERIVED_URL.format(url=settings.address)
+        click.echo(f"Warning: {warning}", err=True)
+    if found.faults:
+        raise click.ClickException("\n".join(found.faults))
+    database = make_url(settings.database_url).render_as_string(hide_password=True)
+    lines = {
+        "data": f"{settings.data} ({found.data})",
+        "database": f"{database} ({found.database})",
+        "listen": ", ".join(settings.listen),
+        "public_url": settings.public_url or f"{settings.address} (derived from listen)",
+    }
+    for kind in discovery.KINDS:
+        chosen = discovery.select(makers.of_kind(kind), getattr(settings, kind), kind)
+        lines[kind] = ", ".join(maker.name for maker, _ in chosen) or "(none)"
+    for key, value in lines.items():
+        click.echo(f"{key:<12} {value}")
+    for note in found.notes:
+        click.echo(f"note: {note}")
+
+
+def _without_systemd(settings: config.Config) -> config.Config:
+    """A configuration whose broker can be built by somebody whom systemd has passed no sockets."""
+    ours = tuple(each for each in settings.listen if not each.startswith(SYSTEMD))
+    return evolve(settings, listen=ours or ("tcp:0",), public_url=settings.address)
+
+
+@main.command()
+@config_option
+@plain_errors()
+def plugins(config_file: str | None) -> None:
+    """List every plugin that is installed, and whether it runs with a configuration."""
+    makers = discovery.discover()
+    settings = config.load(config_file, partial(discovery.faults, makers))
+    rows = [("KIND", "NAME", "RUNS", "PACKAGE", "HELP")]
+    for kind in discovery.KINDS:
+        found = makers.of_kind(kind)
+        chosen = discovery.select(found, getattr(settings, kind), kind, config_file or "")
+        running = {maker.name for maker, _ in chosen}
+        for name, maker in sorted(found.items()):
+            runs = "yes" if name in running else "no"
+            rows.append((kind, name, runs, makers.package_of(maker), text.clean(maker.help)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(line.rstrip())

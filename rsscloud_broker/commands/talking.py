@@ -1,0 +1,230 @@
+"""Commands that talk to a broker: ping, publish, listen, feed-state, resourcesync.
+
+They are the other side of the broker's protocols, and work with any broker
+that speaks them.  ``rsscloud_broker.client`` does the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import IO, Any
+
+import click
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker import config
+from rsscloud_broker.client import feed_state, publisher, websub
+from rsscloud_broker.client import resourcesync as resourcesync_client
+from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
+from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
+from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
+from rsscloud_broker.commands.shared import cacert_option, main, run, web_client, write_no_more
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.wire import cloud, text
+
+
+@main.command()
+@click.argument("feed_url", required=False)
+@click.option("--name", help="The name of a site that changed, instead of FEED_URL.")
+@click.option("--url", help="The home page of that site.")
+@click.option("--rss", default="", help="The feed of that site.")
+@click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
+@click.option(
+    "--protocol",
+    type=click.Choice(publisher.PROTOCOLS),
+    default="rest",
+    show_default=True,
+    help="How the ping is sent.",
+)
+@cacert_option
+def ping(
+    feed_url: str | None, name: str | None, url: str | None, rss: str, broker: str, protocol: str
+) -> None:
+    """Say that a feed or a site changed.
+
+    With FEED_URL as rssCloud says it; with --name and --url as weblogs.com does.
+    """
+
+    async def work(reactor: Any) -> None:
+        web = web_client(reactor)
+        if feed_url:
+            said = await publisher.ping_feed(web, broker, feed_url, protocol)
+        else:
+            said = await publisher.ping_site(web, broker, name or "", url or "", rss, protocol)
+        click.echo(text.clean(said))
+
+    of_site = name or url or rss
+    if bool(feed_url) == bool(of_site) or (of_site and not (name and url)):
+        raise click.UsageError("give FEED_URL, or --name and --url (and --rss) of a site")
+    run(work)
+
+
+@main.command()
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
+@cacert_option
+def publish(urls: tuple[str, ...], broker: str) -> None:
+    """Say that what is at URL changed, as WebSub says it."""
+
+    async def work(reactor: Any) -> None:
+        click.echo(await websub.publish(web_client(reactor), websub.hub_of(broker), urls))
+
+    run(work)
+
+
+@main.command()
+@click.argument("feed_urls", nargs=-1, required=True, metavar="FEED_URL...")
+@click.option(
+    "--protocol",
+    type=click.Choice(["http-post", "xml-rpc", "soap", "websub"]),
+    default="http-post",
+    show_default=True,
+    help="How the notifications are to come.",
+)
+@click.option(
+    "--broker", metavar="URL", help="Whom to ask, instead of the cloud or the hub of each feed."
+)
+@click.option("--secret", default="", help="With websub: what deliveries are to be signed with.")
+@click.option("--host", default="", help="The address to listen on.  [default: all]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: any free one]")
+@click.option("--domain", default="", help="The name by which we are called back.")
+@cacert_option
+def listen(
+    feed_urls: tuple[str, ...],
+    protocol: str,
+    broker: str | None,
+    secret: str,
+    host: str,
+    port: int,
+    domain: str,
+) -> None:
+    """Ask to be notified of feeds, and print a line for each notification."""
+    if protocol == "websub":
+        run(lambda reactor: _be_subscriber(reactor, feed_urls, broker, secret, host, port, domain))
+        return
+    if secret:
+        raise click.UsageError("--secret is for --protocol websub: nothing else is signed")
+    procedure = "" if protocol == "http-post" else DEFAULT_PROCEDURE
+
+    async def work(reactor: Any) -> None:
+        web = web_client(reactor)
+        nobody_reads: Deferred[None] = Deferred()
+        subscriber = Subscriber(web, reactor, _printer(nobody_reads), tell)
+        listener = Listener(subscriber.topics, subscriber.notified, DEFAULT_PROCEDURE)
+        # Whoever finds the port can send us things.
+        site = bounded_site(listener, Limits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
+        bound = bind(reactor, site, host, port)
+        callback = Callback(protocol, bound, procedure=procedure, domain=domain)
+        try:
+            for feed_url in feed_urls:
+                asked = _cloud_at(broker) if broker else await find_cloud(web, feed_url)
+                said = await subscriber.subscribe(asked, feed_url, callback)
+                tell(f"{feed_url}: {said}")
+            await nobody_reads
+        finally:
+            subscriber.stop()
+
+    run(work)
+
+
+async def _be_subscriber(
+    reactor: Any,
+    topics: Iterable[str],
+    broker: str | None,
+    secret: str,
+    host: str,
+    port: int,
+    domain: str,
+) -> None:
+    """Subscribe to topics at their hubs, until nobody reads what is printed."""
+    web = web_client(reactor)
+    nobody_reads: Deferred[None] = Deferred()
+    show = _printer(nobody_reads)
+
+    def delivered(delivery: websub.Delivery) -> None:
+        words = {True: ", signature OK", False: ", signature WRONG", None: ""}
+        show(f"{delivery.topic} {len(delivery.body)} bytes{words[delivery.signed]}")
+
+    subscriber = websub.HubSubscriber(web, reactor, delivered, tell, secret)
+    limits = Limits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
+    bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
+    # While the hubs can still ask whether we mean it.
+    reactor.addSystemEventTrigger(
+        "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.leave())
+    )
+    for url in topics:
+        hub, topic = (websub.hub_of(broker), url) if broker else await websub.find_hub(web, url)
+        callbacks = f"http://{domain or own_address(hub)}:{bound}/"
+        tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
+    await nobody_reads
+
+
+def _cloud_at(broker: str) -> cloud.Cloud:
+    """The cloud of a broker of our kind."""
+    return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
+
+
+def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
+    """What prints a notification at once; in a pipe, until its reader goes away."""
+
+    def notified(topic: str) -> None:
+        now = datetime.fromtimestamp(time.time(), UTC)
+        try:
+            click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {topic}")
+        except BrokenPipeError:
+            write_no_more()
+            if not nobody_reads.called:
+                nobody_reads.callback(None)
+
+    return notified
+
+
+def tell(sentence: str) -> None:
+    """Say something that is not a notification."""
+    click.echo(text.clean(sentence), err=True)
+
+
+@main.command("feed-state")
+@click.argument("url")
+@cacert_option
+def show_feed_state(url: str) -> None:
+    """Fetch URL as a reader does, and explain what its feed says about its state."""
+
+    async def work(reactor: Any) -> None:
+        click.echo(feed_state.render(await feed_state.examine(web_client(reactor), url)))
+
+    run(work)
+
+
+@main.group()
+def resourcesync() -> None:
+    """Tell a hub what changed of a ResourceSync source."""
+
+
+@resourcesync.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--topic", required=True, metavar="URL", help="The channel.")
+@click.option("--hub", required=True, metavar="URL", help="The hub, such as BROKER/websub.")
+@click.option(
+    "--capability-list", default="", metavar="URL", help="If FILE names none as rs:ln rel=up."
+)
+@click.option(
+    "--token",
+    default="",
+    envvar="RSSCLOUD_BROKER_TOKEN",
+    show_envvar=True,
+    help="What the hub knows the publisher by.",
+)
+@cacert_option
+def notify(file: IO[bytes], topic: str, hub: str, capability_list: str, token: str) -> None:
+    """Send FILE, a framework or change notification, to a hub."""
+    payload = file.read()
+
+    async def work(reactor: Any) -> None:
+        web = web_client(reactor)
+        said = await resourcesync_client.notify(web, payload, topic, hub, capability_list, token)
+        click.echo(said)
+
+    run(work)

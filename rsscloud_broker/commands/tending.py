@@ -1,0 +1,104 @@
+"""Commands that look after a broker: export, import, sweep, topic.
+
+They work on the configuration and on the database, also beside a running broker.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import IO
+
+import click
+
+from rsscloud_broker import making, storage
+from rsscloud_broker.commands.shared import (
+    config_option,
+    data_option,
+    existing_database,
+    main,
+    plain_errors,
+    settings_of,
+)
+from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.wire import topic_account
+from rsscloud_broker.wire.links import HUB_PATHS
+
+
+@main.command()
+@config_option
+@data_option
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@plain_errors()
+def export(config_file: str | None, data: str | None, file: str) -> None:
+    """Write topics and subscriptions to FILE, as JSON."""
+    with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+        written = storage.export_text(connection, time.time())
+        if file == "-":
+            for piece in written:
+                click.echo(piece, nl=False)
+        else:
+            storage.write_file(file, written)
+
+
+@main.command("import")
+@config_option
+@data_option
+@click.argument("file", type=click.File("rb"))
+@plain_errors()
+def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
+    """Take in what export wrote, or a data file of rsscloud-server.
+
+    Subscriptions that are here already are replaced; nothing is removed.  If it
+    is interrupted, import the same file again.
+    """
+    try:
+        document = json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
+    settings = settings_of(config_file, data)
+    protocols = making.protocols(settings.notifiers, config_file or "")
+    hub = f"{settings.address}{HUB_PATHS[0]}"
+    storage.migrate(settings.database_url)
+    begin = partial(storage.open_database, settings.database_url)
+    taken = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
+    click.echo("\n".join(taken.sentences(hub)))
+
+
+@main.command()
+@config_option
+@data_option
+@plain_errors()
+def sweep(config_file: str | None, data: str | None) -> None:
+    """Drop what has ended, as the broker does at the top of the hour."""
+    now = time.time()
+    with storage.open_database(existing_database(config_file, data)) as connection:
+        swept = storage.sweep(connection, now, now - IDLE_TOPIC_SECONDS)
+    click.echo(
+        f"dropped subscriptions: {swept.expired} expired, {swept.marked} marked; "
+        f"dropped topics: {swept.topics}"
+    )
+
+
+@main.command()
+@config_option
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option("--revive", is_flag=True, help="First take back that the topic has ended.")
+@click.argument("url")
+@plain_errors()
+def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool, url: str) -> None:
+    """Tell what is known of the topic at URL: what came last, and when it is polled."""
+    url = normal_form(url)
+    with storage.open_database(existing_database(config_file, data), writes=revive) as connection:
+        if revive and not storage.revive_topic(connection, url):
+            raise click.ClickException(f"{url} has not ended, or nothing is known of it")
+        (account,) = storage.accounts(connection, [url])
+    if account is None:
+        raise click.ClickException(f"nothing is known of {url}")
+    if as_json:
+        click.echo(json.dumps(topic_account.to_json(account), indent=2, ensure_ascii=False))
+    else:
+        click.echo(topic_account.to_text(account))

@@ -1,0 +1,46 @@
+"""Checks the URLs that front doors hand to the broker, before anything is stored.
+
+The built-in front doors check URLs themselves and say what is wrong in the words of their
+protocols.  A front door of a plugin may check nothing.
+"""
+
+from __future__ import annotations
+
+from rsscloud_broker.model import CallbackFailed, Intent, InvalidPing, Ping, TopicUnreadable
+from rsscloud_broker.wire.web_address import fault_of
+
+#: How much of a URL is shown that nobody can call.
+_SHOWN = 100
+
+
+def check_ping(ping: Ping) -> None:
+    """Accept a ping by returning, if all its URLs are web addresses.
+
+    :raises InvalidPing: one is not.
+    """
+    for url in (ping.url, *filter(None, (ping.changes_url, ping.rss_url))):
+        if fault := fault_of(url):
+            raise InvalidPing(f"{url[:_SHOWN]}: {fault}")
+
+
+def check_topic(url: str) -> None:
+    """Accept the URL of a topic by returning, if it is a web address.
+
+    :raises TopicUnreadable: it is not.
+    """
+    if fault := fault_of(url):
+        raise TopicUnreadable(url[:_SHOWN], fault, refused=True)
+
+
+def check_intent(intent: Intent) -> None:
+    """Accept an intent by returning, if its topic and its callback are web addresses.
+
+    The topic of an intent that ends a subscription is not looked at: it may have been stored
+    when there was no such rule.
+
+    :raises TopicUnreadable, CallbackFailed: they are not.
+    """
+    if not intent.ends:
+        check_topic(intent.topic)
+    if fault := fault_of(intent.callback.url):
+        raise CallbackFailed(fault, refused=True)

@@ -1,0 +1,89 @@
+"""Collects what the front doors offer, and finds out where two of them offer the same."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from attrs import field, frozen
+from twisted.web.xmlrpc import XMLRPC
+
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
+from rsscloud_broker.wire.text import clean
+
+
+class FrontDoorsError(Exception):
+    """Front doors cannot be mounted together.  The text says which, why, and what to do."""
+
+
+#: What the broker offers itself: ``system.listMethods`` and the like.
+_SYSTEM = ("XML-RPC procedures system.*",)
+
+
+@frozen
+class Offers:
+    """What the front doors offer together.
+
+    :ivar handlers: of XML-RPC procedures, by prefix.
+    """
+
+    routes: list[Route] = field(factory=list)
+    handlers: dict[str, XMLRPC] = field(factory=dict)
+    services: list[SoapService] = field(factory=list)
+    _owners: dict[Hashable, IFrontDoor | None] = field(factory=dict)
+
+    @classmethod
+    def of(cls, doors: Iterable[IFrontDoor]) -> Offers:
+        """What front doors offer.
+
+        :raises FrontDoorsError: two offer the same, or one cannot say what it offers.
+        """
+        offers = cls(owners={_SYSTEM: None})
+        for door in doors:
+            try:
+                offers._take(door)
+            except FrontDoorsError:
+                raise
+            except Exception as error:  # it may be anybody's code
+                said = f"{type(error).__name__}: {clean(str(error))}"
+                raise FrontDoorsError(
+                    f"the front door {door.name!r} cannot say what it offers: {said}; mend or "
+                    f"uninstall it, or set enabled = false in [front_doors.{door.name}]"
+                ) from error
+        return offers
+
+    def _take(self, door: IFrontDoor) -> None:
+        for route in door.routes():
+            what = f"{route.method} {route.path}"
+            self._claim(door, what, route.requires, route.content_types)
+            self.routes.append(route)
+        for prefix, handler in door.xmlrpc_handlers().items():
+            self._claim(door, f"XML-RPC procedures {prefix}.*")
+            self.handlers[prefix] = handler
+        for service in door.soap_services():
+            for action in (service.action, *service.aliases):
+                self._claim(door, f"SOAP operations for {action}")
+            for path in service.description.paths if service.description else ():
+                self._claim(door, f"GET {path}", frozenset({"wsdl"}), frozenset())
+            self.services.append(service)
+
+    def _claim(self, door: IFrontDoor, what: str, *details: Hashable) -> None:
+        """Note who offers something.
+
+        :param what: is offered, for people; the details tell it from its like.
+        :raises FrontDoorsError: it is offered already.
+        """
+        key = (what, *details)
+        if key not in self._owners:
+            self._owners[key] = door
+            return
+        first, name = self._owners[key], f"the front door {door.name!r}"
+        if first is door:
+            raise FrontDoorsError(f"{name} offers {what} twice; mend or uninstall it")
+        other = "the broker itself"
+        if first is not None:
+            other = "another of that name" if first.name == door.name else f"{first.name!r}"
+        raise FrontDoorsError(
+            f"{name} offers {what}, as does {other}; set another path for one of them if it has "
+            f"an option for that, or enabled = false in its table, such as "
+            f"[front_doors.{door.name}]"
+        )

@@ -1,0 +1,175 @@
+"""Makes the parts of plugins, and turns what goes wrong there into a sentence for each plugin.
+
+A plugin may be anybody's code: its ``make`` may raise whatever it likes, or return an object
+that lacks a method.  An operator who reads the message must learn which plugin of which
+package it is, and what to do.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+from zope.interface import Invalid, implementer
+from zope.interface.exceptions import (
+    BrokenImplementation,
+    BrokenMethodImplementation,
+    DoesNotImplement,
+)
+from zope.interface.interface import InterfaceClass, Method
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.discovery import Makers, PluginError, discover, select
+from rsscloud_broker.interfaces import (
+    IEventSink,
+    IFrontDoor,
+    INotifier,
+    IOutbound,
+    IPluginMaker,
+    OutboundReply,
+)
+from rsscloud_broker.model import OutboundError
+from rsscloud_broker.wire.text import clean
+
+
+@frozen
+class _Kind:
+    """What makers of a kind make: its name for people, and its interface."""
+
+    word: str
+    interface: InterfaceClass
+
+
+_PRODUCTS: Final[Mapping[str, _Kind]] = {
+    "front_doors": _Kind("front door", IFrontDoor),
+    "notifiers": _Kind("notifier", INotifier),
+    "sinks": _Kind("sink", IEventSink),
+}
+
+
+def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts: Any) -> list[Any]:
+    """Make the parts of one kind.
+
+    :param makers: all that were found, which know where each comes from.
+    :param kind: one of `discovery.KINDS`.
+    :param chosen: makers and their options, as `discovery.select` gives them.
+    :param parts: what each maker is handed.
+    :raises PluginError: a maker raises, or makes what does not keep to the interface of its
+        kind; with a line for each.
+    """
+    made: list[Any] = []
+    problems: list[str] = []
+    for maker, options in chosen:
+        who = described(makers, kind, maker)
+        way_out = f"mend or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
+        try:
+            part = maker.make(options, parts)
+        except (Exception, SystemExit) as error:
+            problems.append(f"{who} cannot be made: {_raised(error)}; {way_out}")
+            continue
+        made.append(part)
+        interface = _PRODUCTS[kind].interface
+        if faults := list(_faults(part, interface)):
+            said = f"does not keep to {interface.__name__}: {', '.join(faults)}"
+            problems.append(f"{who} {said}; {way_out}")
+    if problems:
+        raise PluginError("\n".join(problems))
+    return made
+
+
+def make_notifiers(
+    makers: Makers, chosen: Sequence[tuple[Any, Any]], outbound: IOutbound
+) -> dict[str, INotifier]:
+    """Make the notifiers, by the protocol that each carries.
+
+    :param outbound: through which they call.
+    :raises PluginError: as `make_all`; or two of them carry the same protocol.
+    """
+    made = make_all(makers, "notifiers", chosen, outbound)
+    found: dict[str, INotifier] = {}
+    makers_of: dict[str, Any] = {}
+    for (maker, _), notifier in zip(chosen, made, strict=True):
+        first = makers_of.setdefault(notifier.protocol, maker)
+        if first is not maker:
+            both = (described(makers, "notifiers", each) for each in (first, maker))
+            raise PluginError(
+                f"two notifiers carry the protocol {notifier.protocol!r}: {', and '.join(both)}; "
+                f"set enabled = false in [notifiers.{first.name}] or [notifiers.{maker.name}]"
+            )
+        found[notifier.protocol] = notifier
+    return found
+
+
+def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
+    """A plugin for people: ``the sink 'line_log' of rsscloud-broker-example 1.0``."""
+    return f"the {_PRODUCTS[kind].word} {maker.name!r} of {makers.package_of(maker)}"
+
+
+def _raised(error: BaseException) -> str:
+    """What its ``make`` raised, and where."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = clean(str(error))
+    what = type(error).__name__ + (f": {said}" if said else "")
+    return f"make() raised {what} ({frame.filename}, line {frame.lineno})"
+
+
+def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
+    """What is wrong with what a maker has made, as clauses."""
+    if part is None:
+        yield "make() returned None"
+        return
+    try:
+        verifyObject(interface, part)
+    except Invalid as error:
+        for each in getattr(error, "exceptions", (error,)):  # one fault is raised as itself
+            yield _fault(each)
+
+
+def _fault(error: Invalid) -> str:
+    match error:
+        case DoesNotImplement():
+            return "its class is not marked with @implementer"
+        case BrokenMethodImplementation():
+            return f"the method {_signature(error.method)}: {error.mess}"
+        case BrokenImplementation():
+            member = error.args[1]
+            if isinstance(member, Method):
+                return f"it lacks the method {_signature(member)}"
+            return f"it lacks the attribute {member.__name__}"
+    return clean(str(error))
+
+
+def _signature(method: Method) -> str:
+    return f"{method.__name__}{method.getSignatureString()}"
+
+
+# --- what is only asked ---------------------------------------------------------
+
+
+@implementer(IOutbound)
+class _NoOutbound:
+    """For notifiers that are only asked what they are."""
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        redirects: int = 0,
+    ) -> OutboundReply:
+        raise OutboundError("this notifier was not made to call anybody")
+
+
+def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> frozenset[str]:
+    """The protocols that the notifiers of a configuration speak.
+
+    :param tables: the tables of notifiers in the configuration, by name.
+    :param where: the file that they come from, for messages.
+    :raises PluginError, ConfigError: as `discover`, `select` and `make_notifiers`.
+    """
+    makers = discover()
+    chosen = select(makers.notifiers, tables, "notifiers", where)
+    return frozenset(make_notifiers(makers, chosen, _NoOutbound()))

@@ -1,0 +1,58 @@
+"""Where plugins come from: the module and the file of each, and the package that brought it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distributions, packages_distributions
+from pathlib import Path
+
+from attrs import frozen
+
+from rsscloud_broker import __version__
+
+_OURS = "rsscloud_broker"
+
+
+@frozen
+class Place:
+    """Where a plugin stands.
+
+    :ivar module: the dotted name of the module on the drop-in path.
+    :ivar attribute: the name of the plugin in that module.
+    :ivar file: the file of the module.
+    :ivar made_by: the dotted name of the module in which the class of the plugin stands.
+    """
+
+    module: str
+    attribute: str
+    file: str
+    made_by: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.attribute} ({self.file})"
+
+    @property
+    def package(self) -> str:
+        """The package that brought the plugin, for people: its distribution and version.
+
+        The module and its file, where no installed distribution has it.
+        """
+        if self.file.startswith(os.path.join(os.path.dirname(__file__), "")):
+            return f"rsscloud-broker {__version__}"
+        top = self.made_by.partition(".")[0]
+        named = packages_distributions().get(top, []) if top != _OURS else []
+        found = _with_file(self.file, distributions())
+        if found is None and named:
+            return f"{named[0]} {Distribution.from_name(named[0]).version}"
+        return f"{self.module} ({self.file})" if found is None else f"{found.name} {found.version}"
+
+
+def _with_file(file: str, among: Iterable[Distribution]) -> Distribution | None:
+    """The distribution that installed a file."""
+    path = Path(file).resolve()
+    for distribution in among:
+        for installed in distribution.files or ():
+            if installed.name == path.name and Path(str(installed.locate())).resolve() == path:
+                return distribution
+    return None

@@ -1,0 +1,182 @@
+"""What must be so on this machine before the broker can start: its data, its database, its ports.
+
+The start and ``check-config`` ask here, so that both say the same.  Nothing is changed: no
+file is made, no table is touched, and a broker that runs beside goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from attrs import field, frozen
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from rsscloud_broker import data_lock, storage
+from rsscloud_broker.config import Config
+from rsscloud_broker.front_doors import listening
+from rsscloud_broker.model import Unavailable
+from rsscloud_broker.wire.text import clean
+
+#: What an operator is told who has not set ``public_url``; ``--local`` sets it.  The broker starts
+#: all the same.
+DERIVED_URL = (
+    "public_url is not set: subscribers, hubs and crawlers are told URLs under {url}, which leads "
+    "nowhere on other machines; set public_url in the configuration (or --public-url) to the "
+    "address by which others reach the broker."
+)
+
+
+@frozen
+class Findings:
+    """What was found out about the start of a broker.
+
+    :ivar data: the state of the data directory, for people.
+    :ivar database: the state of the database, for people; empty if it cannot be used.
+    :ivar faults: what would keep the broker from starting: a sentence for each.
+    :ivar notes: what is worth knowing besides.
+    """
+
+    data: str
+    database: str
+    faults: list[str] = field(factory=list)
+    notes: list[str] = field(factory=list)
+
+
+def examine(config: Config) -> Findings:
+    """Find out whether a broker could start with a configuration, now and on this machine.
+
+    Its endpoints must be such as ``listening.check_endpoints`` has accepted.  Waits for the
+    database for some seconds.
+    """
+    faults = file_faults(config)
+    database, fault = ("", "") if faults else _database_state(config.database_url)
+    faults.extend(filter(None, [fault]))
+    exists = os.path.isdir(config.data)
+    findings = Findings("can be written" if exists else "will be made", database, faults)
+    for description in config.listen:
+        _try(description, config.data, findings)
+    owner = Path(config.data).stat().st_uid if exists else os.geteuid()
+    if owner != os.geteuid() == 0:
+        findings.notes.append(
+            f"this check ran as root, who may do anything, and {config.data} belongs to "
+            f"{_user(owner)}: run it as that user (runuser -u {_user(owner)} -- ...)"
+        )
+    return findings
+
+
+def _database_state(url: str) -> tuple[str, str]:
+    """What the start would do with a database, and why it cannot; one of the two is empty."""
+    file = storage.database_file(url)
+    if file is not None and not file.exists():
+        return "will be made", ""
+    try:
+        found = storage.examine(url)
+    except (SQLAlchemyError, Unavailable, storage.UnfitDatabase) as error:
+        shown = make_url(url).render_as_string(hide_password=True)
+        return "", f"{shown}: {clean(str(error))}"
+    if not found.revision:
+        return f"has no tables yet; the start makes those of revision {found.latest}", ""
+    if found.revision != found.latest:
+        return f"revision {found.revision}; the start migrates it to {found.latest}", ""
+    return f"revision {found.revision}, which is up to date", ""
+
+
+def _try(description: str, data: str, findings: Findings) -> None:
+    """See whether the broker could listen at an endpoint."""
+    if not listening.can_be_tried(description):
+        findings.notes.append(f"{description} was not tried: it is not opened by the broker itself")
+    elif (error := listening.why_not(description)) is None:
+        return
+    elif listening.is_busy(error) and data_lock.is_held(data):
+        findings.notes.append(f"{description} is in use: a broker runs with this data already")
+    else:
+        findings.faults.append(listening.sentence(error))
+
+
+def file_faults(config: Config) -> list[str]:
+    """Why the data directory or the file of the database cannot be used: a sentence for each."""
+    data = Path(config.data)
+    faults = list(_faults_of_directory(data, "--data names another directory"))
+    if not faults and data.is_dir():
+        known = (data / "lock", data / "public", *_directories(data / "public"))
+        faults.extend(_faults_of_files(known, "--data names another directory"))
+    database = storage.database_file(config.database_url)
+    if database is not None and not faults:
+        other = "'database' in the configuration names another file"
+        faults.extend(_faults_of_directory(database.parent, other))
+        if not faults:
+            beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
+            faults.extend(_faults_of_files((database, *beside), other))
+    return faults
+
+
+def _directories(parent: Path) -> list[Path]:
+    """The directories in a directory; none, where it is not there or cannot be read."""
+    try:
+        return [Path(entry.path) for entry in os.scandir(parent) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _faults_of_directory(path: Path, other: str) -> Iterator[str]:
+    """Why files cannot be made in a directory, which need not be there yet.
+
+    :param other: how to name another one, for people.
+    """
+    nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
+    me = _user(os.geteuid())
+    if not nearest.is_dir():
+        yield f"{nearest} is no directory, so nothing can be kept in {path}; {other}"
+    elif not os.access(nearest, os.X_OK, effective_ids=True):
+        yield f"{path} cannot be reached: {me} may not enter {nearest}; {other}"
+    elif (fault := _access_fault(nearest)) and nearest == path:
+        yield f"{fault}, or {other}"
+    elif fault:
+        yield (
+            f"{path} is not there, and {me} may not make it in {nearest}: make it for {me} "
+            f"(install -d -o {me} {path}), or {other}"
+        )
+    else:
+        try:
+            TemporaryFile(dir=nearest).close()
+        except OSError as error:
+            yield f"no file can be made in {nearest}: {error.strerror}; {other}"
+
+
+def _faults_of_files(paths: tuple[Path, ...], other: str) -> Iterator[str]:
+    """Why files or directories cannot be changed; those that are not there can be made."""
+    for path in paths:
+        if os.path.exists(path) and (fault := _access_fault(path)):
+            yield f"{fault}, or {other}"
+
+
+def _access_fault(path: Path) -> str:
+    """Why this process cannot read and change a file or a directory; empty if it can."""
+    wanted = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+    if os.access(path, wanted, effective_ids=True):
+        return ""
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return f"{path} is on a file system that is mounted read-only: mount it for writing"
+    status, me = path.stat(), _user(os.geteuid())
+    owner, mode = _user(status.st_uid), stat.filemode(status.st_mode)
+    if status.st_uid == os.geteuid():
+        return f"{path} cannot be written by its owner {me} ({mode}): chmod -R u+rwX {path}"
+    as_owner = f", start the broker as {owner}" if status.st_uid else ""  # never as root
+    return (
+        f"{path} belongs to {owner} ({mode}), and the broker runs as {me}: "
+        f"chown -R {me} {path}{as_owner}"
+    )
+
+
+def _user(number: int) -> str:
+    """The name of a user; its number, if it has none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)

@@ -1,0 +1,142 @@
+"""Looks at a database without changing it, beside a running broker too.
+
+What is found out is what the next start would do with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from alembic.runtime.migration import MigrationContext
+from attrs import frozen
+from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
+
+from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage.engine import database_errors
+from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.storage.upgrade import UnfitDatabase, check_kept, check_known, latest_revision
+
+#: Seconds to wait for another process that writes, or for a server that does not answer.
+_PATIENCE = 5
+
+_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+def database_file(url: str) -> Path | None:
+    """The file of an SQLite database; None for other databases.
+
+    :param url: an SQLAlchemy database URL.
+    """
+    parsed = make_url(url)
+    path = sqlite.path_of(parsed) if parsed.get_backend_name() == sqlite.DIALECT else None
+    return Path(path) if path else None
+
+
+@frozen
+class Examination:
+    """What a database is like.
+
+    :ivar revision: the revision of its tables; empty if it has none yet.
+    :ivar latest: the revision that the next start brings it to.
+    """
+
+    revision: str
+    latest: str
+
+
+def examine(url: str) -> Examination:
+    """Open a database that is there already, and see whether it can be read and written.
+
+    Writing is tried with a transaction that changes nothing and is rolled back; a running
+    broker waits for it no longer than for a commit of its own.
+
+    :param url: an SQLAlchemy database URL; the file of an SQLite database must exist.
+    :raises Unavailable: it cannot be opened, or written to.
+    :raises UnfitDatabase: it would keep nothing, was made by a newer version, or some of its
+        tables belong to somebody else.
+    """
+    check_kept(url)
+    engine = _engine(url)
+    try:
+        with database_errors(), engine.connect() as connection:
+            if connection.dialect.name == sqlite.DIALECT:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            elif connection.dialect.name == "postgresql":
+                _check_rights(connection)
+            heads = MigrationContext.configure(connection).get_current_heads()
+            check_known(heads)
+            found = Examination(", ".join(heads), latest_revision())
+            if connection.dialect.name == "postgresql" and found.revision != found.latest:
+                _check_ownership(connection)
+            connection.rollback()
+    finally:
+        engine.dispose()
+    return found
+
+
+def _engine(url: str) -> Engine:
+    """An engine that sets nothing up: to turn on the write-ahead log would be a change."""
+    parsed = make_url(url)
+    options: dict[str, Any] = {}
+    if parsed.get_backend_name() == sqlite.DIALECT:
+        options = {"timeout": _PATIENCE, "isolation_level": None}
+    elif parsed.get_driver_name().startswith("psycopg"):
+        options = {"connect_timeout": _PATIENCE}
+    return create_engine(parsed, poolclass=NullPool, connect_args=options)
+
+
+def _check_rights(connection: Connection) -> None:
+    """See whether a role may do with the tables what the broker does.
+
+    :raises UnfitDatabase: it may not.
+    """
+    if connection.execute(text("SHOW transaction_read_only")).scalar_one() == "on":
+        raise UnfitDatabase(
+            "it takes no changes: the server is a standby, or default_transaction_read_only is on"
+        )
+    present = set(inspect(connection).get_table_names())
+    ours = sorted(present & {*metadata.tables, "alembic_version"})
+    lacking = [
+        (right, table)
+        for table in ours
+        for right in _RIGHTS
+        if not _may(connection, "has_table_privilege(:what, :right)", table, right)
+    ]
+    if lacking:
+        rights = ", ".join(dict.fromkeys(right for right, _ in lacking))
+        tables = ", ".join(dict.fromkeys(table for _, table in lacking))
+        raise UnfitDatabase(
+            f"{_role(connection)} lacks {rights} on {tables}; grant that, or let it own the tables"
+        )
+    schema = "has_schema_privilege(current_schema(), :right)"
+    if not ours and not _may(connection, schema, "", "CREATE"):
+        raise UnfitDatabase(
+            f"{_role(connection)} may make no tables in it; grant CREATE on the schema"
+        )
+
+
+def _check_ownership(connection: Connection) -> None:
+    """See whether a role may migrate the tables: PostgreSQL lets only their owner change them.
+
+    :raises UnfitDatabase: it may not.
+    """
+    query = text(
+        "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() "
+        "AND NOT pg_has_role(tableowner, 'USAGE') ORDER BY tablename"
+    )
+    foreign = sorted(set(connection.execute(query).scalars()) & set(metadata.tables))
+    if foreign:
+        raise UnfitDatabase(
+            f"the start migrates it, and {_role(connection)} does not own {', '.join(foreign)}; "
+            "start the broker once as their owner, or let that role own them"
+        )
+
+
+def _may(connection: Connection, privilege: str, what: str, right: str) -> bool:
+    query = text(f"SELECT {privilege}")  # it is one of ours
+    return bool(connection.execute(query, {"what": what, "right": right}).scalar_one())
+
+
+def _role(connection: Connection) -> str:
+    return f"the role {connection.execute(text('SELECT current_user')).scalar_one()}"

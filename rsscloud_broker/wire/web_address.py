@@ -1,0 +1,49 @@
+"""What a web address is: the one rule for every URL that the broker stores.
+
+A front door checks its requests by the rules of its protocol.  This rule holds behind all of
+them, so that a door that checks nothing cannot bring in a URL that nobody could call.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+#: Characters that a web address may have at most.
+MAX_LENGTH: Final = 2048
+
+#: What nearly all look like; the others are taken apart.
+_USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3})?([/?][!-~]*)?")
+
+
+def fault_of(url: str) -> str:
+    """Why a URL cannot be stored: a clause for people; empty if it can.
+
+    It must be a web address of at most ``MAX_LENGTH`` characters.
+    """
+    if len(url) > MAX_LENGTH:
+        return f"the URL must have {MAX_LENGTH} characters or fewer, and has {len(url)}"
+    return fault_of_form(url)
+
+
+def fault_of_form(url: str) -> str:
+    """Why a text is no web address, of whatever length; empty if it is one.
+
+    A web address is an http or https URL (RFC 9110, section 4.2) with a host and without
+    white space.
+    """
+    if _USUAL.fullmatch(url):
+        return ""
+    if any(character <= " " or character == "\x7f" for character in url):
+        return "the URL must not contain white space or control characters"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return f"it is not a URL: {error}"
+    if parts.scheme.lower() not in {"http", "https"}:
+        return "the URL must begin with http:// or https://"
+    if not parts.hostname:
+        return "the URL names no host"
+    return "the URL's port must be from 1 to 65535" if port == 0 else ""

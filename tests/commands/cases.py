@@ -1,0 +1,113 @@
+"""How commands are run in tests: in this process, or in one of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, DeferredQueue
+from twisted.internet.error import ProcessDone, ProcessTerminated
+from twisted.internet.protocol import ProcessProtocol
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+from rsscloud_broker.commands import main
+
+# A reactor is a module; what it provides is known only at run time.
+running: Any = reactor
+
+
+class CommandTests(SynchronousTestCase):
+    """Commands that need no reactor."""
+
+    def setUp(self) -> None:
+        self.directory = Path(self.mktemp())
+        self.directory.mkdir()
+        self.data = str(self.directory / "data")
+
+    def run_command(self, *arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(main, arguments, input=stdin)
+
+    def output_of(self, *arguments: str, stdin: str | None = None) -> str:
+        result = self.run_command(*arguments, stdin=stdin)
+        self.assertEqual((result.exit_code, result.stderr), (0, ""))
+        return result.stdout
+
+    def complaint_of(self, *arguments: str, stdin: str | None = None) -> str:
+        result = self.run_command(*arguments, stdin=stdin)
+        self.assertEqual((result.exit_code, result.stdout), (1, ""))
+        self.assertTrue(result.stderr.startswith("Error: "), result.stderr)
+        return result.stderr
+
+    def written(self, name: str, content: str) -> str:
+        path = self.directory / name
+        path.write_text(content)
+        return str(path)
+
+
+class Command(ProcessProtocol):
+    """A command that runs: the lines it printed, and how it ended."""
+
+    def __init__(self) -> None:
+        self.lines: DeferredQueue[str] = DeferredQueue()
+        self.errors = b""
+        self.ended: Deferred[int] = Deferred()
+        self._rest = b""
+        self._waiting: list[Deferred[None]] = []
+
+    def outReceived(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.lines.put(line.decode())
+
+    def errReceived(self, data: bytes) -> None:
+        self.errors += data
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.callback(None)
+
+    def heard_error(self) -> Deferred[None]:
+        """Fires when more has come on stderr."""
+        self._waiting.append(Deferred())
+        return self._waiting[-1]
+
+    def processEnded(self, reason: Failure) -> None:
+        error = reason.value
+        assert isinstance(error, ProcessDone | ProcessTerminated)
+        self.ended.callback(-1 if error.exitCode is None else error.exitCode)
+
+
+class ProcessTests(TestCase):
+    """Commands that need a reactor: in a process of their own, over real sockets."""
+
+    timeout = 60
+
+    def start(self, *arguments: str) -> Command:
+        command = Command()
+        code = "from rsscloud_broker.commands import main; main(prog_name='rsscloud-broker')"
+        running.spawnProcess(
+            command, sys.executable, [sys.executable, "-c", code, *arguments], env=os.environ
+        )
+        self.addCleanup(self.kill, command)
+        return command
+
+    async def kill(self, command: Command) -> None:
+        if not command.ended.called:
+            assert command.transport is not None
+            command.transport.signalProcess("KILL")
+            await command.ended
+
+    def interrupt(self, command: Command) -> None:
+        assert command.transport is not None
+        command.transport.signalProcess("INT")
+
+    def serve(self, resource: Resource) -> str:
+        port = running.listenTCP(0, Site(resource), interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        return f"http://127.0.0.1:{port.getHost().port}"

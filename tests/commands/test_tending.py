@@ -1,0 +1,148 @@
+"""export, import and sweep."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+from rsscloud_broker import storage
+from tests.commands.cases import CommandTests
+from tests.processes import BIN
+
+OLD = {
+    "version": 2,
+    "feeds": {
+        "http://example.org/rss.xml": {
+            "resource": {},
+            "subscriptions": [
+                {
+                    "url": "http://reader.example:8080/notify",
+                    "protocol": "http-post",
+                    "ctUpdates": 3,
+                    "ctErrors": 0,
+                    "ctConsecutiveErrors": 0,
+                    "whenCreated": "2025-01-01T00:00:00.000Z",
+                    "whenLastUpdate": "2025-01-01T00:00:00.000Z",
+                    "whenLastError": "1970-01-01T00:00:00.000Z",
+                    "whenExpires": "2999-01-01T00:00:00.000Z",
+                }
+            ],
+        }
+    },
+}
+
+
+class DatabaseTests(CommandTests):
+    """export, import and sweep"""
+
+    def test_there_and_back(self) -> None:
+        old = self.written("data.json", json.dumps(OLD))
+        output = self.output_of("import", "--data", self.data, old)
+        self.assertIn("topics: 1, subscriptions: 1", output)
+
+        exported = self.output_of("export", "--data", self.data)
+        (topic,) = json.loads(exported)["topics"]
+        self.assertEqual(topic["url"], "http://example.org/rss.xml")
+        (subscription,) = topic["subscriptions"]
+        self.assertEqual(subscription["callback"], "http://reader.example:8080/notify")
+
+        other = str(self.directory / "other")
+        self.output_of("import", "--data", other, "-", stdin=exported)
+        (again,) = json.loads(self.output_of("export", "--data", other))["topics"]
+        self.assertEqual(again, topic)
+
+    def test_what_became_of_a_document_is_said(self) -> None:
+        taken = OLD["feeds"]["http://example.org/rss.xml"]["subscriptions"][0]  # type: ignore[index] # it is there
+        different: tuple[dict[str, object], ...] = (
+            {"url": "http://reader.example/1", "ctConsecutiveErrors": 3},
+            {"url": "http://reader.example/2", "protocol": "websub"},
+            {"url": "http://reader.example/3", "whenExpires": "2001-01-01T00:00:00Z"},
+            {"url": "http://reader.example/4", "protocol": "pigeon\x1b"},
+        )
+        some = [taken, *(taken | one for one in different)]
+        feeds = {"http://example.org/rss.xml": {"resource": None, "subscriptions": some}}
+        file = self.written("d.json", json.dumps({"version": 2, "feeds": feeds}))
+        configuration = self.written("c.toml", "listen = ['tcp:8181']\n")
+        options = ("--config", configuration, "--data", self.data)
+        expected = [
+            "topics: 1, subscriptions: 3",
+            "of these, marked since their callbacks failed too often in a row, to be dropped at "
+            "the top of the hour: 1",
+            "of these, by WebSub from another hub: 1; their deliveries name "
+            "http://localhost:8181/websub",
+            "left out because they had expired: 1",
+            "left out because no notifier here speaks pigeon: 1",
+        ]
+        said = self.output_of("import", *options, file).splitlines()
+        self.assertEqual(
+            [line[: len(start)] for line, start in zip(said, expected, strict=True)], expected
+        )
+        again = self.output_of("import", *options, file).splitlines()
+        self.assertEqual(again[1], "of these, in the place of one that was here: 3")
+
+    def test_protocol_whose_notifier_does_not_run(self) -> None:
+        file = self.written("c.toml", "[notifiers.http_post]\nenabled = false\n")
+        old = self.written("d.json", json.dumps(OLD))
+        said = self.output_of("import", "--config", file, "--data", self.data, old)
+        self.assertIn("left out because no notifier here speaks http-post: 1", said)
+
+    def test_export_to_a_file(self) -> None:
+        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        file = self.directory / "export.json"
+        self.assertEqual(self.output_of("export", "--data", self.data, str(file)), "")
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600, "there are secrets in it")
+        self.assertEqual(len(json.loads(file.read_text())["topics"]), 1)
+
+    def test_the_database_of_a_configuration(self) -> None:
+        database = self.directory / "elsewhere.sqlite"
+        file = self.written("c.toml", f'database = "sqlite:///{database}"\n')
+        old = self.written("d.json", json.dumps(OLD))
+        self.output_of("import", "--config", file, old)
+        self.assertTrue(database.exists())
+        self.assertEqual(len(json.loads(self.output_of("export", "--config", file))["topics"]), 1)
+
+    def test_sweep(self) -> None:
+        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        self.assertIn("0 expired, 0 marked", self.output_of("sweep", "--data", self.data))
+        database = sqlite3.connect(Path(self.data, "broker.sqlite"))
+        self.addCleanup(database.close)
+        with database:
+            database.execute("UPDATE subscription SET expires_at = ?", (int(time.time() * 1e6),))
+        self.assertIn("1 expired, 0 marked", self.output_of("sweep", "--data", self.data))
+        with storage.open_database(f"sqlite:///{self.data}/broker.sqlite") as connection:
+            (count,) = connection.exec_driver_sql("SELECT count(*) FROM subscription").one()
+        self.assertEqual(count, 0)
+
+    def test_no_database_is_made_by_mistake(self) -> None:
+        for command in ("export", "sweep"):
+            with self.subTest(command):
+                complaint = self.complaint_of(command, "--data", self.data)
+                self.assertIn("broker.sqlite does not exist", complaint)
+        self.assertFalse(Path(self.data).exists())
+
+    def test_what_cannot_be_imported(self) -> None:
+        for content, reason in (
+            ("", "is not JSON"),
+            ("[" * 100_000, "is not JSON"),
+            ("[]", "must"),
+            ('{"version": 99}', "version"),
+            (json.dumps(OLD).replace("http-post", ""), "protocol"),
+        ):
+            with self.subTest(content[:30]):
+                file = self.written("d.json", content)
+                self.assertIn(reason, self.complaint_of("import", "--data", self.data, file))
+
+    def test_a_reader_that_has_had_enough(self) -> None:
+        """As ``head``."""
+        old = self.written("data.json", json.dumps(OLD))
+        self.output_of("import", "--data", self.data, old)
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [str(BIN / "rsscloud-broker"), "export", "--data", self.data]
+        ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+        os.close(writing)
+        self.assertEqual((ended.returncode, ended.stderr), (0, b""))

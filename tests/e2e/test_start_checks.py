@@ -1,0 +1,337 @@
+"""What keeps a broker from starting is a sentence each, at the start and in check-config."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from pwd import getpwuid
+from textwrap import dedent
+from unittest import SkipTest
+
+from rsscloud_broker import __version__
+from rsscloud_broker.storage import migrate
+from tests.e2e.fixture import PATIENCE, EndToEndTestCase, command_line, request, run, until
+from tests.processes import Process, free_port
+
+#: A user who owns nothing.
+NOBODY = 65534
+_AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+
+@cache
+def why_not_as_nobody() -> str:
+    """Why commands cannot be run as another user here; empty if they can."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return "only root may run commands as somebody else, and with setpriv"
+    probe = [*_AS_NOBODY, sys.executable, "-c", "import rsscloud_broker.tap"]
+    if subprocess.run(probe, check=False, capture_output=True).returncode:
+        return "another user may not read this environment"
+    return ""
+
+
+class StartTestCase(EndToEndTestCase):
+    def outputs(self, *options: object, prefix: list[str] | None = None) -> list[str]:
+        """What the start says that fails, and what check-config says that fails."""
+        if "--listen" not in options:
+            options = (*options, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
+        said = []
+        for command in (
+            command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options),
+            command_line("rsscloud-broker", "check-config", *options),
+        ):
+            done = subprocess.run(
+                [*(prefix or []), *command],
+                check=False,
+                cwd=self.directory(),
+                env=os.environ | self.env,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=PATIENCE,
+            )
+            output = done.stdout + done.stderr
+            self.assertEqual(done.returncode, 1, output)
+            self.assertNotIn("Traceback", output)
+            said.append(output)
+        return said
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.env: dict[str, str] = {}
+
+    def assert_both_say(self, sentence: str, *options: object, **more: list[str]) -> None:
+        start, check = self.outputs("--local", *options, **more)
+        self.assertIn(f"rsscloud-broker: {sentence}\n", start)
+        self.assertIn(f"Error: {sentence}\n", check)
+
+
+class ForeignUserTests(StartTestCase):
+    """The broker runs as a user who may not do what it needs."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if reason := why_not_as_nobody():
+            raise SkipTest(reason)
+
+    def directory(self) -> Path:
+        """One that others may enter, unlike that of trial."""
+        path = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, path)
+        path.chmod(0o755)
+        return path
+
+    def assert_nobody_is_told(self, sentence: str, *options: object) -> None:
+        self.assert_both_say(sentence, *options, prefix=_AS_NOBODY)
+
+    def test_data_of_somebody_else(self) -> None:
+        data = self.directory()
+        self.assert_nobody_is_told(
+            f"{data} belongs to root (drwxr-xr-x), and the broker runs as nobody: "
+            f"chown -R nobody {data}, or --data names another directory",
+            *("--data", data),
+        )
+        self.assertEqual(list(data.iterdir()), [])
+
+    def test_data_of_a_user_who_may_run_the_broker(self) -> None:
+        data = self.directory()
+        os.chown(data, 1, 1)
+        owner = getpwuid(1).pw_name
+        self.assert_nobody_is_told(
+            f"{data} belongs to {owner} (drwxr-xr-x), and the broker runs as nobody: chown -R "
+            f"nobody {data}, start the broker as {owner}, or --data names another directory",
+            *("--data", data),
+        )
+
+    def test_data_that_cannot_be_made(self) -> None:
+        parent = self.directory()
+        self.assert_nobody_is_told(
+            f"{parent}/data is not there, and nobody may not make it in {parent}: make it for "
+            f"nobody (install -d -o nobody {parent}/data), or --data names another directory",
+            *("--data", parent / "data"),
+        )
+
+    def test_data_in_a_place_that_is_closed(self) -> None:
+        parent = self.directory()
+        (parent / "data").mkdir()
+        parent.chmod(0o700)
+        self.assert_nobody_is_told(
+            f"{parent}/data cannot be reached: nobody may not enter {parent}; "
+            "--data names another directory",
+            *("--data", parent / "data"),
+        )
+
+    def test_a_database_of_somebody_else(self) -> None:
+        """As a command leaves it that root ran before the first start."""
+        data = self.directory()
+        os.chown(data, NOBODY, NOBODY)
+        database = data / "broker.sqlite"
+        migrate(f"sqlite:///{database}")
+        self.assert_nobody_is_told(
+            f"{database} belongs to root (-rw-------), and the broker runs as nobody: "
+            f"chown -R nobody {database}, or 'database' in the "
+            "configuration names another file",
+            *("--data", data),
+        )
+        self.assertEqual(list(data.iterdir()), [database])
+
+    def test_a_directory_for_crawlers_of_somebody_else(self) -> None:
+        data = self.directory()
+        (data / "public").mkdir()
+        os.chown(data, NOBODY, NOBODY)
+        self.assert_nobody_is_told(
+            f"{data}/public belongs to root (drwxr-xr-x), and the broker runs as nobody: "
+            f"chown -R nobody {data}/public, or --data names another "
+            "directory",
+            *("--data", data),
+        )
+
+    def test_a_port_that_needs_rights(self) -> None:
+        first = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+        if not first.exists() or int(first.read_text()) < 1024:
+            raise SkipTest("no port needs rights here")
+        data = self.directory()
+        os.chown(data, NOBODY, NOBODY)
+        self.assert_nobody_is_told(
+            "cannot listen on port 81: ports below 1024 need rights; have systemd open it (a "
+            "socket unit, as in tap/), give the service "
+            "AmbientCapabilities=CAP_NET_BIND_SERVICE, or name another port with --listen",
+            *("--data", data, "--listen", "tcp:81:interface=127.0.0.1"),
+        )
+        self.assertEqual(list(data.iterdir()), [])
+
+
+class OwnModeTests(StartTestCase):
+    """The owner took his own rights away."""
+
+    def test_data_that_cannot_be_written(self) -> None:
+        if os.geteuid() == 0:
+            raise SkipTest("root may write everywhere")
+        data = self.directory()
+        data.chmod(0o500)
+        self.addCleanup(data.chmod, 0o700)
+        start, check = self.outputs("--local", "--data", data)
+        for said in (start, check):
+            self.assertIn(f"{data} cannot be written by its owner", said)
+            self.assertIn(f"chmod -R u+rwX {data}", said)
+
+
+PLUGIN = """
+from attrs import frozen
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.interfaces import IEventSink, IFrontDoorMaker, INotifierMaker, ISinkMaker
+from rsscloud_broker.notifiers import HttpPostNotifier, RssCloudOptions
+
+@frozen
+class Options:
+    pass
+
+@implementer(IEventSink)
+class Sink:
+    name = "mine"
+    handles = ()
+
+class Door(ChangeListsDoor):
+    name = "mine"
+
+class Maker:
+    name = "mine"
+    help = "For tests."
+    options = Options
+
+@implementer(IPlugin, ISinkMaker)
+class SinkMaker(Maker):
+    def make(self, options, parts):
+        return SINK
+
+@implementer(IPlugin, INotifierMaker)
+class NotifierMaker(Maker):
+    def make(self, options, outbound):
+        return HttpPostNotifier("http-post", outbound, RssCloudOptions())
+
+@implementer(IPlugin, IFrontDoorMaker)
+class DoorMaker(Maker):
+    def make(self, options, parts):
+        return Door(ChangeListsOptions(), parts)
+
+sink, notifier, door = SinkMaker(), NotifierMaker(), DoorMaker()
+"""
+
+
+class PluginTests(StartTestCase):
+    """A package of somebody else's, whose author made a mistake."""
+
+    def assert_refused(self, sentence: str, table: str, sink: str = "None") -> None:
+        home = self.directory()
+        file = home / "rsscloud_broker" / "plugins" / "mistaken.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(dedent(PLUGIN).replace("SINK", sink), encoding="utf-8")
+        self.env = {"PYTHONPATH": str(home)}
+        configuration = home / "broker.toml"
+        configuration.write_text(f"[{table}]\n", encoding="utf-8")
+        sentence = sentence.replace("PACKAGE", f"rsscloud_broker.plugins.mistaken ({file})")
+        self.assert_both_say(
+            sentence.replace("FILE", str(file)),
+            *("--config", configuration, "--data", home / "data"),
+        )
+        self.assertFalse((home / "data").exists())
+
+    def test_make_raises(self) -> None:
+        self.assert_refused(
+            "the sink 'mine' of PACKAGE cannot be made: make() raised ZeroDivisionError: division "
+            "by zero (FILE, line 29); mend or uninstall it, or set enabled = false in [sinks.mine]",
+            "sinks.mine",
+            sink="1 / 0",
+        )
+
+    def test_a_method_is_missing(self) -> None:
+        self.assert_refused(
+            "the sink 'mine' of PACKAGE does not keep to IEventSink: it lacks the method "
+            "handle(event); mend or uninstall it, or set enabled = false in [sinks.mine]",
+            "sinks.mine",
+            sink="Sink()",
+        )
+
+    def test_two_of_one_protocol(self) -> None:
+        self.assert_refused(
+            "two notifiers carry the protocol 'http-post': the notifier 'http_post' of "
+            f"rsscloud-broker {__version__}, and the notifier 'mine' of PACKAGE; set enabled = "
+            "false in [notifiers.http_post] or [notifiers.mine]",
+            "notifiers.mine",
+        )
+
+    def test_a_route_that_is_taken(self) -> None:
+        self.assert_refused(
+            "the front door 'mine' offers GET /changes.xml, as does 'change_lists'; set another "
+            "path for one of them if it has an option for that, or enabled = false in its table, "
+            "such as [front_doors.mine]",
+            "front_doors.mine",
+        )
+
+
+class WarningTests(EndToEndTestCase):
+    def test_an_address_that_is_derived(self) -> None:
+        port = free_port()
+        broker = Process(
+            self,
+            command_line(
+                *("twistd", "-n", "--pidfile=", "rsscloud-broker", "--data", self.directory()),
+                *("--listen", f"tcp:{port}:interface=127.0.0.1"),
+            ),
+        )
+        broker.wait_for(
+            f"#warn.*public_url is not set: .* URLs under http://localhost:{port}, which leads"
+        )
+
+    def test_a_proxy_that_nobody_named(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        for number in range(20):
+            headers = {"X-Forwarded-For": f"198.51.100.{number}"}
+            self.assertEqual(request(f"{broker.url}/", headers=headers).status, 200)
+        broker.stop()
+        said = "X-Forwarded-For comes from 127.0.0.1, which is not named in trusted_proxies"
+        self.assertEqual(broker.log.count(said), 1)
+
+    def test_a_proxy_that_is_named(self) -> None:
+        broker = self.own_broker("[http]\ntrusted_proxies = ['127.0.0.1']\n")
+        broker.start()
+        self.assertEqual(
+            request(f"{broker.url}/", headers={"X-Forwarded-For": "198.51.100.5"}).status, 200
+        )
+        broker.stop()
+        self.assertNotIn("X-Forwarded-For", broker.log)
+
+
+class BesideTests(EndToEndTestCase):
+    def test_beside_a_running_broker(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        options = ["--local", "--data", broker.data, "--config", broker.configuration]
+        listen = f"tcp:{broker.port}:interface=127.0.0.1"
+        broker.ping(self.origin().feed())
+        until((broker.data / "broker.sqlite-wal").exists, "the database to be in use")
+        files = sorted(broker.data.iterdir())
+        done = run("rsscloud-broker", "check-config", *options, "--listen", listen)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"note: {listen} is in use: a broker runs with this data", done.stdout)
+        self.assertIn("which is up to date)", done.stdout)
+        self.assertEqual(sorted(broker.data.iterdir()), files)
+        broker.ping(self.origin().feed())
+        broker.restart()
+        until(lambda: "Server Shut Down." in broker.log, "a clean end")
+        self.assertNotIn("#warn", broker.log)
+        self.assertNotIn("#error", broker.log)
+
+    def test_what_somebody_else_has(self) -> None:
+        port = self.origin().port
+        listen = f"tcp:{port}:interface=127.0.0.1"
+        done = run("rsscloud-broker", "check-config", "--local", "--listen", listen)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"127.0.0.1:{port}", done.stderr)
+        self.assertIn("in use", done.stderr)

@@ -1,0 +1,77 @@
+"""Front doors that offer the same, or cannot say what they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.xmlrpc import XMLRPC
+
+from rsscloud_broker.front_doors.offers import FrontDoorsError
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapDescription, SoapService
+from tests.front_doors.fixture import PUBLIC_URL
+from tests.front_doors.test_site import Door, get
+
+WAY_OUT = (
+    "; set another path for one of them if it has an option for that, or enabled = false in "
+    "its table, such as [front_doors."
+)
+
+
+class OffersTests(SynchronousTestCase):
+    def refusal(self, *doors: IFrontDoor) -> str:
+        return str(self.assertRaises(FrontDoorsError, Root, doors, PUBLIC_URL))
+
+    def assert_conflict(self, what: str, first: dict[str, Any], second: dict[str, Any]) -> None:
+        self.assertEqual(
+            self.refusal(Door("first", **first), Door("second", **second)),
+            f"the front door 'second' offers {what}, as does 'first'{WAY_OUT}second]",
+        )
+        self.assertEqual(
+            self.refusal(Door("one", **first), Door("one", **second)),
+            f"the front door 'one' offers {what}, as does another of that name{WAY_OUT}one]",
+        )
+
+    def test_one_that_offers_something_twice(self) -> None:
+        self.assertEqual(
+            self.refusal(Door("one", pages=[get("/a"), get("/a")])),
+            "the front door 'one' offers GET /a twice; mend or uninstall it",
+        )
+
+    def test_routes(self) -> None:
+        same = {"pages": [get("/a")]}
+        self.assert_conflict("GET /a", same, same)
+        more: Sequence[Route] = [get("/a", "url"), get("/a", method="POST"), get("/b")]
+        Root([Door("first", pages=[get("/a")]), Door("second", pages=more)], PUBLIC_URL)
+
+    def test_a_route_of_a_wsdl(self) -> None:
+        description = SoapDescription("urn:x", ("/soap",), lambda url: b"<definitions/>")
+        service = SoapService("/x", {}, description=description)
+        self.assert_conflict(
+            "GET /soap", {"pages": [get("/soap", "wsdl")]}, {"services": [service]}
+        )
+
+    def test_procedures(self) -> None:
+        same = {"handlers": {"a": XMLRPC()}}
+        self.assert_conflict("XML-RPC procedures a.*", same, same)
+        self.assertIn(
+            "the front door 'mine' offers XML-RPC procedures system.*, as does the broker itself;",
+            self.refusal(Door("mine", handlers={"system": XMLRPC()})),
+        )
+
+    def test_operations(self) -> None:
+        self.assert_conflict(
+            "SOAP operations for /b",
+            {"services": [SoapService("/a", {}, ("/b",))]},
+            {"services": [SoapService("/b", {})]},
+        )
+
+    def test_a_front_door_that_cannot_say_what_it_offers(self) -> None:
+        nothing: Any = None
+        self.assertEqual(
+            self.refusal(Door("mine", pages=nothing)),
+            "the front door 'mine' cannot say what it offers: TypeError: 'NoneType' object is "
+            "not iterable; mend or uninstall it, or set enabled = false in [front_doors.mine]",
+        )

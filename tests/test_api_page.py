@@ -1,0 +1,93 @@
+"""The API page of the documentation has every public name, interfaces too."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import zlib
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.interface import InterfaceClass
+
+import rsscloud_broker
+from rsscloud_broker import counters, discovery, events, interfaces, model, tables, testing
+from tests.processes import BIN
+
+DOCS = Path(rsscloud_broker.__file__).parent.parent / "docs"
+
+#: What authors of plugins use of modules that are mostly for the broker itself.
+USED = {
+    counters: {"Counters"},
+    discovery: {"KINDS", "Makers", "PluginError", "discover", "select"},
+    tables: {"ConfigError", "build"},
+}
+
+
+@cache
+def built() -> Path:
+    """The documentation, built once, in the directory that trial empties before each run."""
+    place = Path("documentation").absolute()
+    command: list[str | Path] = [BIN / "sphinx-build", "--quiet", "--fail-on-warning", DOCS, place]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(f"sphinx-build failed:\n{done.stderr}")
+    return place
+
+
+def inventory(place: Path) -> dict[str, str]:
+    """Where each object is documented, by name: the format is that of ``objects.inv``."""
+    packed = (place / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    lines = [line.split(" ") for line in zlib.decompress(packed).decode().splitlines()]
+    return {line[0]: line[3] for line in lines if line[1].startswith("py:")}
+
+
+def own_names(module: ModuleType) -> set[str]:
+    """The public names that a module defines; those of a package are in its ``__all__``."""
+    if hasattr(module, "__all__"):
+        return set(module.__all__)
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    }
+
+
+class ApiPageTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.places = inventory(built())
+
+    def assert_documented(self, name: str) -> None:
+        place = self.places.get(name, "is nowhere")
+        self.assertTrue(place.startswith("api.html#"), f"{name}: {place}")
+
+    def test_public_names(self) -> None:
+        names = {module: own_names(module) for module in (interfaces, model, events, testing)}
+        for module, found in (names | USED).items():
+            self.assertTrue(found)
+            for name in found:
+                self.assert_documented(f"{module.__name__}.{name}")
+
+    def test_interfaces_with_everything_in_them(self) -> None:
+        own = own_names(interfaces)
+        seen = 0
+        for name, interface in vars(interfaces).items():
+            if isinstance(interface, InterfaceClass) and name in own:
+                for member in interface.names():
+                    self.assert_documented(f"{interface.__identifier__}.{member}")
+                    seen += 1
+        self.assertGreater(seen, 70)
+
+    def test_docstrings_and_signatures_are_shown(self) -> None:
+        page = (built() / "api.html").read_text(encoding="utf-8")
+        text = " ".join(html.unescape(re.sub("<[^>]+>", "", page)).split())
+        for shown in (
+            "interface rsscloud_broker.interfaces.IBroker",
+            "ping(ping: Ping, repeat_window: float, source: str) → Awaitable[None]",
+            "A frozenset of the protocols that subscribers may ask for.",
+            "Subscribers of any topic that the ping names are told once the topic has been read",
+        ):
+            self.assertTrue(shown in text, shown)

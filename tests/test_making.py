@@ -1,0 +1,156 @@
+"""Plugins that cannot be made: an operator reads which, of which package, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import field, frozen
+from twisted.plugin import IPlugin
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import directlyProvides, implementer
+
+from rsscloud_broker import __version__
+from rsscloud_broker.discovery import Makers, PluginError, discover
+from rsscloud_broker.interfaces import IEventSink, INotifier, INotifierMaker, ISinkMaker
+from rsscloud_broker.making import make_all, make_notifiers, protocols
+from rsscloud_broker.model import Denial, Intent, Notification, Outcome
+from rsscloud_broker.testing import FakeNotifier, FakeOutbound, RecordingSink
+
+
+@frozen
+class Options:
+    """None."""
+
+
+@implementer(IPlugin, ISinkMaker, INotifierMaker)
+@frozen
+class Maker:
+    """Makes what a test wants."""
+
+    name: str
+    make: Callable[[Any, Any], Any]
+    help: str = "For tests."
+    options: type = field(default=Options)
+
+
+def raising(error: BaseException) -> Callable[[Any, Any], Any]:
+    """A ``make`` that raises."""
+
+    def make(options: Any, parts: Any) -> Any:
+        raise error
+
+    return make
+
+
+class Half:
+    """A notifier of which its author forgot a part."""
+
+    protocol = "half"
+    carries_content = False
+    marks_after = 3
+
+    async def verify(self, intent: Intent, more: str) -> Outcome:
+        return Outcome(True)
+
+    async def notify(self, notification: Notification) -> Outcome:
+        return Outcome(True)
+
+
+class Unmarked:
+    """A notifier that says nowhere that it is one."""
+
+    protocol = "unmarked"
+    carries_content = False
+    marks_after = None
+    retries = ()
+
+    async def verify(self, intent: Intent) -> Outcome:
+        return Outcome(True)
+
+    async def notify(self, notification: Notification) -> Outcome:
+        return Outcome(True)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        return Outcome(True)
+
+
+class MakingTests(SynchronousTestCase):
+    def refusal(self, kind: str, *makers: Maker) -> str:
+        chosen = [(maker, Options()) for maker in makers]
+        error = self.assertRaises(PluginError, make_all, Makers(), kind, chosen, None)
+        return str(error)
+
+    def test_made(self) -> None:
+        sink = RecordingSink()
+        chosen = [(Maker("a", lambda options, parts: (options, parts) and sink), Options())]
+        self.assertEqual(make_all(Makers(), "sinks", chosen, None), [sink])
+
+    def test_make_raises(self) -> None:
+        for error, said in (
+            (ZeroDivisionError("too\nsmall"), "ZeroDivisionError: too small"),
+            (SystemExit(), "SystemExit"),
+        ):
+            message = self.refusal("sinks", Maker("mine", raising(error)))
+            self.assertRegex(
+                message,
+                rf"^the sink 'mine' of tests.test_making cannot be made: make\(\) raised {said} "
+                rf"\({__file__}, line \d+\); mend or uninstall it, or set enabled = false in "
+                r"\[sinks.mine\]$",
+            )
+
+    def test_what_is_missing_is_named(self) -> None:
+        half: Any = Half()
+        directlyProvides(half, INotifier)
+        self.assertEqual(
+            self.refusal("notifiers", Maker("mine", lambda options, outbound: half)),
+            "the notifier 'mine' of tests.test_making does not keep to INotifier: "
+            "it lacks the attribute retries, "
+            "the method verify(intent): implementation requires too many arguments, "
+            "it lacks the method deny(denial); "
+            "mend or uninstall it, or set enabled = false in [notifiers.mine]",
+        )
+
+    def test_an_interface_that_is_not_declared(self) -> None:
+        message = self.refusal("notifiers", Maker("mine", lambda options, outbound: Unmarked()))
+        self.assertIn("INotifier: its class is not marked with @implementer; mend", message)
+
+    def test_nothing_is_made(self) -> None:
+        message = self.refusal("sinks", Maker("mine", lambda options, parts: None))
+        self.assertIn("does not keep to IEventSink: make() returned None; mend", message)
+
+    def test_one_fault_alone(self) -> None:
+        sink: Any = RecordingSink()
+        del sink.name
+        directlyProvides(sink, IEventSink)
+        message = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
+        self.assertIn("IEventSink: it lacks the attribute name; mend", message)
+
+    def test_all_of_a_kind_are_told_at_once(self) -> None:
+        bad = raising(ValueError("no"))
+        lines = self.refusal("sinks", Maker("a", bad), Maker("b", bad)).splitlines()
+        self.assertEqual([line[:14] for line in lines], ["the sink 'a' o", "the sink 'b' o"])
+
+    def test_two_notifiers_of_one_protocol(self) -> None:
+        chosen = [
+            (Maker(name, lambda options, outbound: FakeNotifier("pigeon")), Options())
+            for name in ("a", "b")
+        ]
+        error = self.assertRaises(PluginError, make_notifiers, Makers(), chosen, FakeOutbound())
+        self.assertEqual(
+            str(error),
+            "two notifiers carry the protocol 'pigeon': the notifier 'a' of tests.test_making, "
+            "and the notifier 'b' of tests.test_making; set enabled = false in [notifiers.a] or "
+            "[notifiers.b]",
+        )
+
+    def test_protocols(self) -> None:
+        self.assertIn("soap", protocols({}))
+        self.assertNotIn("soap", protocols({"soap": {"enabled": False}}))
+
+
+class PackageTests(SynchronousTestCase):
+    def test_bundled(self) -> None:
+        makers = discover()
+        package = makers.package_of(makers.sinks["distribution"])
+        self.assertEqual(package, f"rsscloud-broker {__version__}")

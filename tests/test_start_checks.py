@@ -1,0 +1,164 @@
+"""What is found out about the start of a broker, on files and ports that are there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from unittest import SkipTest
+
+from attrs import evolve
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker import data_lock
+from rsscloud_broker.config import Config
+from rsscloud_broker.start_checks import Findings, examine, file_faults
+from rsscloud_broker.storage import migrate
+from rsscloud_broker.storage.upgrade import latest_revision
+from tests.processes import free_port
+
+
+class StartChecksTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.home = Path(self.mktemp()).absolute()
+        self.home.mkdir()
+        self.data = self.home / "data"
+        listen = f"tcp:{free_port()}:interface=127.0.0.1"
+        self.config = Config(data=str(self.data), listen=(listen,))
+
+    def found(self) -> Findings:
+        """What is found; nothing is changed for that."""
+        before = sorted(self.home.rglob("*"))
+        findings = examine(self.config)
+        self.assertEqual(sorted(self.home.rglob("*")), before)
+        return findings
+
+    def faults(self) -> list[str]:
+        return self.found().faults
+
+
+class DataTests(StartChecksTestCase):
+    def test_all_is_well(self) -> None:
+        self.assertEqual(self.found(), Findings("will be made", "will be made"))
+        self.data.mkdir()
+        self.assertEqual(self.found(), Findings("can be written", "will be made"))
+
+    def test_deep_directories_are_made(self) -> None:
+        self.config = evolve(self.config, data=str(self.data / "a" / "b"))
+        self.assertEqual(self.found().data, "will be made")
+
+    def test_a_file_in_its_place(self) -> None:
+        self.data.write_text("")
+        self.assertEqual(
+            self.faults(),
+            [
+                f"{self.data} is no directory, so nothing can be kept in {self.data}; "
+                "--data names another directory"
+            ],
+        )
+
+    def test_a_directory_of_the_database(self) -> None:
+        """It may be elsewhere."""
+        file = self.home / "other"
+        file.write_text("")
+        self.config = evolve(self.config, database=f"sqlite:///{file}/broker.db")
+        (fault,) = self.faults()
+        self.assertIn(f"{file} is no directory", fault)
+        self.assertIn("'database' in the configuration names another", fault)
+
+    def test_of_another_database_there_is_no_file(self) -> None:
+        self.config = evolve(self.config, database="sqlite://")
+        self.assertEqual(file_faults(self.config), [])
+        (fault,) = self.faults()
+        self.assertIn("is in memory and would keep nothing", fault)
+
+    def test_root_is_told_whose_the_data_are(self) -> None:
+        if os.geteuid() != 0:
+            raise SkipTest("only root may give files away")
+        self.data.mkdir()
+        self.assertEqual(self.found().notes, [])
+        os.chown(self.data, 65534, 65534)
+        (note,) = self.found().notes
+        self.assertIn(f"this check ran as root, who may do anything, and {self.data} belongs", note)
+        self.assertIn("runuser -u nobody", note)
+
+
+class DatabaseTests(StartChecksTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        migrate(self.config.database_url)
+        self.file = self.data / "broker.sqlite"
+
+    def change(self, statement: str) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(statement)
+
+    def test_up_to_date(self) -> None:
+        self.assertEqual(
+            self.found().database, f"revision {latest_revision()}, which is up to date"
+        )
+
+    def test_older(self) -> None:
+        self.change("UPDATE alembic_version SET version_num = '0004'")
+        state = f"revision 0004; the start migrates it to {latest_revision()}"
+        self.assertEqual(self.found().database, state)
+
+    def test_empty(self) -> None:
+        self.file.write_bytes(b"")
+        self.assertIn("has no tables yet; the start makes those of", self.found().database)
+
+    def test_newer(self) -> None:
+        self.change("UPDATE alembic_version SET version_num = '9999'")
+        (fault,) = self.faults()
+        self.assertTrue(fault.startswith(f"sqlite:///{self.file}: the database was made by a"))
+
+    def test_damaged(self) -> None:
+        self.file.write_bytes(b"This is a text and no database.\n" * 100)
+        (fault,) = self.faults()
+        self.assertIn("file is not a database", fault)
+        self.assertEqual(len(fault.splitlines()), 1)
+
+
+class ListenTests(StartChecksTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.data.mkdir()
+        other = socket.socket()
+        self.addCleanup(other.close)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        self.port = other.getsockname()[1]
+        self.config = evolve(self.config, listen=(f"tcp:{self.port}:interface=127.0.0.1",))
+
+    def test_a_port_of_somebody_else(self) -> None:
+        (fault,) = self.faults()
+        self.assertIn(f"127.0.0.1:{self.port}", fault)
+
+    def test_a_port_of_the_broker_that_runs(self) -> None:
+        lock = data_lock.hold(str(self.data))
+        self.addCleanup(lock.close)
+        found = self.found()
+        self.assertEqual(found.faults, [])
+        self.assertEqual(
+            found.notes,
+            [f"{self.config.listen[0]} is in use: a broker runs with this data already"],
+        )
+
+    def test_a_socket_of_systemd(self) -> None:
+        self.config = evolve(self.config, listen=("systemd:domain=INET:index=0",))
+        (note,) = self.found().notes
+        self.assertIn("was not tried", note)
+
+
+class DataLockTests(SynchronousTestCase):
+    def test_one_at_a_time(self) -> None:
+        data = self.mktemp()
+        self.assertFalse(data_lock.is_held(data))
+        Path(data).mkdir()
+        self.assertFalse(data_lock.is_held(data))
+        with data_lock.hold(data):
+            self.assertTrue(data_lock.is_held(data))
+            self.assertRaises(BlockingIOError, data_lock.hold, data)
+        self.assertFalse(data_lock.is_held(data))
