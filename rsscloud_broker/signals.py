@@ -1,4 +1,4 @@
-"""What signals do to the process."""
+"""What signals do to the process: they stop it, or rotate its log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any, Final
 
 from twisted.logger import Logger
+from twisted.python.logfile import LogFile
 
 #: Signals that stop the broker.
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -38,3 +39,15 @@ def stop_once(reactor: Any) -> None:
             earlier[number] = signal.signal(number, stop)
 
     reactor.callWhenRunning(install)
+
+
+def rotate_at_request(reactor: Any, file: LogFile) -> None:
+    """Have SIGUSR1 rotate a log file, as twistd does for those that it opens.
+
+    :param reactor: rotates it in its thread.
+    """
+
+    def rotate(number: int, frame: FrameType | None) -> None:
+        reactor.callFromThread(file.rotate)
+
+    signal.signal(signal.SIGUSR1, rotate)

@@ -13,21 +13,20 @@ from collections.abc import Iterable, Sequence
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
-from twisted.application.service import IService, MultiService
+from twisted.application.service import IService, IServiceCollection, MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
-from twisted.python import usage
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__, allocation, descriptors
-from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
@@ -47,12 +46,14 @@ from rsscloud_broker.core import (
     Verifier,
 )
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faults, select
+from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
 from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
+from rsscloud_broker.logs import Log, Logs
 from rsscloud_broker.model import Unavailable
+from rsscloud_broker.options import Options
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
@@ -66,13 +67,15 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
-from rsscloud_broker.signals import stop_once
+from rsscloud_broker.signals import rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.workers import Workers
+
+__all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
@@ -86,66 +89,6 @@ STOP_WITHIN, MOMENT = 8.5, 0.1
 #: by itself: topics that are read, callbacks that are verified, connections that are kept,
 #: the database and files.
 DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
-
-LOOPBACK = ("127.0.0.0/8", "::1/128")
-LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
-
-
-class Options(usage.Options):
-    """The command line; what stands here goes before the configuration file."""
-
-    synopsis = "[options]"
-    longdesc = "Runs a notification broker. Without options it listens on port 5337."
-    optParameters: ClassVar[list[list[str | None]]] = [
-        ["config", "c", None, "A configuration file (TOML)."],
-        ["data", "d", None, "The directory of everything the broker keeps."],
-        ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
-    ]
-    optFlags: ClassVar[list[list[str | None]]] = [
-        ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self["listen"] = []
-
-    def opt_listen(self, endpoint: str) -> None:
-        """Where to listen: a Twisted endpoint such as tcp:5337; may be repeated."""
-        self["listen"].append(endpoint)
-
-    opt_l = opt_listen
-
-    def configuration(self, makers: Makers | None = None) -> Config:
-        """The configuration file, with what the command line says instead.
-
-        :param makers: the plugins that its tables are checked against.
-        :raises ConfigError: one of them cannot be used.
-        """
-        check = partial(faults, makers) if makers else None
-        config = configuration.load(self["config"], check)
-        values: dict[str, Any] = {
-            "data": self["data"],
-            "public_url": self["public-url"],
-            "listen": tuple(self["listen"]) or None,
-        }
-        override = partial(configuration.override, where="the command line")
-        config = override(config, **{k: v for k, v in values.items() if v is not None})
-        return _local(config) if self["local"] else config
-
-
-def _local(config: Config) -> Config:
-    """Allow loopback, without limits; and listen only there, unless it was said where."""
-    egress = configuration.override(
-        config.egress,
-        "--local",
-        allow_topics=(*config.egress.allow_topics, *LOOPBACK),
-        allow_callbacks=(*config.egress.allow_callbacks, *LOOPBACK),
-    )
-    limits = configuration.override(
-        config.limits, "--local", exempt=(*config.limits.exempt, *LOOPBACK)
-    )
-    listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
-    return configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
 
 
 class CannotStart(SystemExit, Exception):
@@ -173,11 +116,27 @@ def makeService(options: Options) -> IService:
         makers = discover()
         use_monotonic_timers(reactor)  # twistd has not scheduled anything yet
         stop_once(reactor)
-        return make_broker(options.configuration(makers), reactor, makers)
+        config = options.configuration(makers)
+        logs = Logs(config.log)
+        service = make_broker(config, reactor, makers)
+        service.observer = _observer(logs, options, reactor)
+        if service.observer is None and config.log != Log():
+            service.log.warn(
+                "[log] of the configuration is not heeded: it is whoever runs the broker who says "
+                "what is logged (twistd --logger, or twistd -y)."
+            )
+        return service
     except (ConfigError, PluginError, FrontDoorsError) as error:
         # Not a UsageError: that is shown without a traceback only while twistd
         # parses the command line.
         raise SystemExit(f"rsscloud-broker: {error}") from error
+
+
+def _observer(logs: Logs, options: Options, reactor: Any) -> ILogObserver | None:
+    try:
+        return logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
+    except OSError as error:
+        raise CannotStart(f"the log cannot be written: {error}") from error
 
 
 class BrokerService(MultiService):
@@ -187,9 +146,11 @@ class BrokerService(MultiService):
     acknowledged is stored, and what is under way is taken up after the next start.
 
     :param descriptors: file descriptors that may be needed at a time.
+    :ivar observer: what writes the log; None if that is not for the broker to say.
     """
 
     log = Logger()
+    observer: ILogObserver | None = None
 
     def __init__(
         self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
@@ -200,6 +161,11 @@ class BrokerService(MultiService):
         self._clock = clock
         self._descriptors = descriptors
         self._lock: IO[bytes] | None = None
+
+    def setServiceParent(self, parent: IServiceCollection) -> None:
+        if self.observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self.observer)  # where twistd looks for it
+        super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
         try:
