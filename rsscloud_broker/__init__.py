@@ -16,6 +16,8 @@ Where to look:
 ``tap``          composes the parts into one service: the only file that knows all
 ``cli``          the ``rsscloud-broker`` command
 ``config``       the TOML configuration
+``reloading``    has the parts take another configuration while they run
+``logs``         what is logged, where to and in which form
 ``tables``       from a TOML table to an attrs class, checked
 ``wire``         codecs of every protocol, without input or output
 ``front_doors``  what listens: one module for each inbound protocol

@@ -81,6 +81,10 @@ class Log:
     format: Literal["text", "json"] = "text"
 
 
+class UnusableLog(Exception):
+    """Nothing can be logged to where it was said.  Its text says why."""
+
+
 class Logs:
     """Writes events as ``[log]`` says; the settings may change at any time.
 
@@ -111,7 +115,7 @@ class Logs:
         :returns: None if twistd must see to it: where ``--logger`` names an observer, where a
             daemon is to log to stdout, which twistd refuses, and where it is not twistd that runs
             the broker.
-        :raises OSError: the file cannot be written.
+        :raises UnusableLog: the file cannot be written.
         """
         if "nodaemon" not in options:
             return None
@@ -122,7 +126,10 @@ class Logs:
             return self.to_syslog(options["prefix"])
         if file == "-" or (options["nodaemon"] and not file):
             return self.to_stream(sys.stdout)
-        log_file = LogFile.fromFullPath(file or _DEFAULT_FILE)
+        try:
+            log_file = LogFile.fromFullPath(file or _DEFAULT_FILE)
+        except OSError as error:
+            raise UnusableLog(f"the log cannot be written: {error}") from error
         opened(log_file)
         return self.to_stream(log_file)
 

@@ -1,8 +1,10 @@
-"""What signals do to the process: they stop it, or rotate its log."""
+"""What signals do to the process: they stop it, reload its configuration, or rotate its log."""
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -39,6 +41,25 @@ def stop_once(reactor: Any) -> None:
             earlier[number] = signal.signal(number, stop)
 
     reactor.callWhenRunning(install)
+
+
+def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
+    """Have SIGHUP reload the configuration.
+
+    Where the broker was started in a terminal and the terminal has been closed, which sends
+    SIGHUP too, the broker stops instead.
+
+    :param reload: is called in the reactor's thread, once the reactor runs.
+    """
+    in_terminal = os.isatty(0)
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if in_terminal and not os.isatty(0):
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            reactor.callFromThread(reload)
+
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 def rotate_at_request(reactor: Any, file: LogFile) -> None:

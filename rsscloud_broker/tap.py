@@ -47,11 +47,12 @@ from rsscloud_broker.core import (
 )
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
+from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
 from rsscloud_broker.front_doors.site import FrontDoorsError, Root
 from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, INotifier, SinkParts
-from rsscloud_broker.logs import Log, Logs
+from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.options import Options
 from rsscloud_broker.outbound import (
@@ -67,7 +68,8 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
-from rsscloud_broker.signals import rotate_at_request, stop_once
+from rsscloud_broker.reloading import Parts, Reloading
+from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
@@ -119,24 +121,21 @@ def makeService(options: Options) -> IService:
         config = options.configuration(makers)
         logs = Logs(config.log)
         service = make_broker(config, reactor, makers)
-        service.observer = _observer(logs, options, reactor)
-        if service.observer is None and config.log != Log():
+        service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
+        if service.observer is not None:
+            service.reloading.take_too("[log]", lambda config: logs.change(config.log))
+        elif config.log != Log():
             service.log.warn(
                 "[log] of the configuration is not heeded: it is whoever runs the broker who says "
                 "what is logged (twistd --logger, or twistd -y)."
             )
+        read = partial(options.configuration, makers)
+        reload_at_hangup(reactor, partial(service.reloading.reload, read))
         return service
-    except (ConfigError, PluginError, FrontDoorsError) as error:
+    except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
         # Not a UsageError: that is shown without a traceback only while twistd
         # parses the command line.
         raise SystemExit(f"rsscloud-broker: {error}") from error
-
-
-def _observer(logs: Logs, options: Options, reactor: Any) -> ILogObserver | None:
-    try:
-        return logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
-    except OSError as error:
-        raise CannotStart(f"the log cannot be written: {error}") from error
 
 
 class BrokerService(MultiService):
@@ -147,9 +146,11 @@ class BrokerService(MultiService):
 
     :param descriptors: file descriptors that may be needed at a time.
     :ivar observer: what writes the log; None if that is not for the broker to say.
+    :ivar reloading: has the parts take another configuration.
     """
 
     log = Logger()
+    reloading: Reloading
     observer: ILogObserver | None = None
 
     def __init__(
@@ -196,20 +197,24 @@ class BrokerService(MultiService):
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
             raise CannotStart(f"{shown}: {error}") from error
-        allowed = descriptors.allow(max(DESCRIPTORS, self._descriptors))
-        if allowed < self._descriptors:
-            self.log.warn(
-                "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
-                "for as many connections as are configured; what is beyond waits or is refused.",
-                allowed=allowed,
-                needed=self._descriptors,
-            )
+        self.allow_descriptors(self._descriptors)
         super().startService()
         allocation.what_is_there_stays()
         allocation.return_large_blocks()
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
         )
+
+    def allow_descriptors(self, needed: int) -> None:
+        """Let the process have so many file descriptors, or tell that it may not."""
+        allowed = descriptors.allow(max(DESCRIPTORS, needed))
+        if allowed < needed:
+            self.log.warn(
+                "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
+                "for as many connections as are configured; what is beyond waits or is refused.",
+                allowed=allowed,
+                needed=needed,
+            )
 
     def stopService(self) -> Deferred[None]:
         self.running = 0
@@ -250,8 +255,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.address
-    needed = OTHER_DESCRIPTORS + config.http.max_connections + _notifications(chosen["sinks"])
-    service = BrokerService(config, public_url, reactor, needed)
+    outgoing = OTHER_DESCRIPTORS + _notifications(chosen["sinks"])
+    service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 
@@ -310,6 +315,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
     access = Access(config.topics)
+    admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
         store,
         bus,
@@ -317,7 +323,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         verifier,
         intents,
         clock,
-        Admission(config.limits, store, clock, counters),
+        admission,
         access,
         reading,
         Judge(resolver, callback_guard, reactor),
@@ -355,32 +361,48 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     doors = [maker.make(options, door_parts) for maker, options in chosen["front_doors"]]
-    handing_in = [IHandsIn(part, None) for part in (*sinks, *doors)]
     handed_in.prefixes = tuple(
-        prefix for part in handing_in if part is not None for prefix in part.hands_in
+        prefix
+        for part in (*sinks, *doors)
+        if (handing := IHandsIn(part, None)) is not None
+        for prefix in handing.hands_in
     )
-    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters)
-    listeners = [listener(description, site, reactor) for description in config.listen]
+    limits = Limits(config.http, reactor)
+    site = bounded_site(Root(doors, public_url), limits, counters)
+    certificates: list[Certificate] = []
+    service.reloading = Reloading(
+        config,
+        Parts(
+            topics=topics,
+            callbacks=callbacks,
+            http=limits,
+            admission=admission,
+            access=access,
+            allow_connections=lambda number: service.allow_descriptors(outgoing + number),
+        ).takers(),
+        certificates,
+        reactor,
+    )
 
-    sink_services = [sink for sink in sinks if IService.providedBy(sink)]
     timed = [
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
     ]
-    outwards = (resolver, callbacks, topics)
     for part in (
         store,
         filing,
         unpacking,
         space,
-        *outwards,
+        resolver,
+        callbacks,
+        topics,
         bus,
         detector,
         intents,
-        *sink_services,
+        *filter(IService.providedBy, sinks),
         *timed,
-        *listeners,
+        *(listener(each, site, reactor, certificates) for each in config.listen),
     ):
         part.setServiceParent(service)
     return service

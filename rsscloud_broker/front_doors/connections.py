@@ -15,7 +15,7 @@ from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
 from attrs import Factory as Default
-from attrs import define, field, frozen
+from attrs import define, field
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
@@ -58,9 +58,9 @@ class _Transport(TypingProtocol):
     def getHost(self) -> IAddress: ...
 
 
-@frozen
+@define(eq=False)
 class Limits:
-    """What requests and connections are bound by.
+    """What requests and connections are bound by.  Those that come later may have other bounds.
 
     :ivar trusted: the networks of the proxies that are believed.
     :ivar bodies: counts the bytes of bodies.
@@ -74,6 +74,12 @@ class Limits:
     bodies: BodyBudget = field(
         init=False, default=Default(lambda self: BodyBudget(self.http.body_limit), takes_self=True)
     )
+
+    def change(self, http: Http) -> None:
+        """Bind by other values from now on, also what is under way; connections remain."""
+        self.http = http
+        self.trusted = http.proxy_networks
+        self.bodies.make_room(http.body_limit)
 
 
 def is_address(text: str) -> bool:

@@ -297,9 +297,16 @@ class _QuietSite(Site):
     displayTracebacks = False
     noisy = False
 
-    def __init__(self, resource: IResource, answers: Counter, **options: Any) -> None:
+    def __init__(
+        self, resource: IResource, limits: Limits, answers: Counter, **options: Any
+    ) -> None:
         super().__init__(resource, **options)
+        self._limits = limits
         self._answers = cache(answers.labels)  # to look one up takes its time
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        self.timeOut = self._limits.http.idle_timeout  # which the new channel takes over
+        return super().buildProtocol(addr)
 
     def log(self, request: HTTPRequest) -> None:
         self._answers(request.code).inc()
@@ -316,9 +323,9 @@ def bounded_site(
     request_class = type("BoundedRequest", (BoundedRequest,), {"limits": limits})
     site: Factory[Any] = _QuietSite(
         resource,
+        limits,
         (counters or Counters()).answers,
         requestFactory=request_class,
-        timeout=limits.http.idle_timeout,
         reactor=limits.clock,
         parsePOSTFormSubmission=False,
     )

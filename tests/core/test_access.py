@@ -31,6 +31,14 @@ class AccessTests(SynchronousTestCase):
                 access.check_publish(OURS, topic)
             self.assertIn(topic, str(caught.exception))
 
+    def test_patterns_can_change(self) -> None:
+        access = Access(Topics(subscribe=()))
+        access.change(Topics(publish=("https://blogs.example/*",)))
+        access.check_subscribe(OTHER)
+        access.check_publish(OURS)
+        self.assertRaises(Forbidden, access.check_publish, OTHER)
+        self.assertFalse(access.limited)
+
     def test_none_at_all(self) -> None:
         access = Access(Topics((), ()))
         self.assertFalse(access.may_subscribe(OURS))

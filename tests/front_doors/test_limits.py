@@ -55,6 +55,15 @@ class BodyTests(_LimitsTests):
         answer = self.house.ask("POST", "/rsscloud/ping", body, {"Content-Type": FORM})
         self.assertEqual(answer.status, 200)
 
+    def test_the_limit_can_change(self) -> None:
+        exchange = self.house.connect()
+        self.house.limits.change(Http(body_limit=LIMIT))
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n\r\n")
+        self.assertEqual(exchange.answers(), [])
+        exchange.send(b"x" * 5000)
+        self.assertNotEqual(exchange.answer().status, 413)
+        self.assertTrue(self.house.limits.bodies.take(LIMIT, "192.0.2.1"))  # as there are two
+
     def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
         exchange = self.house.connect()
         exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 1001\r\n\r\n")
@@ -324,6 +333,21 @@ class DeadlineTests(_LimitsTests):
         self.clock.advance(1)
         self.assertFalse(exchange.open)
 
+    def test_the_times_can_change(self) -> None:
+        early = self.house.connect()
+        early.send(PAGE)
+        self.house.limits.change(Http(request_timeout=5.0, idle_timeout=20.0))
+        late, silent = self.house.connect(), self.house.connect()
+        late.send(PAGE)
+        self.advance(5)
+        self.assertEqual((early.open, late.open, silent.open), (True, True, False))
+        self.advance(15)
+        self.assertEqual((early.open, late.open), (True, False))
+        self.advance(39)
+        self.assertTrue(early.open)  # a connection keeps the time that it had
+        self.advance(1)
+        self.assertFalse(early.open)
+
     def test_nothing_is_left_behind(self) -> None:
         """No timer outlives a connection by more than the time to read a refusal."""
         for data in (PAGE, b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"?\r\n"):
@@ -409,6 +433,23 @@ class ConnectionsTests(_LimitsTests):
         self.assertFalse(self.house.connect("192.0.2.9").open)
         open_[0].transport.loseConnection()
         self.assertTrue(self.house.connect("192.0.2.9").open)
+
+    def test_the_numbers_can_change(self) -> None:
+        early = [self.house.connect("192.0.2.1") for _ in range(3)]
+        self.house.limits.change(
+            Http(
+                max_connections=4,
+                max_connections_per_address=1,
+                trusted_proxies=("192.0.2.1",),
+            )
+        )
+        self.assertTrue(self.house.connect("192.0.2.1").open)  # it is a proxy now
+        self.assertFalse(self.house.connect("192.0.2.2").open)
+        for exchange in early:
+            self.assertTrue(exchange.open)
+            exchange.transport.loseConnection()
+        self.assertTrue(self.house.connect("10.1.2.3").open)
+        self.assertFalse(self.house.connect("10.1.2.3").open)
 
     def test_a_trusted_proxy_stands_for_many(self) -> None:
         for _ in range(5):
