@@ -85,7 +85,7 @@ class Parts:
 def settings(config: Config) -> Iterator[tuple[str, Any]]:
     """Every key of a configuration as people know it, such as ``[http] body_limit``, and its value.
 
-    The table of a plugin has a key of its own, too, without a value: to write it means something.
+    The table of a plugin that has no keys stands for itself: to write it means something.
     """
     for key in attrs.fields(Config):
         value = getattr(config, key.name)
@@ -94,7 +94,8 @@ def settings(config: Config) -> Iterator[tuple[str, Any]]:
                 yield f"[{key.name}] {name}", inner
         elif isinstance(value, Mapping):
             for plugin, table in value.items():
-                yield f"[{key.name}.{plugin}]", None
+                if not table:
+                    yield f"[{key.name}.{plugin}]", None
                 for name, inner in table.items():
                     yield f"[{key.name}.{plugin}] {name}", inner
         else:

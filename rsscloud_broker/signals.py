@@ -49,9 +49,14 @@ def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
     Where the broker was started in a terminal and the terminal has been closed, which sends
     SIGHUP too, the broker stops instead.
 
+    :param reactor: one that does not run yet.
     :param reload: is called in the reactor's thread, once the reactor runs.
     """
-    in_terminal = os.isatty(0)
+    in_terminal = False
+
+    def look() -> None:
+        nonlocal in_terminal
+        in_terminal = os.isatty(0)  # a daemon has left the terminal by now
 
     def hang_up(number: int, frame: FrameType | None) -> None:
         if in_terminal and not os.isatty(0):
@@ -59,6 +64,7 @@ def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
         else:
             reactor.callFromThread(reload)
 
+    reactor.callWhenRunning(look)
     signal.signal(signal.SIGHUP, hang_up)
 
 

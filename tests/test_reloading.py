@@ -134,6 +134,8 @@ class ReloadingTests(SynchronousTestCase):
             [sinks.archive]
             keep_hours = 200
             [front_doors.other]
+            [front_doors.another]
+            a = 1
             """,
             "broker.toml",
         )
@@ -142,7 +144,8 @@ class ReloadingTests(SynchronousTestCase):
         reloading.reload(lambda: new)
         restart = (
             "warn: What has changed in these keys needs a restart: data, [polling] floor, "
-            "[sinks.archive] keep_hours, [sinks.archive] unit, [front_doors.other]."
+            "[sinks.archive] keep_hours, [sinks.archive] unit, [front_doors.other], "
+            "[front_doors.another] a."
         )
         self.assertEqual(self.said()[1:3], ["info: Changed: [limits] pings_burst.", restart])
         reloading.reload(lambda: new)

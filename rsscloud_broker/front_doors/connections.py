@@ -120,6 +120,8 @@ class Connection(ProtocolWrapper):
     _reader_deadline: IDelayedCall | None = None
     _began = False
     _socket: socket | None = None
+    _judged_by: tuple[Network, ...] | None = None
+    _from_proxy = False
 
     def makeConnection(self, transport: Any) -> None:
         # One of TLS has another kind of handle, those of tests have none.
@@ -135,14 +137,18 @@ class Connection(ProtocolWrapper):
         """Where it comes from."""
         return self.transport.getPeer()
 
-    @cached_property
+    @property
     def from_proxy(self) -> bool:
-        """Whether it comes from a proxy that is believed.
+        """Whether it comes from a proxy that is believed now.
 
         So is whoever comes by a UNIX socket: only a proxy on this machine can be there.
         """
-        host = getattr(self.peer, "host", None)
-        return host is None or within(host, self.factory.limits.trusted)
+        trusted = self.factory.limits.trusted
+        if trusted is not self._judged_by:  # most connections are judged once
+            host = getattr(self.peer, "host", None)
+            self._from_proxy = host is None or within(host, trusted)
+            self._judged_by = trusted
+        return self._from_proxy
 
     @cached_property
     def _own_address(self) -> IAddress:

@@ -119,27 +119,63 @@ class ReloadTests(EndToEndTestCase):
         said = broker.reload("[log]\nlevel = 'info'\nformat = 'json'\n")
         self.assertIn('"message": "Changed: [log] level, [log] format."', said)
 
-    def test_a_terminal_that_is_closed_ends_it(self) -> None:
-        directory = self.directory()
-        master, slave = pty.openpty()
+
+class TerminalTests(EndToEndTestCase):
+    """A terminal that is closed sends SIGHUP as well."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.here = self.directory()
+        self.terminal, self.inside = pty.openpty()
+
+    def in_terminal(self, *options: str) -> subprocess.Popen[bytes]:
+        """Run twistd in a terminal of its own."""
         process = subprocess.Popen(
             [
                 *("setsid", "--ctty"),
-                *command_line("twistd", "-n", "--pidfile=", "--logfile", "log", "rsscloud-broker"),
-                *("--listen", "tcp:0:interface=127.0.0.1"),
+                *command_line("twistd", *options, "--logfile", "log", "rsscloud-broker"),
+                *("--config", "broker.toml", "--listen", "tcp:0:interface=127.0.0.1"),
             ],
-            cwd=directory,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
+            cwd=self.here,
+            stdin=self.inside,
+            stdout=self.inside,
+            stderr=self.inside,
         )
+        self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        os.close(slave)
-        log = directory / "log"
-        until(lambda: log.exists() and "rsscloud-broker " in log.read_text(), "the broker to start")
-        os.close(master)
+        os.close(self.inside)
+        return process
+
+    def await_line(self, text: str) -> None:
+        """Wait until the log has a text."""
+        log = self.here / "log"
+        until(lambda: log.exists() and text in log.read_text(encoding="utf-8"), f"the line {text}")
+
+    def test_closing_it_ends_the_broker(self) -> None:
+        (self.here / "broker.toml").touch()
+        process = self.in_terminal("--nodaemon", "--pidfile=")
+        self.await_line("BrokerService#info] rsscloud-broker ")
+        process.send_signal(signal.SIGHUP)  # of somebody, and not of the terminal
+        self.await_line("Reloaded the configuration.")
+        os.close(self.terminal)
         self.assertEqual(process.wait(60), -signal.SIGTERM)
-        self.assertIn("Server Shut Down.", log.read_text())
+        self.await_line("Server Shut Down.")
+
+    def test_a_daemon_has_left_it(self) -> None:
+        """It works in another directory, too, and finds its configuration all the same."""
+        (self.here / "broker.toml").touch()
+        (self.here / "elsewhere").mkdir()
+        process = self.in_terminal("--pidfile", "broker.pid", "--rundir", "elsewhere")
+        self.assertEqual(process.wait(60), 0)
+        os.close(self.terminal)
+        pid_file = self.here / "broker.pid"
+        pid = int(pid_file.read_text(encoding="ascii"))
+        self.addCleanup(until, lambda: not pid_file.exists(), "the daemon to end")
+        self.addCleanup(os.kill, pid, signal.SIGTERM)
+        self.await_line("BrokerService#info] rsscloud-broker ")
+        (self.here / "broker.toml").write_text("[limits]\npings_burst = 3\n", encoding="utf-8")
+        os.kill(pid, signal.SIGHUP)
+        self.await_line("Changed: [limits] pings_burst.")
 
 
 def renew(directory: Path) -> bytes:

@@ -508,6 +508,16 @@ class CallerTests(_LimitsTests):
             exchange_caller = self.caller(peer, {**headers, "Connection": "close"})
             self.assertEqual(exchange_caller, caller, (peer, forwarded))
 
+    def test_proxies_can_change_while_a_connection_is_open(self) -> None:
+        exchange = self.house.connect("10.1.2.3")
+        for trusted, caller in (("10.0.0.0/8", "5"), ("10.2.0.0/16", "3"), ("10.1.0.0/16", "5")):
+            self.house.limits.change(Http(trusted_proxies=(trusted,)))
+            fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
+            headers = {"Content-Type": FORM, "X-Forwarded-For": "198.51.100.5"}
+            exchange.send(request_bytes("POST", "/pleaseNotify", fields, headers))
+            host = self.house.subscribers.calls[-1].url.split("/")[2]
+            self.assertTrue(host.endswith(f".{caller}:80"), host)
+
     def test_several_headers(self) -> None:
         fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
         exchange = self.house.connect("10.1.2.3")
