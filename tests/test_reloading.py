@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from attrs import define, evolve, field
@@ -204,6 +206,18 @@ class ReloadingTests(SynchronousTestCase):
         self.assertIn("[egress] name_servers", found)
         for keys in Parts(*[None] * 6).takers():  # type: ignore[arg-type] # it only names them
             self.assertTrue([key for key in found if key.startswith(keys)], keys)
+
+
+class ManualTests(SynchronousTestCase):
+    def test_the_manual_names_what_is_taken(self) -> None:
+        text = (Path(__file__).parents[1] / "docs" / "operating.rst").read_text(encoding="utf-8")
+        table = text.partition(".. _reloading:")[2].partition("All other keys need a restart.")[0]
+        named = set(re.findall(r"``(\[\w+\](?: \w+)?)``", table))
+        taken = {*Parts(*[None] * 6).takers(), "[log]"}  # type: ignore[arg-type] # as above
+        # Where a table is taken as a whole, its keys need no names.
+        whole = {keys for keys in taken if " " not in keys}
+        single = {keys for keys in taken if keys.split()[0] not in whole}
+        self.assertEqual(named, whole | single)
 
 
 class SignalTests(TestCase):
