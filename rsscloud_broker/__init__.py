@@ -18,6 +18,8 @@ Where to look:
 ``discovery``    finds plugins, whose parts ``making`` makes
 ``start_checks`` what must be so on this machine before the broker can start
 ``config``       the TOML configuration
+``reloading``    has the parts take another configuration while they run
+``logs``         what is logged, where to and in which form
 ``tables``       from a TOML table to an attrs class, checked
 ``wire``         codecs of every protocol, without input or output
 ``front_doors``  what listens: one module for each inbound protocol

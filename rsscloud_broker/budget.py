@@ -33,6 +33,10 @@ class Budget:
         self._under_way: OrderedDict[UnderWay, int] = OrderedDict()
         self.held = 0
 
+    def resize(self, limit: int) -> None:
+        """Have another limit, which counts from the next byte that arrives."""
+        self._limit = limit
+
     def grow(self, what: UnderWay, size: int) -> None:
         """So many bytes of something are in memory by now.
 

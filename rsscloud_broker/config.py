@@ -26,6 +26,7 @@ from attrs.validators import and_, deep_iterable, ge, gt, le, optional
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from rsscloud_broker.logs import Log
 from rsscloud_broker.model import Bounds
 from rsscloud_broker.tables import ConfigError, broken_rule, build, nearest
 from rsscloud_broker.urls import normal_form
@@ -36,6 +37,7 @@ __all__ = [
     "Egress",
     "Http",
     "Limits",
+    "Log",
     "Network",
     "Polling",
     "Storage",
@@ -365,6 +367,7 @@ class Config:
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)
+    log: Log = field(factory=Log)
     front_doors: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=_holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=_holds_tables)

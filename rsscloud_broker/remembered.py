@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -29,6 +29,11 @@ class Remembered(Generic[K, V]):
     def get(self, key: K, default: V) -> V:
         """The value of a key, or the default if it has none or it is forgotten."""
         return self._values.get(key, default)
+
+    def replace_each(self, change: Callable[[V], V]) -> None:
+        """Replace the value of each key by another, which is made of it."""
+        for key, value in self._values.items():
+            self._values[key] = change(value)
 
     def pop(self, key: K, default: V) -> V:
         """As ``get``; the key is forgotten."""

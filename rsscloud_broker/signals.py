@@ -1,12 +1,15 @@
-"""What signals do to the process."""
+"""What signals do to the process: they stop it, reload its configuration, or rotate its log."""
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
 from twisted.logger import Logger
+from twisted.python.logfile import LogFile
 
 #: Signals that stop the broker.
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -38,3 +41,40 @@ def stop_once(reactor: Any) -> None:
             earlier[number] = signal.signal(number, stop)
 
     reactor.callWhenRunning(install)
+
+
+def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
+    """Have SIGHUP reload the configuration.
+
+    Where the broker was started in a terminal and the terminal has been closed, which sends
+    SIGHUP too, the broker stops instead.
+
+    :param reactor: one that does not run yet.
+    :param reload: is called in the reactor's thread, once the reactor runs.
+    """
+    in_terminal = False
+
+    def look() -> None:
+        nonlocal in_terminal
+        in_terminal = os.isatty(0)  # a daemon has left the terminal by now
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if in_terminal and not os.isatty(0):
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            reactor.callFromThread(reload)
+
+    reactor.callWhenRunning(look)
+    signal.signal(signal.SIGHUP, hang_up)
+
+
+def rotate_at_request(reactor: Any, file: LogFile) -> None:
+    """Have SIGUSR1 rotate a log file, as twistd does for those that it opens.
+
+    :param reactor: rotates it in its thread.
+    """
+
+    def rotate(number: int, frame: FrameType | None) -> None:
+        reactor.callFromThread(file.rotate)
+
+    signal.signal(signal.SIGUSR1, rotate)

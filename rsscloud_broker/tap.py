@@ -11,21 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
-from twisted.application.service import IService, MultiService
+from twisted.application.service import IService, IServiceCollection, MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
-from twisted.python import usage
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__, allocation, data_lock, descriptors
-from rsscloud_broker import config as configuration
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
@@ -45,14 +44,17 @@ from rsscloud_broker.core import (
     Verifier,
 )
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, faults, select
+from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
+from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener, sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, SinkParts
+from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers
 from rsscloud_broker.model import Unavailable
+from rsscloud_broker.options import Options
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
@@ -66,7 +68,8 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
-from rsscloud_broker.signals import stop_once
+from rsscloud_broker.reloading import Parts, Reloading
+from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
@@ -75,6 +78,8 @@ from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_ti
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
+
+__all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
@@ -88,70 +93,6 @@ STOP_WITHIN, MOMENT = 8.5, 0.1
 #: by itself: topics that are read, callbacks that are verified, connections that are kept,
 #: the database and files.
 DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
-
-LOOPBACK = ("127.0.0.0/8", "::1/128")
-LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
-
-
-class Options(usage.Options):
-    """The command line; what stands here goes before the configuration file."""
-
-    synopsis = "[options]"
-    longdesc = "Runs a notification broker. Without options it listens on port 5337."
-    optParameters: ClassVar[list[list[str | None]]] = [
-        ["config", "c", None, "A configuration file (TOML)."],
-        ["data", "d", None, "The directory of everything the broker keeps."],
-        ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
-    ]
-    optFlags: ClassVar[list[list[str | None]]] = [
-        ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self["listen"] = []
-
-    def opt_listen(self, endpoint: str) -> None:
-        """Where to listen: a Twisted endpoint such as tcp:5337; may be repeated."""
-        self["listen"].append(endpoint)
-
-    opt_l = opt_listen
-
-    def configuration(self, makers: Makers | None = None) -> Config:
-        """The configuration file, with what the command line says instead.
-
-        :param makers: the plugins that its tables are checked against.
-        :raises ConfigError: one of them cannot be used.
-        """
-        check = partial(faults, makers) if makers else None
-        config = configuration.load(self["config"], check)
-        values: dict[str, Any] = {
-            "data": self["data"],
-            "public_url": self["public-url"],
-            "listen": tuple(self["listen"]) or None,
-        }
-        override = partial(configuration.override, where="the command line")
-        config = override(config, **{k: v for k, v in values.items() if v is not None})
-        return _local(config) if self["local"] else config
-
-
-def _local(config: Config) -> Config:
-    """Allow loopback, without limits; and listen only there, unless it was said where.
-
-    The address for this machine's own browser is the right public one then.
-    """
-    egress = configuration.override(
-        config.egress,
-        "--local",
-        allow_topics=(*config.egress.allow_topics, *LOOPBACK),
-        allow_callbacks=(*config.egress.allow_callbacks, *LOOPBACK),
-    )
-    limits = configuration.override(
-        config.limits, "--local", exempt=(*config.limits.exempt, *LOOPBACK)
-    )
-    listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
-    local = configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
-    return configuration.override(local, "--local", public_url=local.address)
 
 
 class CannotStart(SystemExit, Exception):
@@ -179,8 +120,21 @@ def makeService(options: Options) -> IService:
         makers = discover()
         use_monotonic_timers(reactor)  # twistd has not scheduled anything yet
         stop_once(reactor)
-        return make_broker(options.configuration(makers), reactor, makers)
-    except (ConfigError, PluginError, FrontDoorsError) as error:
+        config = options.configuration(makers)
+        logs = Logs(config.log)
+        service = make_broker(config, reactor, makers)
+        service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
+        if service.observer is not None:
+            service.reloading.take_too("[log]", lambda config: logs.change(config.log))
+        elif config.log != Log():
+            service.log.warn(
+                "[log] of the configuration is not heeded: it is whoever runs the broker who says "
+                "what is logged (twistd --logger, or twistd -y)."
+            )
+        read = partial(options.configuration, makers)
+        reload_at_hangup(reactor, partial(service.reloading.reload, read))
+        return service
+    except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
         # Not a UsageError: that is shown without a traceback only while twistd
         # parses the command line.
         raise SystemExit(f"rsscloud-broker: {error}") from error
@@ -193,9 +147,13 @@ class BrokerService(MultiService):
     acknowledged is stored, and what is under way is taken up after the next start.
 
     :param descriptors: file descriptors that may be needed at a time.
+    :ivar observer: what writes the log; None if that is not for the broker to say.
+    :ivar reloading: has the parts take another configuration.
     """
 
     log = Logger()
+    reloading: Reloading
+    observer: ILogObserver | None = None
 
     def __init__(
         self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
@@ -206,6 +164,11 @@ class BrokerService(MultiService):
         self._clock = clock
         self._descriptors = descriptors
         self._lock: IO[bytes] | None = None
+
+    def setServiceParent(self, parent: IServiceCollection) -> None:
+        if self.observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self.observer)  # where twistd looks for it
+        super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
         try:
@@ -231,14 +194,7 @@ class BrokerService(MultiService):
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
             raise CannotStart(f"{shown}: {clean(str(error))}") from error
-        allowed = descriptors.allow(max(DESCRIPTORS, self._descriptors))
-        if allowed < self._descriptors:
-            self.log.warn(
-                "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
-                "for as many connections as are configured; what is beyond waits or is refused.",
-                allowed=allowed,
-                needed=self._descriptors,
-            )
+        self.allow_descriptors(self._descriptors)
         super().startService()
         if self._config.public_url is None:
             self.log.warn(DERIVED_URL, url=self._public_url)
@@ -247,6 +203,17 @@ class BrokerService(MultiService):
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
         )
+
+    def allow_descriptors(self, needed: int) -> None:
+        """Let the process have so many file descriptors, or tell that it may not."""
+        allowed = descriptors.allow(max(DESCRIPTORS, needed))
+        if allowed < needed:
+            self.log.warn(
+                "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
+                "for as many connections as are configured; what is beyond waits or is refused.",
+                allowed=allowed,
+                needed=needed,
+            )
 
     def stopService(self) -> Deferred[None]:
         self.running = 0
@@ -287,8 +254,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.address
-    needed = OTHER_DESCRIPTORS + config.http.max_connections + _notifications(chosen["sinks"])
-    service = BrokerService(config, public_url, reactor, needed)
+    outgoing = OTHER_DESCRIPTORS + _notifications(chosen["sinks"])
+    service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 
@@ -345,6 +312,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
     access = Access(config.topics)
+    admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
         store,
         bus,
@@ -352,7 +320,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         verifier,
         intents,
         clock,
-        Admission(config.limits, store, clock, counters),
+        admission,
         access,
         reading,
         Judge(resolver, callback_guard, reactor),
@@ -391,32 +359,48 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
-    handing_in = [IHandsIn(part, None) for part in (*sinks, *doors)]
     handed_in.prefixes = tuple(
-        prefix for part in handing_in if part is not None for prefix in part.hands_in
+        prefix
+        for part in (*sinks, *doors)
+        if (handing := IHandsIn(part, None)) is not None
+        for prefix in handing.hands_in
     )
-    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters)
-    listeners = [listener(description, site, reactor) for description in config.listen]
+    limits = Limits(config.http, reactor)
+    site = bounded_site(Root(doors, public_url), limits, counters)
+    certificates: list[Certificate] = []
+    service.reloading = Reloading(
+        config,
+        Parts(
+            topics=topics,
+            callbacks=callbacks,
+            http=limits,
+            admission=admission,
+            access=access,
+            allow_connections=lambda number: service.allow_descriptors(outgoing + number),
+        ).takers(),
+        certificates,
+        reactor,
+    )
 
-    sink_services = [sink for sink in sinks if IService.providedBy(sink)]
     timed = [
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
     ]
-    outwards = (resolver, callbacks, topics)
     for part in (
         store,
         filing,
         unpacking,
         space,
-        *outwards,
+        resolver,
+        callbacks,
+        topics,
         bus,
         detector,
         intents,
-        *sink_services,
+        *filter(IService.providedBy, sinks),
         *timed,
-        *listeners,
+        *(listener(each, site, reactor, certificates) for each in config.listen),
     ):
         part.setServiceParent(service)
     return service

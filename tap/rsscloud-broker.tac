@@ -6,6 +6,9 @@ RSSCLOUD_BROKER_CONFIG names; without it everything has its default::
     RSSCLOUD_BROKER_CONFIG=/etc/rsscloud-broker/broker.toml \
         twistd -n --pidfile= -y rsscloud-broker.tac
 
+What is logged, and where to, is said by twistd's own options; [log] in the configuration
+is not heeded.
+
 Where nothing asks for a .tac, ``twistd -n rsscloud-broker`` is the better way.
 """
 

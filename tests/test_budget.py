@@ -37,6 +37,16 @@ class BudgetTests(SynchronousTestCase):
         self.budget.grow(self.things[0], 1001)
         self.assertEqual((self.budget.held, self.given_up()), (0, [0]))
 
+    def test_the_limit_can_change(self) -> None:
+        first, second, _ = self.things
+        self.budget.grow(first, 900)
+        self.budget.resize(1900)
+        self.budget.grow(second, 1000)
+        self.assertEqual(self.given_up(), [])
+        self.budget.resize(1500)
+        self.budget.grow(second, 1001)
+        self.assertEqual((self.budget.held, self.given_up()), (1001, [0]))
+
     def test_small_things_are_not_counted(self) -> None:
         for thing in self.things:
             self.budget.grow(thing, 100)

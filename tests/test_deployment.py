@@ -150,6 +150,7 @@ class SystemdTests(DeploymentTests):
         ):
             self.assertTrue(service[key], key)
         self.assertEqual(service["Restart"], "always")
+        self.assertEqual(service["ExecReload"], "/bin/kill -HUP $MAINPID")
         # twistd sends no readiness message, so that must not be waited for.
         self.assertIn(service["Type"], {"simple", "exec"})
 

@@ -17,6 +17,14 @@ class RememberedTests(SynchronousTestCase):
         self.assertEqual([remembered.get(key, 0) for key in "abc"], [3, 0, 4])
         self.assertEqual(len(remembered), 2)
 
+    def test_values_are_replaced_where_they_are(self) -> None:
+        remembered: Remembered[str, int] = Remembered(2)
+        remembered["a"] = 1
+        remembered["b"] = 2
+        remembered.replace_each(lambda value: value * 10)
+        remembered["c"] = 3
+        self.assertEqual([remembered.get(key, 0) for key in "abc"], [0, 20, 3])
+
     def test_forgets_what_was_taken(self) -> None:
         remembered: Remembered[str, int] = Remembered(2)
         remembered["a"] = 1

@@ -29,6 +29,10 @@ class Access:
     """
 
     def __init__(self, topics: Topics) -> None:
+        self.change(topics)
+
+    def change(self, topics: Topics) -> None:
+        """Let topics through by other patterns from now on."""
         self._subscribe = _any_of(topics.subscribe)
         self._publish = _any_of(topics.publish)
         self.limited = "*" not in topics.subscribe

@@ -69,7 +69,9 @@ class FeedReading:
             try:
                 await self._store.record_feed(url, await self._in_thread(summary, content))
             except Unavailable as error:
-                self.log.error("What {url} says of itself is not kept: {e}", url=url, e=error)
+                self.log.error(
+                    "What {url} says of itself is not kept: {error}", url=url, error=error
+                )
             except Exception:  # a bug must not end the reading of others
                 self.log.failure("Reading {url} as a feed failed.", url=url)
         self._working = False

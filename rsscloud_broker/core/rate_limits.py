@@ -84,14 +84,32 @@ class RateLimit:
         max_keys: int = MAX_KEYS,
         longest_pause: float = inf,
     ) -> None:
-        self.rate = rate
         self._longest_pause = longest_pause
         self._clock = clock
         # Times are counted from here: small numbers add up with less error.
         self._began_at = clock.seconds()
+        self._full_at: Remembered[str, float] = Remembered(max_keys)
+        self._set(rate, burst)
+
+    def _set(self, rate: float, burst: int) -> None:
+        self.rate = rate
         self._seconds_per_token = 1 / rate if rate else 0.0
         self._seconds_to_fill = burst * self._seconds_per_token
-        self._full_at: Remembered[str, float] = Remembered(max_keys)
+
+    def change(self, rate: float, burst: int) -> None:
+        """Limit by another rate and another burst from now on.
+
+        Of each bucket as many tokens remain taken as are now, but not more than it holds.
+        """
+        now = self._clock.seconds() - self._began_at
+        seconds_per_token = self._seconds_per_token
+        self._set(rate, burst)
+        factor = self._seconds_per_token / seconds_per_token if seconds_per_token else 0.0
+
+        def rescaled(full_at: float) -> float:
+            return now + min(max(full_at - now, 0.0) * factor, self._seconds_to_fill)
+
+        self._full_at.replace_each(rescaled)
 
     def __len__(self) -> int:
         return len(self._full_at)
@@ -146,24 +164,30 @@ class Admission:
     def __init__(
         self, limits: Limits, store: IStore, clock: IReactorTime, counters: Counters
     ) -> None:
-        self._limits = limits
-        #: Whether a source is not limited.  Sources come again and again, and the networks stay.
-        self.is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
         self._store = store
         self._clock = clock
         self._counters = counters
-        self._pings = RateLimit(limits.pings_per_source, limits.pings_burst, clock)
-        self._day = RateLimit(
-            limits.pings_per_day / DAY, limits.pings_per_day, clock, longest_pause=DAY_PAUSE
-        )
-        self._sources = RateLimit(
-            limits.verifications_per_source, limits.verifications_burst, clock
-        )
-        self._targets = RateLimit(
-            limits.verifications_per_host, limits.verifications_host_burst, clock
-        )
-        self._readings = RateLimit(limits.readings_per_host, limits.readings_host_burst, clock)
+        self._pings = RateLimit(0, 0, clock)
+        self._day = RateLimit(0, 0, clock, longest_pause=DAY_PAUSE)
+        self._sources = RateLimit(0, 0, clock)
+        self._targets = RateLimit(0, 0, clock)
+        self._readings = RateLimit(0, 0, clock)
         self._failures: Remembered[bytes, _Failure | None] = Remembered(MAX_FAILURES)
+        self.change(limits)
+
+    def change(self, limits: Limits) -> None:
+        """Let in by other limits from now on.
+
+        What callers have asked for so far counts on; the subscriptions of a host are counted anew.
+        """
+        self._limits = limits
+        #: Whether a source is not limited.  Sources come again and again, and the networks stay.
+        self.is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
+        self._pings.change(limits.pings_per_source, limits.pings_burst)
+        self._day.change(limits.pings_per_day / DAY, limits.pings_per_day)
+        self._sources.change(limits.verifications_per_source, limits.verifications_burst)
+        self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
+        self._readings.change(limits.readings_per_host, limits.readings_host_burst)
         self._rooms: Remembered[str, Room | None] = Remembered(MAX_HOSTS)
 
     def ping(self, source: str) -> None:

@@ -144,12 +144,8 @@ class Verifier:
         denial = Denial(intent.as_written.topic, callback, reason, intent.terms)
         async with self._slot(intent):
             outcome = await self.notifier(callback.protocol).deny(denial)
-        self.log.info(
-            "No subscription of {callback}: {reason}{unheard}",
-            callback=callback.url,
-            reason=reason,
-            unheard="" if outcome.success else f"; it was not told: {outcome.reason}",
-        )
+        unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
+        self._tell_of_refusal(intent, f"{reason}{unheard}")
         if not outcome.success:
             raise _callback_failed(outcome)
 
@@ -177,9 +173,12 @@ class Verifier:
         except TopicUnreadable as error:
             if not (must or error.lasting):
                 return None
-            callback = intent.callback.url
-            self.log.info("No subscription of {callback}: {error}", callback=callback, error=error)
+            self._tell_of_refusal(intent, str(error))
             raise
+
+    def _tell_of_refusal(self, intent: Intent, reason: str) -> None:
+        callback = intent.callback.url
+        self.log.info("No subscription of {callback}: {reason}", callback=callback, reason=reason)
 
     async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
         async with self._slot(intent):

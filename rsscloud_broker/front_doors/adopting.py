@@ -1,9 +1,12 @@
-"""Listens on sockets that somebody else has opened, such as systemd.
+"""Listens where Twisted's endpoints say, but for two things that Twisted does otherwise.
 
-Twisted takes a UNIX socket that it is given for one that it has made.  It changes the mode of the
-socket's file when it begins, and removes the file when it ends; both are for whoever made it.  And
-when it ends it shuts the socket down, so that nobody can listen on it again: systemd would hand a
-dead socket to the next broker.
+A listener with TLS can have its certificate read again: see ``certificates``.
+
+A socket may be one that somebody else has opened, such as systemd.  Twisted takes a UNIX socket
+that it is given for one that it has made.  It changes the mode of the socket's file when it
+begins, and removes the file when it ends; both are for whoever made it.  And when it ends it
+shuts the socket down, so that nobody can listen on it again: systemd would hand a dead socket to
+the next broker.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from twisted.internet import unix
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.protocol import Factory
 from zope.interface import directlyProvides, providedBy
+
+from rsscloud_broker.front_doors.certificates import Certificate
 
 
 class AdoptedPort(unix.Port):
@@ -37,14 +42,29 @@ class AdoptedPort(unix.Port):
 
 
 class Adopting:
-    """A reactor that adopts UNIX sockets, and leaves their files alone."""
+    """A reactor that adopts UNIX sockets, and leaves their files alone.
 
-    def __init__(self, reactor: Any) -> None:
+    :param description: the endpoint that it is for.
+    :param certificates: takes the certificate of the endpoint, if it listens with TLS.
+    """
+
+    def __init__(self, reactor: Any, description: str, certificates: list[Certificate]) -> None:
         self._reactor = reactor
+        self._description = description
+        self._certificates = certificates
         directlyProvides(self, providedBy(reactor))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reactor, name)
+
+    def listenSSL(
+        self, port: int, factory: Factory[Any], contextFactory: Any, **where: Any
+    ) -> IListeningPort:
+        """See ``IReactorSSL``."""
+        certificate = Certificate(self._description, contextFactory)
+        self._certificates.append(certificate)
+        listening: IListeningPort = self._reactor.listenSSL(port, factory, certificate, **where)
+        return listening
 
     def adoptStreamPort(
         self, fileDescriptor: int, addressFamily: int, factory: Factory[Any]

@@ -38,7 +38,7 @@ class _Complaints:
             self._unsaid += 1
             return
         more = f" ({self._unsaid:,} requests more since this was said)" if self._unsaid else ""
-        log.error("Unavailable: {error}{more}", error=error, more=more)
+        log.error("Unavailable: {error}", error=f"{error}{more}")
         self._said_at, self._unsaid = now, 0
 
 

@@ -23,9 +23,17 @@ class BodyBudget(Budget):
     """
 
     def __init__(self, body_limit: int) -> None:
-        super().__init__(max(LIMIT, 2 * body_limit), SMALL)
+        super().__init__(LIMIT, SMALL)
+        self.make_room(body_limit)
         self._by_source: Counter[str] = Counter()
         self.taken = 0
+
+    def make_room(self, body_limit: int) -> None:
+        """Have room for two of the largest bodies.
+
+        :param body_limit: bytes of one.
+        """
+        self.resize(max(LIMIT, 2 * body_limit))
 
     def take(self, size: int, source: str) -> bool:
         """Count a body that has arrived until it is given back; False if there is no room.

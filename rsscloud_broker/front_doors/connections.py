@@ -15,7 +15,7 @@ from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
 from attrs import Factory as Default
-from attrs import define, field, frozen
+from attrs import define, field
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
@@ -59,9 +59,9 @@ class _Transport(TypingProtocol):
     def getHost(self) -> IAddress: ...
 
 
-@frozen
+@define(eq=False)
 class Limits:
-    """What requests and connections are bound by.
+    """What requests and connections are bound by.  Those that come later may have other bounds.
 
     :ivar trusted: the networks of the proxies that are believed.
     :ivar bodies: counts the bytes of bodies.
@@ -77,6 +77,12 @@ class Limits:
         init=False, default=Default(lambda self: BodyBudget(self.http.body_limit), takes_self=True)
     )
     proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
+
+    def change(self, http: Http) -> None:
+        """Bind by other values from now on, also what is under way; connections remain."""
+        self.http = http
+        self.trusted = http.proxy_networks
+        self.bodies.make_room(http.body_limit)
 
 
 def is_address(text: str) -> bool:
@@ -117,6 +123,8 @@ class Connection(ProtocolWrapper):
     _reader_deadline: IDelayedCall | None = None
     _began = False
     _socket: socket | None = None
+    _judged_by: tuple[Network, ...] | None = None
+    _from_proxy = False
 
     def makeConnection(self, transport: Any) -> None:
         # One of TLS has another kind of handle, those of tests have none.
@@ -132,16 +140,20 @@ class Connection(ProtocolWrapper):
         """Where it comes from."""
         return self.transport.getPeer()
 
-    @cached_property
+    @property
     def from_proxy(self) -> bool:
-        """Whether it comes from a proxy that is believed.
+        """Whether it comes from a proxy that is believed now.
 
         So is whoever comes by a UNIX socket: only a proxy on this machine can be there.
         """
-        host = getattr(self.peer, "host", None)
-        return host is None or within(host, self.factory.limits.trusted)
+        trusted = self.factory.limits.trusted
+        if trusted is not self._judged_by:  # most connections are judged once
+            host = getattr(self.peer, "host", None)
+            self._from_proxy = host is None or within(host, trusted)
+            self._judged_by = trusted
+        return self._from_proxy
 
-    @cached_property
+    @property
     def may_be_proxy(self) -> bool:
         """Whether it comes from a network of our own, but from no proxy that is believed."""
         return not self.from_proxy and is_near(str(getattr(self.peer, "host", "")))

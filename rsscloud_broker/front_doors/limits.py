@@ -156,7 +156,7 @@ class BoundedRequest(Request):
         return absolute[2] or b"/"
 
     def process(self) -> None:
-        if self._connection.may_be_proxy and self.requestHeaders.hasHeader(b"x-forwarded-for"):
+        if self.requestHeaders.hasHeader(b"x-forwarded-for") and self._connection.may_be_proxy:
             self.limits.proxies.warn(self._connection.peer)
         try:
             if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
@@ -299,9 +299,16 @@ class _QuietSite(Site):
     displayTracebacks = False
     noisy = False
 
-    def __init__(self, resource: IResource, answers: Counter, **options: Any) -> None:
+    def __init__(
+        self, resource: IResource, limits: Limits, answers: Counter, **options: Any
+    ) -> None:
         super().__init__(resource, **options)
+        self._limits = limits
         self._answers = cache(answers.labels)  # to look one up takes its time
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        self.timeOut = self._limits.http.idle_timeout  # which the new channel takes over
+        return super().buildProtocol(addr)
 
     def log(self, request: HTTPRequest) -> None:
         self._answers(request.code).inc()
@@ -318,9 +325,9 @@ def bounded_site(
     request_class = type("BoundedRequest", (BoundedRequest,), {"limits": limits})
     site: Factory[Any] = _QuietSite(
         resource,
+        limits,
         (counters or Counters()).answers,
         requestFactory=request_class,
-        timeout=limits.http.idle_timeout,
         reactor=limits.clock,
         parsePOSTFormSubmission=False,
     )

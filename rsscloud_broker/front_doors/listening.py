@@ -23,19 +23,23 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.front_doors.adopting import Adopting
+from rsscloud_broker.front_doors.certificates import Certificate
 
 #: What begins the name of a socket that systemd passes on, and nobody else.
 SYSTEMD = "systemd:"
 
 
-def listener(description: str, site: Any, reactor: Any) -> IService:
+def listener(
+    description: str, site: Any, reactor: Any, certificates: list[Certificate] | None = None
+) -> IService:
     """A service that listens once it is started.
 
     :param description: such as ``tcp:5337``.
     :param site: the factory of what answers.
+    :param certificates: takes the certificate of this listener as well, once it listens.
     :raises ConfigError: it is no endpoint, or needs what is not there.
     """
-    adopting: Any = Adopting(reactor)
+    adopting: Any = Adopting(reactor, description, [] if certificates is None else certificates)
     try:
         service: IService = strports.service(description, site, reactor=adopting)
     except Exception as error:  # the parsers of endpoints raise whatever they like

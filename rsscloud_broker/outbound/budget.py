@@ -59,7 +59,9 @@ class AnswerBudget(Budget):
     @classmethod
     def of_topics(cls, body_limit: int, call: Call) -> Self:
         """A budget for contents of topics: two of the largest have room."""
-        return cls(max(LIMIT, 2 * body_limit), call=call)
+        budget = cls(call=call)
+        budget.make_room(body_limit)
+        return budget
 
     @classmethod
     def of_callbacks(cls) -> Self:
@@ -71,6 +73,13 @@ class AnswerBudget(Budget):
         self._call = call
         self._waiting: deque[tuple[Deferred[None], int]] = deque()
         self.packed = self.kept = 0
+
+    def make_room(self, body_limit: int) -> None:
+        """Have room for two of the largest contents.
+
+        :param body_limit: bytes of one.
+        """
+        self.resize(max(LIMIT, 2 * body_limit))
 
     def has_room(self, size: int) -> bool:
         """Whether a content of so many bytes may be kept."""

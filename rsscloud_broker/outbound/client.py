@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -18,7 +18,7 @@ from rsscloud_broker.outbound.bodies import CutOff, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
 from rsscloud_broker.outbound.expiry import Expiry
-from rsscloud_broker.outbound.guard import AddressGuard
+from rsscloud_broker.outbound.guard import AddressGuard, Network
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
@@ -57,14 +57,14 @@ class Client(Service, ABC):
         budget: AnswerBudget | None = None,
         **idle: Any,
     ) -> None:
-        make_body = partial(self.body, limit=body_limit)
+        self._guard = guard
         self._exchanges = Exchanges(
             reactor,
             resolve,
             guard,
             tls,
             seconds=deadline,
-            make_body=make_body,
+            make_body=partial(self.body, limit=body_limit),
             budget=budget or AnswerBudget(),
             **idle,
         )
@@ -77,6 +77,14 @@ class Client(Service, ABC):
         for waiting in self._waiting.clear():
             waiting.waits_for.cancel()
         self._exchanges.close()
+
+    def allow(self, networks: Iterable[Network]) -> None:
+        """Let the guard allow these networks from now on, and no longer others.
+
+        No connection is used again that was made until now; what is under way goes on.
+        """
+        self._guard.allow(networks)
+        self._exchanges.call_anew()
 
     async def request(
         self,

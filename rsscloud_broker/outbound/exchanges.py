@@ -10,6 +10,7 @@ case there is more for the same host.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -55,7 +56,7 @@ class Exchanges:
     :param resolve: looks names up.
     :param seconds: that an exchange may take; they are shared among the addresses
         of a host, so that one that swallows what is sent to it does not take all.
-    :param make_body: makes what takes the body of an answer.
+    :ivar make_body: makes what takes the body of an answer.
     :param budget: that of answers under way.
     :param idle_limit: connections that are kept in all.
     :param idle_seconds: for how long one is kept.
@@ -79,13 +80,22 @@ class Exchanges:
         self._guard = guard
         self._tls = tls
         self._seconds = seconds
-        self._make_body = make_body
+        self.make_body = make_body
         self._budget = budget
-        self._idle = IdleConnections(reactor, idle_limit, idle_seconds)
+        self._make_idle = partial(IdleConnections, reactor, idle_limit, idle_seconds)
+        self._idle = self._make_idle()
 
     def close(self) -> None:
         """Close the connections that are kept."""
         self._idle.close()
+
+    def call_anew(self) -> None:
+        """Use no connection again that was made until now; what is under way goes on.
+
+        The guard may judge otherwise by now, and the body of an answer be taken in another way.
+        """
+        self._idle.close()
+        self._idle = self._make_idle()
 
     async def ask(self, waiting: Waiting, target: Target, message: Message) -> Answer:
         """Make an exchange.
@@ -94,11 +104,12 @@ class Exchanges:
         :raises OutboundError: there was no answer.
         :raises Unavailable: no connection can be made, for want of our own means.
         """
-        idle = self._idle.take(target.origin)
+        kept = self._idle
+        idle = kept.take(target.origin)
         if idle is not None:
             waiting.waits_for = asking = idle.ask(message)
             try:
-                return self._keep(idle, await asking)
+                return self._keep(idle, await asking, kept)
             except OutboundError:
                 if idle.heard:
                     raise
@@ -115,23 +126,26 @@ class Exchanges:
             # A timer for each attempt but the last, which has all the time that is left.
             timeout = self._seconds / len(addresses) if number < len(addresses) else None
             tls = self._tls.to(target.host, target.port) if target.secure else None
-            connection = Http1(target.origin, tls, self._make_body, self._budget)
+            connection = Http1(target.origin, tls, self.make_body, self._budget)
             waiting.waits_for = asking = connection.ask(message)
             try:
                 self._dialler.dial(connection, address, timeout)
-                return self._keep(connection, await asking)
+                return self._keep(connection, await asking, kept)
             except NotConnected as error:  # the next address may do
                 refused = refused and error.port_only
                 reason = f"no connection to {address} port {target.port}: {error}"
                 problem = OutboundError(reason, port_only=refused)
         raise problem
 
-    def _keep(self, connection: Http1, answer: Answer) -> Answer:
-        """Pass an answer on; see what becomes of the connection."""
+    def _keep(self, connection: Http1, answer: Answer, kept: IdleConnections) -> Answer:
+        """Pass an answer on; see what becomes of the connection.
+
+        :param kept: the connections that were kept when the exchange began.
+        """
         if connection.tls is not None:
             connection.tls.keep_session(connection.transport.getHandle())
-        if connection.reusable:
-            self._idle.give(connection)
+        if connection.reusable and kept is self._idle:
+            kept.give(connection)
         elif not connection.gone:
             connection.close()
         return answer

@@ -80,12 +80,16 @@ class AddressGuard:
     def __init__(
         self, allowed: Iterable[Network] = (), own: Collection[tuple[str, int]] = ()
     ) -> None:
-        rules = [*((network, "") for network in allowed), *DENIED]
-        self._ipv4 = _Kinds((network, kind) for network, kind in rules if network.version == 4)
-        self._ipv6 = _Kinds((network, kind) for network, kind in rules if network.version == 6)
+        self.allow(allowed)
         self._own: dict[int, set[tuple[int, int] | None]] = {}
         for address, port in own:
             self._own.setdefault(port, set()).add(_listener(address))
+
+    def allow(self, networks: Iterable[Network]) -> None:
+        """Let addresses of these networks through from now on, and no longer those of others."""
+        rules = [*((network, "") for network in networks), *DENIED]
+        self._ipv4 = _Kinds((network, kind) for network, kind in rules if network.version == 4)
+        self._ipv6 = _Kinds((network, kind) for network, kind in rules if network.version == 6)
 
     def judge(self, address: str, port: int) -> None:
         """Accept an address by returning.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from treq.client import HTTPClient
@@ -48,12 +49,22 @@ class TreqClient(Client):
         budget: AnswerBudget | None = None,
         **options: Any,
     ) -> None:
-        budget = budget or AnswerBudget()
-        super().__init__(reactor, *args, body_limit=body_limit, budget=budget, **options)
+        self._budget = budget or AnswerBudget()
+        super().__init__(reactor, *args, body_limit=body_limit, budget=self._budget, **options)
         self._reactor = reactor
         self._cookies = _NoCookies()
-        unpacker = Unpacker(body_limit, budget, in_thread)
-        self._treq = HTTPClient(GuardedAgent(self._exchanges, unpacker), self._cookies)
+        self._unpacker = Unpacker(body_limit, self._budget, in_thread)
+        self._treq = HTTPClient(GuardedAgent(self._exchanges, self._unpacker), self._cookies)
+
+    def change_body_limit(self, limit: int) -> None:
+        """Read answers of so many bytes from now on, on new connections.
+
+        :param limit: bytes, before and after decompression.
+        """
+        self._exchanges.make_body = partial(self.body, limit=limit)
+        self._unpacker.limit = limit
+        self._budget.make_room(limit)
+        self._exchanges.call_anew()
 
     async def _exchange(
         self, waiting: Waiting, method: str, url: str, headers: Mapping[str, str], body: bytes

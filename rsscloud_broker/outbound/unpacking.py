@@ -41,13 +41,13 @@ class _Turn:
 class Unpacker:
     """Unpacks the bodies of answers.
 
-    :param limit: bytes that one may have.
+    :ivar limit: bytes that one may have.
     :param budget: counts those that wait, and has room for what they become.
     :param in_thread: calls a function in a thread.
     """
 
     def __init__(self, limit: int, budget: AnswerBudget, in_thread: InThread) -> None:
-        self._limit = limit
+        self.limit = limit
         self._budget = budget
         self._in_thread = in_thread
         self._turns = DeferredSemaphore(AT_A_TIME)
@@ -62,12 +62,12 @@ class Unpacker:
         packed = answer.body
         if not coding or not packed:
             return packed
-        at_once = min(AT_ONCE, self._limit)
+        at_once = min(AT_ONCE, self.limit)
         if len(packed) <= PACKED_AT_ONCE:
             try:
                 return _unpacked(coding, packed, at_once)
             except TooLarge:
-                if at_once == self._limit:
+                if at_once == self.limit:
                     raise
         turn = _Turn()
         working = Deferred.fromCoroutine(self._work(turn, coding, packed))
@@ -86,10 +86,11 @@ class Unpacker:
         return await asked
 
     async def _work(self, turn: _Turn, coding: bytes, packed: bytes) -> bytes:
+        limit = self.limit  # which may be another by the time that there is room
         with self._budget.holding(len(packed)):
-            async with self._turns, self._budget.room(self._limit):
+            async with self._turns, self._budget.room(limit):
                 turn.has_begun = True
-                return await self._in_thread(_unpacked, coding, packed, self._limit)
+                return await self._in_thread(_unpacked, coding, packed, limit)
 
 
 def packed_by(fields: Fields) -> bytes:

@@ -369,12 +369,12 @@ class Attempts:
         """A subscription goes with its topic, whether its subscriber could be told or not."""
         subscription = delivery.subscription
         self._count(subscription, "gone")
+        unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
         self.log.info(
-            "The subscription of {callback} to {topic} ends with the topic: {reason}{unheard}",
+            "The subscription of {callback} to {topic} ends with the topic: {reason}",
             callback=subscription.callback.url,
             topic=subscription.topic,
-            reason=subscription.ended,
-            unheard="" if outcome.success else f"; it was not told: {outcome.reason}",
+            reason=f"{subscription.ended}{unheard}",
         )
         return evolve(delivery, outcome=Outcome(False, subscription.ended, gone=True))
 

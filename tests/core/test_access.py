@@ -36,6 +36,14 @@ class AccessTests(SynchronousTestCase):
         self.assertTrue(access.may_subscribe(OURS))
         self.assertFalse(access.may_subscribe("http://a.example/"))  # it has no beginning
 
+    def test_patterns_can_change(self) -> None:
+        access = Access(Topics(subscribe=()))
+        access.change(Topics(publish=("https://blogs.example/*",)))
+        access.check_subscribe(OTHER)
+        access.check_publish(OURS)
+        self.assertRaises(Forbidden, access.check_publish, OTHER)
+        self.assertFalse(access.limited)
+
     def test_none_at_all(self) -> None:
         access = Access(Topics((), ()))
         self.assertFalse(access.may_subscribe(OURS))

@@ -112,6 +112,28 @@ class RateLimitTests(SynchronousTestCase):
         self.clock.advance(10)
         self.assertEqual(self.taken(limit), 10)
 
+    def test_what_was_taken_remains_taken_when_the_limit_changes(self) -> None:
+        limit = self.limit(0.001, 10)
+        for _ in range(6):
+            limit.take("a")
+        limit.change(0.002, 15)
+        self.assertEqual((self.taken(limit, "a"), self.taken(limit, "b")), (9, 15))
+        limit.change(0.002, 5)  # of a bucket of 5 no more than 5 are missing
+        self.assertLessEqual(limit.take("a"), 1 / 0.002 * 5)
+        self.clock.advance(1 / 0.002 + 1)
+        self.assertEqual(self.taken(limit, "a"), 1)
+
+    def test_a_limit_that_comes_and_goes(self) -> None:
+        limit = self.limit(0, 5)
+        for _ in range(6):
+            self.assertEqual(limit.take("a"), 0)
+        limit.change(0.001, 5)
+        self.assertEqual(self.taken(limit, "a"), 5)
+        limit.change(0, 5)
+        self.assertEqual(limit.take("a"), 0)
+        limit.change(0.001, 5)
+        self.assertEqual(self.taken(limit, "a"), 5)
+
     def test_who_came_least_lately_is_forgotten(self) -> None:
         limit = self.limit(1, 2, max_keys=3)
         for key in ("a", "b", "c"):
@@ -396,6 +418,30 @@ class VerificationTests(AdmissionTestCase):
         self.successResultOf(self.store.remove_subscription(FEED, kept[0].callback))
         self.clock.advance(COUNT_PAUSE)
         self.admit(admission, self.intent(callback=new))
+
+    def test_limits_can_change(self) -> None:
+        admission = self.admission(pings_per_source=0.001, pings_burst=2, subscriptions_per_host=1)
+        self.put(0)
+        admission.ping(CALLER)
+        new = Callback("http://reader.example/new", "http-post")
+        self.refusal(admission, self.intent(callback=new))
+        admission.change(
+            Limits(
+                pings_per_source=0.001,
+                pings_burst=3,
+                pings_per_day=4,
+                subscriptions_per_host=2,
+                exempt=(f"{OTHER}/32",),
+            )
+        )
+        self.admit(admission, self.intent(callback=new))
+        for _ in range(2):  # the first ping counts on
+            admission.ping(CALLER)
+        self.assertRaises(TooMany, admission.ping, CALLER)
+        for _ in range(9):
+            admission.ping(OTHER)
+        admission.change(Limits(pings_burst=1))
+        self.assertIn("100 pings a second", str(self.assertRaises(TooMany, admission.ping, CALLER)))
 
     def test_those_that_are_let_in_have_their_places(self) -> None:
         admission = self.admission(subscriptions_per_host=3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import http.client
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -40,6 +41,9 @@ PATIENCE = 60.0
 STOPS_WITHIN = 10.0
 
 _BIN = Path(sys.executable).parent
+
+# The last that a broker says when it has read its configuration again.
+_RELOADED = r"(Reloaded|Nothing was changed)\b.*\n"
 
 # Runs a command whose clock is ahead of the real one, so that hours go by
 # without anybody waiting for them.
@@ -164,9 +168,13 @@ class Broker:
 
     :param directory: where it runs; its data and its log go there.
     :param configuration: what its configuration file says, in TOML.
+    :param options: more of its command line; by default it may call this machine.
     """
 
-    def __init__(self, directory: Path, configuration: str = "") -> None:
+    def __init__(
+        self, directory: Path, configuration: str = "", options: Sequence[str] = ("--local",)
+    ) -> None:
+        self.options = options
         self.directory = directory
         self.configuration = directory / "config.toml"
         self.data = directory / "data"
@@ -218,7 +226,7 @@ class Broker:
         listen = f"tcp:{self.port}:interface=127.0.0.1"
         command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
         options = ["--config", str(self.configuration), "--data", str(self.data)]
-        return [*command, *options, "--local", "--listen", listen]
+        return [*command, *options, *self.options, "--listen", listen]
 
     def answers(self) -> bool:
         """Whether it answers requests."""
@@ -240,6 +248,23 @@ class Broker:
     def terminate(self) -> None:
         """Ask it to end."""
         self._signal(signal.SIGTERM)
+
+    def reload(self, configuration: str | None = None) -> str:
+        """Have it read its configuration again, and wait until it has said what came of it.
+
+        :param configuration: what the file says now; None if it is the same.
+        :returns: what the log has got since then.
+        """
+        if configuration is not None:
+            self.configuration.write_text(configuration, encoding="utf-8")
+        before = len(self.log)
+        self._signal(signal.SIGHUP)
+
+        def said() -> bool:
+            return re.search(_RELOADED, self.log[before:]) is not None
+
+        until(said, "the configuration to be read again")
+        return self.log[before:]
 
     def ended(self) -> int:
         """Wait for its end; its exit status, or the number of the signal, negative."""
@@ -376,12 +401,13 @@ class EndToEndTestCase(SynchronousTestCase):
         self._marks[broker] = len(broker.log)
         return broker
 
-    def own_broker(self, configuration: str = "") -> Broker:
+    def own_broker(self, configuration: str = "", options: Sequence[str] = ("--local",)) -> Broker:
         """A broker that does not run yet, and ends with this test.
 
         :param configuration: what its configuration file says, in TOML.
+        :param options: more of its command line; by default it may call this machine.
         """
-        broker = Broker(self.directory(), configuration)
+        broker = Broker(self.directory(), configuration, options)
         self._marks[broker] = 0
         self.addCleanup(broker.end)
         return broker

@@ -278,7 +278,8 @@ class House:
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
         made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
         root = root or Root(made, PUBLIC_URL)
-        self.factory = bounded_site(root, Limits(http or Http(), self.clock), self.counters)
+        self.limits = Limits(http or Http(), self.clock)
+        self.factory = bounded_site(root, self.limits, self.counters)
         self._standing = self.clock.getDelayedCalls()
 
     def timers(self) -> list[IDelayedCall]:

@@ -57,6 +57,15 @@ class BodyTests(_LimitsTests):
         answer = self.house.ask("POST", "/rsscloud/ping", body, {"Content-Type": FORM})
         self.assertEqual(answer.status, 200)
 
+    def test_the_limit_can_change(self) -> None:
+        exchange = self.house.connect()
+        self.house.limits.change(Http(body_limit=LIMIT))
+        exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 5000\r\n\r\n")
+        self.assertEqual(exchange.answers(), [])
+        exchange.send(b"x" * 5000)
+        self.assertNotEqual(exchange.answer().status, 413)
+        self.assertTrue(self.house.limits.bodies.take(LIMIT, "192.0.2.1"))  # as there are two
+
     def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
         exchange = self.house.connect()
         exchange.send(b"POST /RPC2 HTTP/1.1\r\nHost: b\r\nContent-Length: 1001\r\n\r\n")
@@ -326,6 +335,21 @@ class DeadlineTests(_LimitsTests):
         self.clock.advance(1)
         self.assertFalse(exchange.open)
 
+    def test_the_times_can_change(self) -> None:
+        early = self.house.connect()
+        early.send(PAGE)
+        self.house.limits.change(Http(request_timeout=5.0, idle_timeout=20.0))
+        late, silent = self.house.connect(), self.house.connect()
+        late.send(PAGE)
+        self.advance(5)
+        self.assertEqual((early.open, late.open, silent.open), (True, True, False))
+        self.advance(15)
+        self.assertEqual((early.open, late.open), (True, False))
+        self.advance(39)
+        self.assertTrue(early.open)  # a connection keeps the time that it had
+        self.advance(1)
+        self.assertFalse(early.open)
+
     def test_nothing_is_left_behind(self) -> None:
         """No timer outlives a connection by more than the time to read a refusal."""
         for data in (PAGE, b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"?\r\n"):
@@ -412,6 +436,23 @@ class ConnectionsTests(_LimitsTests):
         open_[0].transport.loseConnection()
         self.assertTrue(self.house.connect("192.0.2.9").open)
 
+    def test_the_numbers_can_change(self) -> None:
+        early = [self.house.connect("192.0.2.1") for _ in range(3)]
+        self.house.limits.change(
+            Http(
+                max_connections=4,
+                max_connections_per_address=1,
+                trusted_proxies=("192.0.2.1",),
+            )
+        )
+        self.assertTrue(self.house.connect("192.0.2.1").open)  # it is a proxy now
+        self.assertFalse(self.house.connect("192.0.2.2").open)
+        for exchange in early:
+            self.assertTrue(exchange.open)
+            exchange.transport.loseConnection()
+        self.assertTrue(self.house.connect("10.1.2.3").open)
+        self.assertFalse(self.house.connect("10.1.2.3").open)
+
     def test_a_trusted_proxy_stands_for_many(self) -> None:
         for _ in range(5):
             self.assertTrue(self.house.connect("10.1.2.3").open)
@@ -468,6 +509,16 @@ class CallerTests(_LimitsTests):
             headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
             exchange_caller = self.caller(peer, {**headers, "Connection": "close"})
             self.assertEqual(exchange_caller, caller, (peer, forwarded))
+
+    def test_proxies_can_change_while_a_connection_is_open(self) -> None:
+        exchange = self.house.connect("10.1.2.3")
+        for trusted, caller in (("10.0.0.0/8", "5"), ("10.2.0.0/16", "3"), ("10.1.0.0/16", "5")):
+            self.house.limits.change(Http(trusted_proxies=(trusted,)))
+            fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
+            headers = {"Content-Type": FORM, "X-Forwarded-For": "198.51.100.5"}
+            exchange.send(request_bytes("POST", "/pleaseNotify", fields, headers))
+            host = self.house.subscribers.calls[-1].url.split("/")[2]
+            self.assertTrue(host.endswith(f".{caller}:80"), host)
 
     def test_several_headers(self) -> None:
         fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()

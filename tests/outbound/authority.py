@@ -28,12 +28,10 @@ class Authority:
     def trusted(self) -> Certificate:
         return Certificate.loadPEM(self.certificate.public_bytes(Encoding.PEM))
 
-    def server(self, *names: str, days: int = 1, **options: Any) -> CertificateOptions:
-        """What a server with these names or addresses needs.
+    def pem(self, *names: str, days: int = 1) -> tuple[bytes, bytes]:
+        """The certificate of a server with these names or addresses, and its key.
 
-        :param days: until its certificate ends; negative if it has ended, above
-            three if it has not begun.
-        :param options: more of its TLS.
+        :param days: as for ``server``.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subjects = [_subject(name) for name in names]
@@ -46,9 +44,18 @@ class Authority:
             .sign(self.key, SHA256())
         )
         key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        whole = certificate.public_bytes(Encoding.PEM) + key_pem
+        return certificate.public_bytes(Encoding.PEM), key_pem
+
+    def server(self, *names: str, days: int = 1, **options: Any) -> CertificateOptions:
+        """What a server with these names or addresses needs.
+
+        :param days: until its certificate ends; negative if it has ended, above
+            three if it has not begun.
+        :param options: more of its TLS.
+        """
+        certificate_pem, key_pem = self.pem(*names, days=days)
         private = PrivateCertificate.fromCertificateAndKeyPair(
-            Certificate.loadPEM(whole), KeyPair.load(key_pem, FILETYPE_PEM)
+            Certificate.loadPEM(certificate_pem), KeyPair.load(key_pem, FILETYPE_PEM)
         )
         return CertificateOptions(
             privateKey=private.privateKey.original, certificate=private.original, **options

@@ -131,6 +131,19 @@ class BadServerTests(FetchingTestCase):
             self.assertIn("the answer is larger than 1000 bytes", error.reason)
             self.assertTrue(error.refused and error.lasting)
 
+    async def test_the_limit_can_change(self) -> None:
+        body = b"<rss/>" * 30_000
+        outbound: Any = self.client.outbound
+        for coding, answer in (("", body), ("gzip", gzip.compress(body))):
+            headers = {"content_encoding": coding} if coding else {}
+            self.pages.answers["/"] = page(200, answer, **headers)
+            outbound.change_body_limit(1000)
+            self.assertIn("the answer is larger than 1000 bytes", await self.unreadable())
+            outbound.change_body_limit(len(body))
+            fetched = await self.fetch()
+            assert fetched.content is not None
+            self.assertEqual(fetched.content.body, body)
+
     async def test_a_failure_that_passes(self) -> None:
         for page_of in (page(500), page(200, b"no gzip", content_encoding="gzip")):
             self.pages.answers["/"] = page_of

@@ -97,6 +97,14 @@ class AddressGuardTests(SynchronousTestCase):
         for address in ("::1", "10.1.2.4", "192.168.1.1", "fc00::1", "fe80::1", "169.254.169.254"):
             self.assert_refused(guard, address)
 
+    def test_allowed_networks_can_change(self) -> None:
+        guard = AddressGuard([ip_network("10.0.0.0/8")], [("10.1.1.1", 80)])
+        guard.allow(map(ip_network, ("10.1.0.0/16", "fd00::/8")))
+        guard.judge("10.1.2.3", 80)
+        guard.judge("fd00::1", 80)
+        self.assert_refused(guard, "10.2.2.3")
+        self.assert_refused(guard, "10.1.1.1")  # the broker itself is not called all the same
+
     def test_allowing_all_of_one_family_allows_nothing_of_the_other(self) -> None:
         four, six = AddressGuard([ip_network("0.0.0.0/0")]), AddressGuard([ip_network("::/0")])
         four.judge("10.0.0.1", 80)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from ipaddress import ip_network
 from typing import Any
 
 from OpenSSL._util import lib as openssl  # for what a server knows and pyOpenSSL does not tell
@@ -10,7 +11,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.ssl import TLSVersion
 
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.model import AddressRefused, OutboundError
 from rsscloud_broker.outbound import tls
 from tests.outbound.authority import authority
 from tests.outbound.scripted import OK, LeanTestCase, Scripted
@@ -21,6 +22,8 @@ from tests.outbound.servers import (
     listen,
     make_lean_client,
 )
+
+NETWORKS = (ip_network("127.0.0.0/8"),)
 
 
 class KeptConnectionTests(LeanTestCase):
@@ -51,6 +54,21 @@ class KeptConnectionTests(LeanTestCase):
                 await self.ask()
                 self.assertEqual([one.requests for one in self.server.connections], [1, 1])
                 await self.server.connections[0].lost
+
+    async def test_not_used_again_when_the_guard_has_changed(self) -> None:
+        """Neither one that waited, nor one that was in use."""
+        self.serve()
+        outbound: Any = self.client.outbound
+        await self.ask()
+        outbound.allow(NETWORKS)
+        await self.server.connections[0].lost
+        asking = self.begin(self.client)
+        outbound.allow(NETWORKS)
+        await asking
+        await self.ask()
+        self.assertEqual([one.requests for one in self.server.connections], [1, 1, 1])
+        outbound.allow([])
+        await self.assertFailure(self.begin(self.client), AddressRefused)
 
     async def test_not_used_again_after_head(self) -> None:
         self.serve(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", OK)
