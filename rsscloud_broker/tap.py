@@ -71,7 +71,7 @@ from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import Pages, error_page
 from rsscloud_broker.workers import Workers
 
 #: Seconds for a whole notification, and bytes of its answer that are read.
@@ -393,7 +393,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     handed_in.prefixes = tuple(
         prefix for part in handing_in if part is not None for prefix in part.hands_in
     )
-    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters)
+    site = bounded_site(Root(doors, public_url), Limits(config.http, reactor), counters, error_page)
     listeners = [listener(description, site, reactor) for description in config.listen]
 
     sink_services = [sink for sink in sinks if IService.providedBy(sink)]
