@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
-from tests.e2e.fixture import PATIENCE, until
+from tests.e2e.fixture import PATIENCE
 
 #: Where Chromium reads commands, and where it writes answers.
 _COMMANDS, _ANSWERS = 3, 4
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
-#: What is loaded and laid out: the page, its style sheets and its icons.
-_IS_THERE = "document.readyState == 'complete' && location.href != 'about:blank'"
+#: Happens when a page is there, with its style sheets.
+_LOADED = "Page.loadEventFired"
 
 
 class Chromium:
@@ -49,6 +49,7 @@ class Chromium:
         self._directory = directory
         self._number = 0
         self._buffer = b""
+        self._loaded = False
 
     def start(self) -> None:
         """Start it, with one empty page."""
@@ -86,6 +87,7 @@ class Chromium:
         page = next(target for target in targets if target["type"] == "page")["targetId"]
         attached = self._ask("Target.attachToTarget", targetId=page, flatten=True)
         self._session = attached["sessionId"]
+        self._ask("Page.enable")
 
     def stop(self) -> None:
         """End it, and all processes that it has started."""
@@ -96,18 +98,23 @@ class Chromium:
 
     # what tests do with it
 
-    def screen(self, width: int, height: int = 844, *, dark: bool = False) -> None:
-        """Open pages on a screen of so many CSS pixels from now on, as a phone does."""
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1}
-        self._ask("Emulation.setDeviceMetricsOverride", **metrics, mobile=width < 600)
+    def screen(self, width: int, *, dark: bool = False, phone: bool = False) -> None:
+        """Open pages in so many CSS pixels from now on.
+
+        :param dark: whether the person likes dark pages better.
+        :param phone: whether that is the screen of a phone, which may lay a page out as if it
+            were wider, and not a window.
+        """
+        metrics = {"width": width, "height": 844, "deviceScaleFactor": 1}
+        self._ask("Emulation.setDeviceMetricsOverride", **metrics, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url: str) -> None:
         """Open a page, and wait until all of it is there."""
-        self._ask("Page.navigate", url="about:blank")
+        self._loaded = False
         self._ask("Page.navigate", url=url)
-        until(lambda: self.evaluate(_IS_THERE), f"{url} to be there")
+        self._await_page()
 
     def submit(self, form: str, fields: Mapping[str, str]) -> None:
         """Fill in a form, press its button, and wait for the next page.
@@ -116,15 +123,24 @@ class Chromium:
         :param fields: values by the names of its fields.
         """
         for name, value in fields.items():
-            field = f"document.querySelector({json.dumps(f'{form} [name={name}]')})"
+            selector = f'{form} [name="{name}"]'
+            field = f"document.querySelector({json.dumps(selector)})"
             self.evaluate(f"{field}.value = {json.dumps(value)}")
-        self.evaluate("window.isOld = true")
-        self.evaluate(f"document.querySelector({json.dumps(f'{form} button')}).click()")
-        until(lambda: self.evaluate(f"!window.isOld && {_IS_THERE}"), f"the answer to {form}")
+        self.click(f"{form} button")
+
+    def click(self, selector: str) -> None:
+        """Click on an element, and wait for the page that it leads to."""
+        self._loaded = False
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+        self._await_page()
+
+    def _await_page(self) -> None:
+        while not self._loaded:
+            self._next_message()
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page; None while there is no page."""
-        asked = {"expression": expression, "returnByValue": True}
+        """The value of a JavaScript expression in the page, or of what it promises."""
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
         answer = self._ask("Runtime.evaluate", **asked)
         if "exceptionDetails" in answer:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']}")
@@ -144,7 +160,7 @@ class Chromium:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while (answer := self._next_message()).get("id") != self._number:
-            pass  # an event
+            pass  # something happened
         if "error" in answer:
             raise AssertionError(f"{method}: {answer['error']}")
         result: dict[str, Any] = answer["result"]
@@ -161,6 +177,7 @@ class Chromium:
             self._buffer += data
         message, _, self._buffer = self._buffer.partition(b"\0")
         decoded: dict[str, Any] = json.loads(message)
+        self._loaded |= decoded.get("method") == _LOADED
         return decoded
 
 
