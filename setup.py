@@ -18,6 +18,8 @@ setup(
             "storage/migrations/*.mako",
             "web/*.css",
             "web/*.html",
+            "web/*.ico",
+            "web/*.svg",
         ]
     },
 )

@@ -91,6 +91,14 @@ class IBroker(Interface):
         :raises InvalidPing: one of its URLs is no web address.
         """
 
+    def recent_pings() -> Awaitable[Sequence[Ping]]:
+        """The newest pings, newest first and ten at most, as they were a second ago or later.
+
+        However often this is called, the store is read once a second at most.
+
+        :raises Unavailable: the store cannot be read.
+        """
+
     def ping_topic(url: str, source: str, again: bool = ...) -> Awaitable[bool]:
         """Read a topic because somebody says that it changed.
 
@@ -654,7 +662,10 @@ class IPages(Interface):
         :param template: the name of a template in ``rsscloud_broker/web``.
         :param slots: texts for its slots; they are escaped.  An element of the
             template with ``t:render="show"`` is shown if the slot that its
-            attribute ``when`` names is not empty.
+            attribute ``when`` names is not empty.  One with ``t:render="link"`` links to the
+            URL in the slot that its attribute ``to`` names, if that is http or https.  A
+            ``select`` with ``t:render="options"`` offers the words in the slot that its
+            attribute ``of`` names, the one in the slot of ``chosen`` being chosen.
         """
 
 

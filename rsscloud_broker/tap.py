@@ -75,7 +75,7 @@ from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import Pages, error_page
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
 
@@ -366,7 +366,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         for prefix in handing.hands_in
     )
     limits = Limits(config.http, reactor)
-    site = bounded_site(Root(doors, public_url), limits, counters)
+    site = bounded_site(Root(doors, public_url), limits, counters, error_page)
     certificates: list[Certificate] = []
     service.reloading = Reloading(
         config,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.core.web_addresses import check_intent, check_ping, check_topic
@@ -88,6 +89,7 @@ class Broker:
         self._counters = counters
         self._space = space
         self._lookups = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
+        self._recent_pings = RecentPings(store, clock)
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -110,6 +112,9 @@ class Broker:
             self._bus.publish(PingReceived(record.ping))
         for topic in record.watched:
             self._detector.ask(topic, source=source)
+
+    async def recent_pings(self) -> Sequence[Ping]:
+        return await self._recent_pings.newest()
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._check_space()

@@ -33,6 +33,7 @@ from zope.interface import implementer
 from rsscloud_broker.config import Http, Network
 from rsscloud_broker.front_doors.bodies import BodyBudget
 from rsscloud_broker.front_doors.proxies import UnnamedProxies, is_near
+from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
@@ -168,20 +169,26 @@ class Connection(ProtocolWrapper):
     def getHost(self) -> IAddress:
         return self._own_address
 
-    def refuse(self, status: int, text: str) -> None:
+    def refuse(self, status: int, text: str, page: bytes = b"") -> None:
         """Answer at once, then let the client read the answer before hanging up.
 
         Closing while the client still sends would make its system throw the
         answer away.
+
+        :param page: says the same in HTML; it is sent instead of the text.
         """
         self.refused = True
         self.request_began()
-        body = f"{text}\n".encode()
-        later = b"Retry-After: %d\r\n" % PAUSE if status == 503 else b""
+        body, kind, more = f"{text}\n".encode(), b"plain", b""
+        if page:
+            body, kind = page, b"html"
+            more = b"".join(b"%s: %s\r\n" % header for header in SECURITY_HEADERS.items())
+        if status == 503:
+            more += b"Retry-After: %d\r\n" % PAUSE
         self.write(
             b"HTTP/1.1 %d %s\r\nConnection: close\r\n%s"
-            b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
-            % (status, _REASONS[status], later, len(body), body)
+            b"Content-Type: text/%s; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
+            % (status, _REASONS[status], more, kind, len(body), body)
         )
         self.factory.limits.clock.callLater(LINGER, self.transport.abortConnection)
 

@@ -6,6 +6,9 @@ length is not told, as soon as it passes the limit), all bodies together have a 
 bytes, and a request has a deadline from its first line to its last byte.  Connections have
 limits of their own: see ``connections``.
 
+An error is told in plain text, whoever tells it: a door, the site, or this module.  If a browser
+asked, the text is put into a page here, with a way back to the front page.
+
 Forms and queries are read here too.  Twisted's reading of ``multipart/form-data`` and
 of the Content-Type rests on a library for e-mail, which takes minutes for some bodies
 within the limit and fails at some headers; no protocol here needs either.  And Twisted
@@ -15,9 +18,10 @@ ends a field at a ``;``, which may stand in a URL.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeAlias
 
 from prometheus_client import Counter
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -39,6 +43,7 @@ from rsscloud_broker.front_doors.connections import (
     is_address,
     within,
 )
+from rsscloud_broker.front_doors.negotiation import wants_page
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
     body_of,
@@ -47,6 +52,7 @@ from rsscloud_broker.front_doors.requests import (
     media_type,
     plain,
 )
+from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.codings import ACCEPTED, PACKED, BadlyPacked, TooLong, unpacked
 
@@ -57,7 +63,13 @@ _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
 
+_PLAIN = "text/plain"
+
 NO_MEMORY = "The broker has no memory left for requests. Please send it again soon."
+
+
+#: Makes a page of the status of an answer and the sentences that say what went wrong.
+ErrorPage: TypeAlias = Callable[[int, str], bytes]
 
 
 class _Refusal(Exception):
@@ -76,6 +88,7 @@ class BoundedRequest(Request):
     """A request with a bounded body and a deadline."""
 
     limits: Limits
+    error_page: ErrorPage | None = None  # None where no person asks for anything
 
     channel: Channel | None  # type: ignore[assignment] # that of our site; None when it is gone
     _deadline: IDelayedCall | None = None
@@ -171,6 +184,8 @@ class BoundedRequest(Request):
             super().process()
 
     def write(self, data: bytes) -> None:
+        if self.code >= 400 and not self.startedWriting:
+            data = self._shown(data)
         super().write(data)
         if self.channel is not None:  # the client has not gone
             self.channel.write_head()
@@ -213,7 +228,36 @@ class BoundedRequest(Request):
         self._call_off_deadline()
         self.limits.bodies.drop(self)
         self._body.truncate(0)
-        self._connection.refuse(status, text)
+        page = self.error_page(status, text) if self.error_page and self._is_by_browser() else b""
+        self._connection.refuse(status, text, page)
+
+    def _is_by_browser(self) -> bool:
+        """Whether a person will see the answer."""
+        return wants_page(header(self, "accept"), [_PLAIN])
+
+    def _shown(self, text: bytes) -> bytes:
+        """What is sent of an error: its text, or for a person a page around it.
+
+        :param text: the whole body of the answer; empty for HEAD, perhaps.
+        """
+        headers = self.responseHeaders
+        length = b"%d" % len(text)
+        is_whole = self.method == b"HEAD" or headers.getRawHeaders(b"content-length") == [length]
+        (kind,) = headers.getRawHeaders(b"content-type") or [b""]
+        is_plain = kind.startswith(_PLAIN.encode("ascii"))
+        if not (self.error_page and is_whole and is_plain and self._is_by_browser()):
+            return text
+        for name, value in SECURITY_HEADERS.items():
+            self.setHeader(name, value)
+        self.setHeader(b"content-type", b"text/html; charset=utf-8")
+        # Only here: whoever gets the text from a cache instead of the page can read it, too.
+        headers.addRawHeader(b"vary", b"Accept")
+        if not text:
+            headers.removeHeader(b"content-length")  # that of the page is not known
+            return b""
+        page = self.error_page(self.code, text.decode("utf-8", "replace").strip())
+        self.setHeader(b"content-length", b"%d" % len(page))
+        return page
 
     def _take(self, size: int) -> bool:
         """Count so many bytes for as long as the request is under way; False if there is no
@@ -315,14 +359,20 @@ class _QuietSite(Site):
 
 
 def bounded_site(
-    resource: IResource, limits: Limits, counters: Counters | None = None
+    resource: IResource,
+    limits: Limits,
+    counters: Counters | None = None,
+    error_page: ErrorPage | None = None,
 ) -> LimitedConnections:
     """A factory that serves a resource over bounded HTTP.
 
     :param resource: the root.
     :param counters: where answers are counted.
+    :param error_page: makes the pages that tell people of errors; without it everybody gets
+        plain text.
     """
-    request_class = type("BoundedRequest", (BoundedRequest,), {"limits": limits})
+    own = {"limits": limits, "error_page": error_page and staticmethod(error_page)}
+    request_class = type("BoundedRequest", (BoundedRequest,), own)
     site: Factory[Any] = _QuietSite(
         resource,
         limits,

@@ -23,6 +23,24 @@ def preferred(accept: str | None, offered: Sequence[str]) -> str | None:
     return best if likings[best] > (0.0, 0) else None
 
 
+def wants_page(accept: str | None, others: Sequence[str]) -> bool:
+    """Whether a client is a browser that shows the answer to a person, as a page.
+
+    It likes ``text/html`` best.  That is not enough: Java's HttpURLConnection likes it best on
+    behalf of every program that says nothing, and means the other kinds by ``*/*``.  Browsers
+    name ``application/xhtml+xml`` as well.  A client that accepts none of the other kinds gets
+    a page in any case.
+
+    :param accept: the Accept header, if there is one.
+    :param others: the media types in which the answer can be given otherwise.
+    """
+    if not accept or "text/html" not in accept.lower():
+        return False  # most are programs: no closer look is needed
+    if preferred(accept, [*others, "text/html"]) != "text/html":
+        return False
+    return "application/xhtml+xml" in accept.lower() or preferred(accept, others) is None
+
+
 def _range(part: str) -> tuple[str, float]:
     kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
     quality = 1.0

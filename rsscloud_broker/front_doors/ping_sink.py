@@ -119,7 +119,7 @@ class PingSinkDoor:
         self._clock = parts.clock
         self._pages = parts.pages
         self._repeat_window = options.repeat_window
-        self._rsscloud_runs = "rsscloud" in parts.running
+        self._running = parts.running
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
@@ -141,7 +141,7 @@ class PingSinkDoor:
         feed_ping, home_ping = Page(self._feed_ping), Page(self._home_ping)
         any_way, by_url, by_name = frozenset[str](), frozenset({"url"}), frozenset({"url", "name"})
         # A POST to /ping with a URL alone is an rssCloud ping, where that is spoken.
-        form_of_ping = by_name if self._rsscloud_runs else by_url
+        form_of_ping = by_name if "rsscloud" in self._running else by_url
         by_blog = frozenset({"blogurl"})  # as in the form of Ping-O-Matic
         routes = [
             ("/pingSiteForm", "GET", form, any_way),
@@ -203,7 +203,7 @@ class PingSinkDoor:
     async def _ping_site_form(self, request: Request) -> bytes:
         form = parameters(request)
         if request.method != b"POST" and not form.keys() & {"name", "url"}:
-            return await self._page(request, 200, "Ping", "ping_form.html")
+            return await self._form(request, 200)
         return await self._answer(
             request,
             form.get("name", ""),
@@ -238,13 +238,13 @@ class PingSinkDoor:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
             await self._broker.ping(ping, self._repeat_window, caller(request))
         except BadPing as error:
-            return await self._refusal(request, 400, str(error))
+            return await self._form(request, 400, str(error))
         except TooMany as error:
             request.setHeader("retry-after", str(error.retry_after))
             message = weblog_updates.limited(error.reason, error.retry_after)
-            return await self._refusal(request, 429, message)
+            return await self._form(request, 429, message)
         except Forbidden as error:
-            return await self._refusal(request, 403, str(error))
+            return await self._form(request, 403, str(error))
         return await self._page(
             request,
             200,
@@ -253,10 +253,26 @@ class PingSinkDoor:
             message=weblog_updates.THANKS,
             name=ping.name,
             url=ping.url,
+            **dict.fromkeys(self._running, "runs"),
         )
 
-    async def _refusal(self, request: Request, status: int, message: str) -> bytes:
-        return await self._page(request, status, "No ping", "ping_refused.html", message=message)
+    async def _form(self, request: Request, status: int, message: str = "") -> bytes:
+        """The form, with what was filled in, and why that was not taken.
+
+        :param message: empty if nothing was sent yet.
+        """
+        sent = parameters(request)
+        url = sent.get("url") or sent.get("blogurl") or sent.get("u", "")
+        return await self._page(
+            request,
+            status,
+            "No ping" if message else "Ping",
+            "ping_form.html",
+            message=message,
+            name=sent.get("name") or sent.get("title", ""),
+            url=url,
+            rssUrl=sent.get("rssurl", ""),
+        )
 
     async def _page(
         self, request: Request, status: int, title: str, template: str, **slots: str

@@ -11,6 +11,9 @@ says no::
       url=http://example.org/rss.xml
     <result success="true" msg="Thanks for the ping."/>
 
+People find forms for both at ``GET /rssCloud``; browsers get pages as answers (see
+``rsscloud_pages``).
+
 By XML-RPC, as ``rssCloud.pleaseNotify(notifyProcedure, port, path, protocol,
 urlList[, domain])`` and ``rssCloud.ping(url)``, both returning true or a fault;
 by SOAP 1.1 with parameters of the same names.  Registrations without a domain
@@ -33,7 +36,7 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.negotiation import preferred
+from rsscloud_broker.front_doors.negotiation import preferred, wants_page
 from rsscloud_broker.front_doors.requests import (
     all_parameters,
     caller,
@@ -42,6 +45,7 @@ from rsscloud_broker.front_doors.requests import (
     plain,
     respond,
 )
+from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -70,6 +74,9 @@ from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
+
+#: In what programs get the answers of the REST interface.
+_KINDS = ("text/xml", "application/xml", "application/json")
 
 #: Topics whose last ping is remembered for the pause between pings.
 REMEMBERED_PINGS = 10_000
@@ -257,18 +264,22 @@ class RssCloudDoor:
 
     def __init__(self, options: RssCloudOptions, parts: FrontDoorParts) -> None:
         self._rss_cloud = RssCloud(options, parts.broker, parts.clock)
+        self._pages = RssCloudPages(parts)
 
     def routes(self) -> Sequence[Route]:
         register, ping = Page(self._rest_please_notify), Page(self._rest_ping)
         return [
-            Route(path, "POST", page, for_everybody=True)
-            for path, page in (
-                ("/rsscloud/pleaseNotify", register),
-                ("/pleaseNotify", register),
-                ("/rsscloud/ping", ping),
-                ("/ping", ping),
-                ("/ping/", ping),
-            )
+            *self._pages.routes(),
+            *(
+                Route(path, "POST", page, for_everybody=True)
+                for path, page in (
+                    ("/rsscloud/pleaseNotify", register),
+                    ("/pleaseNotify", register),
+                    ("/rsscloud/ping", ping),
+                    ("/ping", ping),
+                    ("/ping/", ping),
+                )
+            ),
         ]
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
@@ -305,7 +316,7 @@ class RssCloudDoor:
             await self._rss_cloud.register(fields, topics, caller(request))
             return rsscloud.REGISTERED
 
-        return await _rest_answer(request, "notifyResult", register)
+        return await _rest_answer(request, "notifyResult", register, self._pages.registered)
 
     async def _rest_ping(self, request: Request) -> bytes:
         async def ping() -> str:
@@ -315,7 +326,7 @@ class RssCloudDoor:
             await self._rss_cloud.ping(topics, caller(request))
             return rsscloud.PINGED
 
-        return await _rest_answer(request, "result", ping)
+        return await _rest_answer(request, "result", ping, self._pages.pinged)
 
     async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
         try:
@@ -363,13 +374,22 @@ async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]
         raise failed[0]
 
 
-async def _rest_answer(request: Request, root: str, act: Callable[[], Awaitable[str]]) -> bytes:
+async def _rest_answer(
+    request: Request,
+    root: str,
+    act: Callable[[], Awaitable[str]],
+    page: Callable[[Request, Awaitable[str]], Awaitable[bytes]],
+) -> bytes:
     """Do something and answer in the form that the client accepts.
 
     :param root: the name of the answer's root element.
     :param act: gives the sentence of success; raises that of failure.
+    :param page: makes the answer for a browser of what ``act`` gives or raises.
     """
-    kind = preferred(header(request, "accept"), ["text/xml", "application/xml", "application/json"])
+    accept = header(request, "accept")
+    if wants_page(accept, _KINDS):
+        return await page(request, act())
+    kind = preferred(accept, _KINDS)
     if kind is None:
         return plain(request, 406, "Not Acceptable")
     reason = ""

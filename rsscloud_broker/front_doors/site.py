@@ -32,6 +32,7 @@ from rsscloud_broker.front_doors.requests import (
     parameters,
     plain,
 )
+from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.front_doors.soap import SoapRoot
 from rsscloud_broker.front_doors.soap_description import DescriptionPage
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
@@ -55,18 +56,6 @@ CALL_PATHS = frozenset(
         "/xmlrpc.php",
     }
 )
-
-#: On every answer: a page may load nothing but its style sheet, be framed
-#: nowhere and send its forms only here.
-SECURITY_HEADERS = {
-    b"content-security-policy": (
-        b"default-src 'none'; style-src 'self'; form-action 'self'; "
-        b"base-uri 'none'; frame-ancestors 'none'"
-    ),
-    b"referrer-policy": b"no-referrer",
-    b"x-content-type-options": b"nosniff",
-}
-
 
 #: On the answers to everybody: a script of any site may read them, as they need no credentials
 #: (https://fetch.spec.whatwg.org/#http-cors-protocol).

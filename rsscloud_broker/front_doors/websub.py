@@ -11,7 +11,8 @@ and without a slash at the end, by a POST of a form::
     202, and the topic is read afterwards
 
 What is refused has a status of 400 to 599 and the reason as plain text.  A GET
-is answered with a page for people, that says all this.
+is answered with a page for people, that says all this and has a form to publish; browsers get
+pages as answers.
 
 Clients of PubSubHubbub 0.3 send ``hub.verify``: if they would rather have the
 callback asked before the answer (``sync``), they get 204 where it confirms and
@@ -32,6 +33,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.negotiation import wants_page
 from rsscloud_broker.front_doors.requests import (
     all_parameters,
     body_of,
@@ -162,7 +164,12 @@ class WebSubDoor:
             return _nothing_to_say(request)
         said = ["Thanks. What changed is read, and its subscribers are told."]
         said += [f"{note}." for note in notes.values()]
-        return plain(request, 202, "\n".join(said))
+        if not wants_page(header(request, "accept"), ["text/plain"]):
+            return plain(request, 202, "\n".join(said))
+        page = await self._pages.render(
+            "Published", "websub_published.html", message=" ".join(said)
+        )
+        return respond(request, 202, "text/html; charset=utf-8", page)
 
     async def _verify(self, request: Request, asked: HubRequest) -> bytes:
         intent = self._intent(request, asked)

@@ -256,6 +256,7 @@ class FakeBroker:
     """Stores nothing: keeps what it was asked, and agrees.
 
     :ivar pings: each with its repeat window.
+    :ivar recent: what ``recent_pings`` gives.
     :ivar pinged: the topics of ``ping_topic``.
     :ivar sources: the addresses that pings of all kinds came from, in order.
     :ivar published: the URLs of ``publish``, call by call.
@@ -272,6 +273,7 @@ class FakeBroker:
         self.protocols = frozenset(protocols)
         self.content_protocols: frozenset[str] = frozenset()
         self.pings: list[tuple[Ping, float]] = []
+        self.recent: tuple[Ping, ...] = ()
         self.pinged: list[str] = []
         self.sources: list[str] = []
         self.published: list[tuple[str, ...]] = []
@@ -287,6 +289,10 @@ class FakeBroker:
         self._fail("ping")
         self.pings.append((ping, repeat_window))
         self.sources.append(source)
+
+    async def recent_pings(self) -> Sequence[Ping]:
+        self._fail("recent_pings")
+        return self.recent
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._fail("ping_topic")

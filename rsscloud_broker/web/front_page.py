@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from twisted.python.filepath import FilePath
-from twisted.web.resource import IResource
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.static import Data
+from twisted.web.template import Flattenable, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
-from rsscloud_broker.web.pages import rendered
+from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.web.assets import ASSETS, Asset
+from rsscloud_broker.web.pages import linked, rendered
+
+_HTML: Final = "text/html; charset=utf-8"
+
+#: Characters of the name of a site, and of its address, that are shown.
+MAX_SHOWN: Final = 80
 
 
 @frozen
 class FrontPageOptions:
-    """Options of the front page: none."""
+    """Options of the front page.
+
+    :ivar recent_pings: whether the front page shows the most recent pings, with links to the
+        sites that they name.
+    """
+
+    recent_pings: bool = True
 
 
 @implementer(IFrontDoor)
 class FrontPageDoor:
-    """``/``, ``/docs`` and the style sheet."""
+    """``/``, ``/docs``, the style sheets and the icons."""
 
     name = "front_page"
 
@@ -38,15 +56,15 @@ class FrontPageDoor:
             **dict.fromkeys(parts.running, "runs"),
             "websub": "runs" if parts.has_hub else "",  # a door alone is no hub
         }
-        style = FilePath(__file__).sibling("style.css").getContent()
-        self._pages: dict[str, IResource] = {
-            "/": _page("rsscloud-broker", "front_page.html", slots),
-            "/docs": _page("How to use this broker", "docs.html", slots),
-            "/style.css": Data(style, "text/css; charset=utf-8"),
+        docs = rendered("How to use this broker", "docs.html", **slots)
+        self._resources: dict[str, IResource] = {
+            "/": _FrontPage(options, parts, slots),
+            "/docs": Data(docs, _HTML),
+            **{f"/{name}": Asset(name) for name in ASSETS},
         }
 
     def routes(self) -> Sequence[Route]:
-        return [Route(path, "GET", resource) for path, resource in self._pages.items()]
+        return [Route(path, "GET", resource) for path, resource in self._resources.items()]
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
         return {}
@@ -55,6 +73,86 @@ class FrontPageDoor:
         return []
 
 
-def _page(title: str, template: str, slots: Mapping[str, str]) -> Data:
-    """A page that is always the same."""
-    return Data(rendered(title, template, **slots), "text/html; charset=utf-8")
+class _FrontPage(Resource):
+    """The front page.  It is made anew when the broker has read the recent pings anew."""
+
+    isLeaf = True
+
+    def __init__(
+        self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
+    ) -> None:
+        super().__init__()
+        self._broker = parts.broker
+        self._clock = parts.clock
+        self._shows_pings = options.recent_pings
+        self._slots = slots
+        self._pings: Sequence[Ping] | None = ()  # those that the page shows; None for none at all
+        self._page = b""
+
+    def render_GET(self, request: Request) -> int:
+        request.setHeader(b"content-type", _HTML.encode("ascii"))
+
+        def failed(failure: Failure) -> None:
+            request.processingFailed(failure)  # which logs it and answers, and gives it back
+
+        Deferred.fromCoroutine(self._answer(request)).addErrback(failed)
+        return NOT_DONE_YET
+
+    async def _answer(self, request: Request) -> None:
+        page = await self._current()
+        if request.channel is not None:  # otherwise the client has gone
+            request.setHeader(b"content-length", b"%d" % len(page))
+            request.write(page)
+            request.finish()
+
+    async def _current(self) -> bytes:
+        pings = await self._recent()
+        if pings is not self._pings or not self._page:
+            now = self._clock.wall_seconds()
+            recent = "" if pings is None else _list_of(pings, now)
+            self._page = rendered(
+                "rsscloud-broker", "front_page.html", **self._slots, recent=recent
+            )
+            self._pings = pings
+        return self._page
+
+    async def _recent(self) -> Sequence[Ping] | None:
+        """The pings to show; None if they are not shown."""
+        if not self._shows_pings:
+            return None
+        try:
+            return await self._broker.recent_pings()
+        except Unavailable:
+            return None  # whoever reads the page learns the rest of it
+
+
+def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
+    """A list of pings for people."""
+    if not pings:
+        return tags.p("There was no ping yet.")
+    return tags.ul(*(_item(ping, now) for ping in pings), class_="pings")
+
+
+def _item(ping: Ping, now: float) -> Flattenable:
+    when = datetime.fromtimestamp(int(ping.received_at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Names may be in scripts that run from right to left, and must not turn what is beside them.
+    parts = [
+        linked(ping.url, tags.bdi(clipped(ping.name))),
+        tags.time(ago(now - ping.received_at), datetime=when),
+    ]
+    if ping.name != ping.url:
+        parts.append(tags.span(tags.bdi(clipped(ping.url)), class_="where"))
+    return tags.li(*parts)
+
+
+def clipped(text: str) -> str:
+    """A text that is not longer than what is shown of it."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def ago(seconds: float) -> str:
+    """How long ago something was, in words."""
+    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if (number := int(seconds // unit)) >= 1:
+            return f"{number} {name}{'' if number == 1 else 's'} ago"
+    return "just now"

@@ -4,6 +4,7 @@ The format is that of weblogs.com's ``changes.xml``, newest first, one site a
 line::
 
     <?xml version="1.0" encoding="utf-8"?>
+    <?xml-stylesheet type="text/css" href="/changes.css"?>
     <weblogUpdates version="2" updated="Tue, 29 Sep 2026 12:00:00 GMT" count="48211">
     <weblog name="A Site" url="https://example.org/" when="2" ts="2026-09-29T11:57:41Z"/>
     </weblogUpdates>
@@ -13,6 +14,9 @@ line::
 in minutes or in seconds: documents and consumers differ, so it is a setting.
 ``ts`` is not part of the old format; it says the same exactly.  The comment at
 the end tells how many records came before it, and that none are missing.
+
+The second line tells browsers where the style sheet is by which they show a list to people
+(https://www.w3.org/TR/xml-stylesheet/).  Crawlers pass over it: it is a processing instruction.
 
 A list may hold 100,000 pings, so it is rendered in pieces: the opening, then
 the records slice by slice, then the closing.
@@ -42,6 +46,9 @@ _IN_ATTRIBUTE: Final = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;
 
 _CLOSING: Final = re.compile(rb"</weblogUpdates>\n<!-- records: ([0-9]{1,15}) -->\n\Z")
 
+#: Where the style sheet of change lists is.
+STYLE_SHEET: Final = "/changes.css"
+
 #: A closing is never longer than this many bytes.
 CLOSING_SIZE: Final = 64
 
@@ -55,6 +62,7 @@ def opening(updated: float, count: int) -> bytes:
     date = formatdate(updated, usegmt=True)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<?xml-stylesheet type="text/css" href="{STYLE_SHEET}"?>\n'
         f'<weblogUpdates version="2" updated="{date}" count="{count}">\n'
     ).encode("ascii")
 

@@ -336,7 +336,7 @@ class KindOfAnswerTests(_RestTests):
     def test_an_accept_that_allows_neither_does_nothing(self) -> None:
         for path, root in (("/rsscloud/pleaseNotify", FIELDS), ("/rsscloud/ping", {"url": FEED})):
             before = self.house.stored()
-            answer = self.house.form(path, root, {"Accept": "text/html"})
+            answer = self.house.form(path, root, {"Accept": "image/png"})
             self.assertEqual((answer.status, answer.text.strip()), (406, "Not Acceptable"))
             self.assertEqual(self.house.stored(), before)
 

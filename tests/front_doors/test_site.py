@@ -15,7 +15,8 @@ from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import RETRY_AFTER, Page
 from rsscloud_broker.front_doors.negotiation import preferred
-from rsscloud_broker.front_doors.site import SECURITY_HEADERS, Root
+from rsscloud_broker.front_doors.security import SECURITY_HEADERS
+from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     IFrontDoor,

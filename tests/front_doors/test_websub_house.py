@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
+from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
+from tests.front_doors.test_error_pages import BROWSERS, PROGRAMS, headers_of
 
 CALLBACK = "http://reader.example/websub?mine=1"
 HOUR = 3600
@@ -152,3 +156,46 @@ class PublishingTests(HouseTestCase):
         self.hub("subscribe")
         self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
         self.assertEqual(self.calls("POST"), [])
+
+
+class PublishingByHandTests(HouseTestCase):
+    """The form on the page of the hub."""
+
+    def publish(self, accept: str | None, url: str = FEED) -> Answer:
+        fields = {"hub.mode": "publish", "hub.url": url}
+        return self.house.form("/websub", fields, headers_of(accept))
+
+    def test_the_form(self) -> None:
+        page: Any = html.document_fromstring(self.house.get("/websub").text)
+        (form,) = page.forms
+        self.assertEqual((form.action, form.method), ("/websub", "POST"))
+        self.assertEqual(dict(form.fields), {"hub.mode": "publish", "hub.url": None})
+
+    def test_a_browser_gets_a_page(self) -> None:
+        for accept in BROWSERS.values():
+            answer = self.publish(accept)
+            if answer.headers.get_content_type() == "text/plain":
+                self.assertIn("text/plain", accept)  # which it likes as well
+                continue
+            self.assertEqual(answer.status, 202)
+            page: Any = html.document_fromstring(answer.text)
+            self.assertIn("subscribers are told", page.xpath("string(//p[@class='lead'])"))
+            self.assertIn("/", page.xpath("//main//a/@href"))
+
+    def test_a_refusal(self) -> None:
+        url = "http://feeds.example/<b>"
+        self.house.topics.private.add(url)
+        answer = self.publish(BROWSERS["Firefox"], url)
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (400, "text/html"))
+        self.assertNotIn("<b>", answer.text)
+
+    def test_programs_get_the_same_bytes_as_ever(self) -> None:
+        for name, accept in PROGRAMS.items():
+            answer = self.publish(accept)
+            self.assertEqual((answer.status, answer.headers.get_content_type()), _TAKEN, name)
+            self.assertEqual(
+                answer.text, "Thanks. What changed is read, and its subscribers are told.\n"
+            )
+
+
+_TAKEN = (202, "text/plain")

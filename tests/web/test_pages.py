@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Coroutine
 from typing import Any
 
-from lxml import html
+from lxml import etree, html
 from twisted.internet.defer import Deferred
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
+from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import IFrontDoor, IPages
-from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.model import Ping
+from rsscloud_broker.testing import FakeBroker, front_door_parts
+from rsscloud_broker.web.assets import ASSETS
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import Pages, error_page
+from rsscloud_broker.wire.change_list import closing, opening
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
+
+#: Those of its templates.
+RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyProcedure")
 
 BAD = '<script>alert("x")</script>&amp;\''
 
@@ -33,29 +42,66 @@ class PagesTests(SynchronousTestCase):
         self.assertTrue(verifyObject(IPages, Pages()))
 
     def test_frame(self) -> None:
-        page = self.render("A title", "ping_form.html")
+        page = self.render("A title", "error.html", heading="h", message="m")
         self.assertEqual(page.get("lang"), "en")
         self.assertEqual(page.findtext(".//title"), "A title")
-        self.assertEqual(page.xpath("//link/@href"), ["/style.css"])
+        self.assertEqual(page.xpath("//link[@rel='stylesheet']/@href"), ["/style.css"])
+        self.assertEqual(page.xpath("//link[@rel='icon']/@href"), ["/favicon.ico", "/favicon.svg"])
         self.assertEqual(page.xpath("//header//a/@href"), ["/"])
 
     def test_slots_are_escaped(self) -> None:
         page = self.render(BAD, "ping_taken.html", message=BAD, name=BAD, url=BAD)
         self.assertEqual(page.findtext(".//title"), BAD)
-        self.assertEqual(
-            [found.text for found in page.xpath("//strong | //code | //h1")], [BAD] * 3
-        )
+        shown = page.xpath("//h1 | //strong/bdi | //p[@class='lead']/span")
+        self.assertEqual([found.text for found in shown], [BAD] * 3)
+        page = self.render("t", "ping_form.html", message=BAD, name=BAD, url=BAD, rssUrl=BAD)
+        self.assertEqual(page.xpath("//input/@value"), [BAD] * 3)
         self.assertEqual(page.xpath("//script"), [])
+
+    def test_links_to_the_web_only(self) -> None:
+        table = {
+            "http://a.example/?<>": "http://a.example/?<>",
+            "HTTPS://a.example/": "HTTPS://a.example/",
+            "javascript:alert(1)": None,
+            " http://a.example/": None,
+            "data:text/html,http://a.example/": None,
+            "//a.example/": None,
+            "": None,
+        }
+        for url, target in table.items():
+            page = self.render("t", "ping_taken.html", message="m", name="n", url=url)
+            links = page.xpath("//p[@class='lead']//a")
+            self.assertEqual([link.get("href") for link in links], [target] if target else [], url)
+            for link in links:
+                self.assertEqual(link.get("rel"), "nofollow ugc noopener")
+
+    def test_options(self) -> None:
+        slots = dict.fromkeys(RSSCLOUD_SLOTS, "")
+        for chosen in ("soap", "xml-rpc"):
+            page = self.render(
+                "t", "rsscloud.html", **slots, protocols="soap xml-rpc", protocol=chosen
+            )
+            self.assertEqual(page.xpath("//select//option/@value"), ["soap", "xml-rpc"])
+            self.assertEqual(page.xpath("//select//option[@selected]/@value"), [chosen])
 
     def test_a_template_can_be_rendered_again(self) -> None:
         for message in ("first", "second"):
-            page = self.render("No ping", "ping_refused.html", message=message)
+            page = self.render("t", "error.html", heading="h", message=message)
             self.assertEqual(page.xpath("string(//p[@class='lead'])"), message)
+
+    def test_an_error(self) -> None:
+        page: Any = html.document_fromstring(error_page(404, BAD).decode())
+        self.assertEqual(page.xpath("string(//h1)"), "There is nothing at this address")
+        self.assertEqual(page.xpath("string(//p[@class='lead'])"), BAD)
+        self.assertIn("/", page.xpath("//main//a/@href"))
+        other: Any = html.document_fromstring(error_page(418, "m").decode())
+        self.assertEqual(other.xpath("string(//h1)"), "The request did not work")
 
     def test_pages_load_nothing_from_elsewhere(self) -> None:
         """What the Content-Security-Policy forbids is not tried."""
         slots = dict.fromkeys([*ALL_DOORS, "url", "domain", "port", "protocols"], "x")
-        slots |= {"message": "m", "name": "n", "hub": "h"}
+        slots |= dict.fromkeys((*RSSCLOUD_SLOTS, "name", "hub", "heading", "rssUrl"), "x")
+        slots |= {"protocol": "x", "recent": "x"}
         folder = FilePath(rsscloud_broker.web.__file__).parent()
         templates = [path.basename() for path in folder.globChildren("*.html")]
         self.assertIn("front_page.html", templates)
@@ -86,15 +132,18 @@ class FrontPageTests(SynchronousTestCase):
         for endpoint in ("/rsscloud/pleaseNotify", "/rsscloud/ping", "/RPC2", "/soap"):
             self.assertIn(f"POST {PUBLIC_URL}{endpoint}", text)
         self.assertIn("http-post, https-post, soap, xml-rpc", text)
+        self.assertEqual(page.findtext(".//h1"), "Tell feed readers the moment your site changes.")
         links = page.xpath("//@href")
         for link in ("/changes.xml", "/shortChanges.xml", "/pingSiteForm", "/docs", "/soap?wsdl"):
             self.assertIn(link, links)
 
     def test_every_link_leads_somewhere(self) -> None:
         house = House(self)
-        for path in ("/", "/docs", "/pingSiteForm"):
+        for path in ("/", "/docs", "/pingSiteForm", "/rssCloud"):
             page: Any = html.document_fromstring(house.get(path).text)
-            for _element, _attribute, link, _position in page.iterlinks():
+            for _element, attribute, link, _position in page.iterlinks():
+                if attribute == "action":
+                    continue  # a form is sent there by POST
                 # A change list that has not been made yet is a 503.
                 self.assertIn(house.get(link).status, {200, 503}, link)
 
@@ -114,12 +163,186 @@ class FrontPageTests(SynchronousTestCase):
 
     def test_half_a_hub_is_not_shown(self) -> None:
         parts = front_door_parts(running=frozenset({"websub"}))
-        for route in FrontPageDoor(FrontPageOptions(), parts).routes()[:2]:
-            page: Any = route.resource
-            self.assertNotIn(b"/websub", page.data, route.path)
+        door = FrontPageDoor(FrontPageOptions(), parts)
+        house = House(self, root=Root([door], PUBLIC_URL))
+        for path in ("/", "/docs"):
+            self.assertNotIn("/websub", house.get(path).text, path)
 
-    def test_the_style_sheet(self) -> None:
-        answer = House(self).get("/style.css")
-        self.assertEqual(answer.headers["content-type"], "text/css; charset=utf-8")
-        self.assertIn("--accent", answer.text)
-        self.assertNotIn("url(", answer.text)
+
+class RecentPingsTests(SynchronousTestCase):
+    """The front page shows who pinged last."""
+
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def ping(self, name: str, url: str = "http://site.example/") -> None:
+        answer = self.house.get("/pingSiteForm", name=name, url=url)
+        self.assertEqual(answer.status, 200)
+
+    def items(self) -> Any:
+        return html.document_fromstring(self.house.get("/").text).xpath("//ul[@class='pings']/li")
+
+    def test_none_yet(self) -> None:
+        self.assertIn("There was no ping yet.", self.house.get("/").text)
+
+    def test_name_link_and_age(self) -> None:
+        self.ping("First", "https://first.example/?a=1&b=2")
+        self.house.clock.advance(60)
+        self.ping("Second")
+        second, first = self.items()
+        self.assertEqual(first.xpath("a/@href"), ["https://first.example/?a=1&b=2"])
+        self.assertEqual(first.xpath("string(a)"), "First")
+        self.assertEqual(first.xpath("string(time)"), "1 minute ago")
+        self.assertEqual(first.xpath("time/@datetime"), ["2026-09-29T12:00:00Z"])
+        self.assertEqual(second.xpath("string(time)"), "just now")
+
+    def test_ages_go_on(self) -> None:
+        self.ping("A")
+        ages = []
+        for seconds in (0, 60, 3600, 86_400, 86_400):
+            self.house.clock.advance(seconds)
+            ages.append(self.items()[0].xpath("string(time)"))
+        self.assertEqual(
+            ages, ["just now", "1 minute ago", "1 hour ago", "1 day ago", "2 days ago"]
+        )
+
+    def test_ten_at_most(self) -> None:
+        for number in range(12):
+            self.ping(f"Site {number}")
+        names = [item.xpath("string(a)") for item in self.items()]
+        self.assertEqual(names, [f"Site {number}" for number in range(11, 1, -1)])
+
+    def test_hostile_names(self) -> None:
+        self.ping(BAD)
+        self.ping("W" * 1000, f"http://site.example/{'a' * 200}")
+        long, bad = self.items()
+        self.assertEqual(bad.xpath("string(a/bdi)"), '<script>alert("x")</script>&\'')
+        self.assertEqual(long.xpath("string(a/bdi)"), f"{'W' * 79}…")
+        self.assertEqual(long.xpath("a/@href"), [f"http://site.example/{'a' * 200}"])
+        self.assertLess(len(long.text_content()), 200)
+
+    def test_only_the_web_is_linked(self) -> None:
+        """Whatever a plugin has recorded."""
+        broker = FakeBroker()
+        broker.recent = (Ping("A", "javascript:alert(1)", 0.0),)
+        parts = front_door_parts(broker=broker, pages=Pages())
+        self.house = House(self, root=Root([FrontPageDoor(FrontPageOptions(), parts)], PUBLIC_URL))
+        (item,) = self.items()
+        self.assertEqual(item.xpath(".//a"), [])
+        self.assertEqual(item.xpath("string(span)"), "A")
+
+    def test_many_views_make_one_query(self) -> None:
+        self.ping("A")
+        asked: list[object] = []
+        read = self.house.store.pings
+
+        def counted(*args: Any) -> Any:
+            asked.append(args)
+            return read(*args)
+
+        self.patch(self.house.store, "pings", counted)
+        for _ in range(20):
+            self.assertEqual(len(self.items()), 1)
+        self.assertEqual(len(asked), 1)
+        self.house.clock.advance(1)
+        self.items()
+        self.assertEqual(len(asked), 2)
+
+    def test_without_a_store(self) -> None:
+        """The rest of the page is there."""
+        self.house.break_store()
+        answer = self.house.get("/")
+        self.assertEqual(answer.status, 200)
+        self.assertIn("For sites", answer.text)
+        self.assertNotIn("Recent pings", answer.text)
+
+    def test_not_wanted(self) -> None:
+        options = FrontPageOptions(recent_pings=False)
+        self.house = House(self, options={"front_page": options})
+        self.ping("A")
+        self.assertNotIn("Recent pings", self.house.get("/").text)
+
+    def test_a_bug_is_answered(self) -> None:
+        broker = FakeBroker()
+        broker.failures["recent_pings"] = KeyError("a bug")
+        door = FrontPageDoor(FrontPageOptions(), front_door_parts(broker=broker))
+        self.assertEqual(House(self, root=Root([door], PUBLIC_URL)).get("/").status, 500)
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+
+
+class AssetsTests(SynchronousTestCase):
+    def test_each_is_served(self) -> None:
+        house = House(self)
+        table = {
+            "/style.css": "text/css",
+            "/changes.css": "text/css",
+            "/favicon.svg": "image/svg+xml",
+            "/favicon.ico": "image/x-icon",
+        }
+        self.assertEqual({f"/{name}" for name in ASSETS}, set(table))
+        for path, kind in table.items():
+            answer = house.get(path)
+            self.assertEqual((answer.status, answer.headers.get_content_type()), (200, kind))
+            self.assertRegex(answer.headers["cache-control"], r"^public, max-age=(3600|86400)$")
+            tag = {"If-None-Match": answer.headers["etag"]}
+            again = house.ask("GET", path, headers=tag)
+            self.assertEqual((again.status, again.body), (304, b""))
+            other = house.ask("GET", path, headers={"If-None-Match": '"other"'})
+            self.assertEqual((other.status, other.body), (200, answer.body))
+
+    def test_icons(self) -> None:
+        house = House(self)
+        self.assertEqual(house.get("/favicon.svg").xml.tag, "{http://www.w3.org/2000/svg}svg")
+        icon = house.get("/favicon.ico").body
+        count, width, height = struct.unpack("<4xHBB", icon[:8])
+        size, offset = struct.unpack("<8xII", icon[6:22])
+        self.assertEqual((icon[:4], count, width, height), (b"\0\0\1\0", 1, 32, 32))
+        self.assertTrue(icon[offset : offset + size].startswith(b"\x89PNG"))
+        self.assertEqual(len(icon), offset + size)
+
+    def test_style_sheets_load_nothing(self) -> None:
+        for name in ("style.css", "changes.css"):
+            sheet = House(self).get(f"/{name}").text
+            self.assertNotIn("url(", sheet)
+            self.assertNotIn("@import", sheet)
+
+    def test_the_style_sheet_of_change_lists(self) -> None:
+        """It is where they say, and knows their elements."""
+        lines = opening(0.0, 1) + closing(0)
+        found: Any = etree.fromstring(lines).xpath("/processing-instruction()")
+        (instruction,) = found
+        sheet = House(self).get(instruction.get("href"))
+        self.assertEqual((sheet.status, instruction.get("type")), (200, "text/css"))
+        for element in ("weblogUpdates::before", "weblog::before", "attr(url)"):
+            self.assertIn(element, sheet.text)
+
+    def test_contrast(self) -> None:
+        """Texts can be read, on light and dark grounds (WCAG 2.2, 1.4.3 and 1.4.11)."""
+        light, dark = _colours(House(self).get("/style.css").text)
+        for colours in (light, dark):
+            for text in ("text", "quiet", "accent", "warning"):
+                for ground in ("ground", "tint"):
+                    contrast = _contrast(colours[text], colours[ground])
+                    self.assertGreaterEqual(contrast, 4.5, (text, ground))
+
+
+def _colours(sheet: str) -> list[dict[str, str]]:
+    """The colours of a style sheet, by name: those of the light ground, then of the dark one."""
+    return [
+        dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6});", block))
+        for block in re.findall(r":root \{(.*?)\}", sheet, re.DOTALL)
+    ]
+
+
+def _contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours (WCAG 2.2)."""
+    darker, lighter = sorted(map(_luminance, (one, other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = [value / 255 for value in bytes.fromhex(colour[1:])]
+    red, green, blue = (
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

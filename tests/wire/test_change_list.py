@@ -39,6 +39,7 @@ class ChangeListTests(SynchronousTestCase):
             document.decode("utf-8").splitlines(),
             [
                 '<?xml version="1.0" encoding="utf-8"?>',
+                '<?xml-stylesheet type="text/css" href="/changes.css"?>',
                 '<weblogUpdates version="2" updated="Tue, 29 Sep 2026 12:00:00 GMT" count="48211">',
                 '<weblog name="A &amp; B" url="https://example.org/" when="1"'
                 ' rssUrl="https://example.org/rss" ts="2026-09-29T11:58:58Z"/>',

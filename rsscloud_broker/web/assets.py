@@ -1,0 +1,47 @@
+"""What pages load beside themselves: style sheets and icons."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from twisted.python.filepath import FilePath
+from twisted.web.http import CACHED
+from twisted.web.server import Request
+from twisted.web.static import Data
+
+_FILES: Final = FilePath(__file__).parent()
+_HOUR: Final = 3600
+_DAY: Final = 24 * _HOUR
+
+#: Names of files, each with its media type and how many seconds browsers keep it.  A style
+#: sheet changes together with the pages, and icons hardly ever.
+ASSETS: Final = {
+    "style.css": ("text/css; charset=utf-8", _HOUR),
+    "changes.css": ("text/css; charset=utf-8", _HOUR),
+    "favicon.svg": ("image/svg+xml", _DAY),
+    # Browsers ask for this one by themselves, also at what has no page around it.
+    "favicon.ico": ("image/x-icon", _DAY),
+}
+
+
+class Asset(Data):
+    """A file of this package, which caches may keep.
+
+    :param name: one of ``ASSETS``.
+    """
+
+    def __init__(self, name: str) -> None:
+        media_type, seconds = ASSETS[name]
+        content: bytes = _FILES.child(name).getContent()
+        super().__init__(content, media_type)
+        self._etag = b'"%s"' % sha256(content).hexdigest()[:16].encode("ascii")
+        self._cache_control = b"public, max-age=%d" % seconds
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader(b"cache-control", self._cache_control)
+        if request.setETag(self._etag) is CACHED:
+            return b""
+        return bytes(super().render_GET(request))
+
+    render_HEAD = render_GET

@@ -1,0 +1,146 @@
+"""rssCloud by hand: the forms, and what a browser gets as an answer to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lxml import html
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Limits
+from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
+from tests.front_doors.exchange import Answer
+from tests.front_doors.fixture import FEED, House
+from tests.front_doors.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
+
+MISSING = "http://feeds.example/missing.xml"
+BAD = "<script>alert(1)</script>\"'"
+REGISTRATION = {
+    "notifyProcedure": "",
+    "port": "8080",
+    "path": "/notify",
+    "protocol": "http-post",
+    "domain": "",
+    "url1": FEED,
+}
+
+
+class FormsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def page(self, answer: Answer, status: int) -> Any:
+        """The parsed page."""
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (status, "text/html"))
+        return html.document_fromstring(answer.text)
+
+    def filled(self, page: Any, action: str) -> dict[str, str]:
+        """The fields of a form, and what is in them."""
+        (form,) = [each for each in page.forms if each.action == action]
+        return {name: value or "" for name, value in form.fields.items()}
+
+    def test_the_forms(self) -> None:
+        for path in ("/rssCloud", "/rsscloud", "/rsscloud/", "/pingForm", "/pleaseNotifyForm"):
+            page = self.page(self.house.get(path), 200)
+            self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": ""})
+            fields = self.filled(page, "/rsscloud/pleaseNotify")
+            self.assertEqual(
+                fields, dict.fromkeys(REGISTRATION, "") | {"protocol": "http-post"}, path
+            )
+        offered = ["http-post", "https-post", "soap", "xml-rpc"]
+        self.assertEqual(page.xpath("//option/@value"), offered)
+        self.assertEqual(page.xpath("//*[@role='alert']"), [])
+        self.assertIn("<definitions", self.house.get("/rssCloud?wsdl").text)  # as ever
+
+    def test_each_field_has_a_label(self) -> None:
+        page = self.page(self.house.get("/rsscloud"), 200)
+        for field in page.xpath("//input | //select"):
+            label = field.getparent()
+            self.assertEqual(label.tag, "label")
+            self.assertTrue((label.text or "").strip())
+
+    def test_a_ping(self) -> None:
+        self.house.subscribe()
+        for path in ("/rsscloud/ping", "/ping", "/ping/"):
+            self.house.topics.pages[FEED] = path.encode()
+            page = self.page(self.house.form(path, {"url": FEED}, FIREFOX), 200)
+            self.assertEqual(page.xpath("string(//h1)"), PINGED)
+            links = page.xpath("//main//a/@href")
+            for link in (FEED, "/changes.xml", "/rssCloud", "/docs", "/"):
+                self.assertIn(link, links)
+        self.assertEqual(len(self.house.subscribers.calls), 3)
+
+    def test_a_registration(self) -> None:
+        page = self.page(self.house.form("/rsscloud/pleaseNotify", REGISTRATION, FIREFOX), 200)
+        self.assertEqual(page.xpath("string(//p[@class='lead'])"), REGISTERED)
+        self.assertIn(FEED, page.xpath("//main//a/@href"))
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.callback.url, "http://192.0.2.7:8080/notify")
+
+    def test_refusals_keep_what_was_filled_in(self) -> None:
+        page = self.page(self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX), 400)
+        self.assertIn("there was an error reading", page.xpath("string(//*[@role='alert'])"))
+        self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": MISSING})
+        fields = {**REGISTRATION, "protocol": "soap", "domain": "reader.example"}
+        page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
+        self.assertEqual(
+            page.xpath("string(//*[@role='alert'])"),
+            "The following parameters were missing from the request body: notifyProcedure.",
+        )
+        self.assertEqual(self.filled(page, "/rsscloud/pleaseNotify"), fields)
+        self.assertEqual(self.house.stored()["subscription"], [])
+
+    def test_too_many(self) -> None:
+        self.house = House(self, limits=Limits(pings_per_source=0.1, pings_burst=1))
+        self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
+        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 429)
+        self.assertIn("Try again in", page.xpath("string(//*[@role='alert'])"))
+
+    def test_everything_is_escaped(self) -> None:
+        fields = dict.fromkeys([*REGISTRATION, "url"], BAD)
+        for path in ("/rsscloud/pleaseNotify", "/rsscloud/ping"):
+            answer = self.house.form(path, fields, FIREFOX)
+            page = self.page(answer, 400)
+            self.assertNotIn("<script", answer.text)
+            self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": BAD})
+            self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))]"), [])
+
+    def test_an_unavailable_store(self) -> None:
+        self.house.break_store()
+        answer = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX)
+        self.assertIn("/", self.page(answer, 503).xpath("//main//a/@href"))
+
+    def test_without_change_lists(self) -> None:
+        self.house = House(self, doors=frozenset({"rsscloud", "front_page"}))
+        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
+        self.assertNotIn("/changes.xml", page.xpath("//@href"))
+
+
+class WhoGetsAPageTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def test_browsers(self) -> None:
+        for name, accept in {**BROWSERS, "HTML only": "text/html"}.items():
+            answer = self.house.form("/rsscloud/ping", {"url": FEED}, {"Accept": accept})
+            self.assertEqual(answer.headers.get_content_type(), "text/html", name)
+
+    def test_programs_get_the_same_bytes_as_ever(self) -> None:
+        document = (
+            b'<?xml version="1.0" encoding="UTF-8"?>\n'
+            b'<result success="true" msg="Thanks for the ping."/>\n'
+        )
+        refusal = document.replace(
+            b'"true" msg="Thanks for the ping."',
+            b'"false" msg="The following parameters were missing from the request body: url."',
+        )
+        programs = {name: accept for name, accept in PROGRAMS.items() if name != "text before HTML"}
+        for name, accept in programs.items():
+            for fields, body in (({"url": FEED}, document), ({"x": ""}, refusal)):
+                answer = self.house.form("/rsscloud/ping", fields, headers_of(accept))
+                self.assertEqual(answer.status, 200)
+                if name != "axios":  # which likes JSON better
+                    self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
+                    self.assertEqual(answer.body, body, name)
+                else:
+                    self.assertEqual(answer.headers["content-type"], "application/json")
