@@ -17,12 +17,12 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
-from unittest import SkipTest
 
 from sqlalchemy import create_engine, delete, func, select, text
 
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.schema import metadata
+from tests.e2e.programs import missing
 
 #: Seconds in which the server must be there.
 PATIENCE = 30
@@ -51,7 +51,7 @@ def borrowed_database() -> Iterator[str]:
 
     It is cleared and lent again afterwards: to make one takes fifty times as long.
 
-    :raises SkipTest: there is no PostgreSQL.
+    :raises SkipTest: there is no PostgreSQL; see `programs.missing`.
     """
     if _free:
         url = _free.pop()
@@ -78,7 +78,7 @@ def _clear(url: str) -> None:
 def empty_database() -> str:
     """The URL of a new database without any table.
 
-    :raises SkipTest: there is no PostgreSQL.
+    :raises SkipTest: there is no PostgreSQL; see `programs.missing`.
     """
     name = f"test{next(_numbers)}"
     _run(f"CREATE DATABASE {name}")
@@ -155,7 +155,7 @@ def _programs() -> Path:
     if beside:
         return Path(os.path.realpath(beside)).parent
     if not found:
-        raise SkipTest("there is no PostgreSQL here: install postgresql to run this test")
+        missing("postgresql")
     return found[-1].parent
 
 

@@ -144,7 +144,15 @@ class ProgramsTests(MakeTestCase):
         self.assertIn("there is no apt-get", self.install()[1])
 
     def test_everything_is_there(self) -> None:
-        for name in ("nginx", "php", "perl", "systemd-analyze", "systemd-socket-activate"):
+        for name in (
+            "nginx",
+            "php",
+            "perl",
+            "systemd-analyze",
+            "systemd-socket-activate",
+            "postgres",
+            "chromium",
+        ):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))
 

@@ -10,21 +10,18 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import time
 from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest import SkipTest
 
 from tests.e2e.fixture import PATIENCE
+from tests.e2e.programs import program
 
 #: Where Chromium reads commands, and where it writes answers.
 _COMMANDS, _ANSWERS = 3, 4
-
-_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 #: Happens when a page is there, with its style sheets.
 _LOADED = "Page.loadEventFired"
@@ -34,18 +31,11 @@ class Chromium:
     """A browser without a window.
 
     :param directory: where its profile goes.
-    :raises SkipTest: there is none on this machine; with ``CI`` in the environment that is an
-        ``AssertionError``.
+    :raises SkipTest: there is none on this machine; see `program`.
     """
 
     def __init__(self, directory: Path) -> None:
-        found = [path for name in _NAMES if (path := shutil.which(name))]
-        if not found:
-            sentence = "CHROMIUM IS MISSING: as root, apt-get install chromium installs it"
-            if os.environ.get("CI"):
-                raise AssertionError(sentence)
-            raise SkipTest(sentence)
-        self._program = found[0]
+        self._program = program("chromium")
         self._directory = directory
         self._number = 0
         self._buffer = b""

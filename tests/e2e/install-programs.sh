@@ -22,6 +22,7 @@ skipped() {
 has() { command -v "$1" >/dev/null; }
 has_php_soap() { php -r 'exit(extension_loaded("soap") && extension_loaded("dom") ? 0 : 1);'; }
 has_perl_soap() { perl -MSOAP::Lite -MXMLRPC::Lite -e 1; }
+has_postgresql() { has postgres || ls /usr/lib/postgresql/*/bin/postgres; }
 has_systemd() { has systemd-analyze && has systemd-socket-activate; }
 
 missing=""
@@ -39,6 +40,8 @@ needs "has nginx" "a web server, with feeds and in front of the broker" nginx-li
 needs has_php_soap "PHP's SoapClient, which calls the broker" php-cli php-soap php-xml
 needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker" \
     libsoap-lite-perl libxmlrpc-lite-perl
+needs has_postgresql "a database for several brokers; the tests run one of their own" postgresql
+needs "has chromium" "a browser, which opens the pages" chromium
 needs has_systemd "systemd's own tools, which check and start the units in tap/" systemd
 
 install_packages() {
