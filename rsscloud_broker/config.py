@@ -12,22 +12,28 @@ class of its own, and `build` checks it by the same rules.
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sized
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import attrs
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, le, optional
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine import URL
 
 from rsscloud_broker.logs import Log
 from rsscloud_broker.model import Bounds
+from rsscloud_broker.rules import (
+    holds_tables,
+    is_database,
+    is_endpoint,
+    is_name_server,
+    is_network,
+    is_public_url,
+    not_empty,
+)
 from rsscloud_broker.tables import ConfigError, broken_rule, build, nearest
 from rsscloud_broker.urls import normal_form
 
@@ -58,97 +64,6 @@ Check: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
 _DAY = 86_400
 
 
-# --- rules: validators for attrs, whose messages begin with the quoted key -----
-
-
-def _not_empty(_: object, key: _Attribute, value: Sized) -> None:
-    if not value:
-        raise ValueError(f"'{key.name}' must not be empty")
-
-
-def _is_network(_: object, key: _Attribute, text: str) -> None:
-    try:
-        ip_network(text)
-    except ValueError as error:
-        raise ValueError(
-            f"'{key.name}' has {text!r}, which is no network: {error}; "
-            'write addresses as "192.0.2.0/24", "2001:db8::/32" or "192.0.2.7"'
-        ) from error
-
-
-#: An address and a port; an IPv6 address has brackets then.
-_NAME_SERVER = re.compile(r"(?:\[(?P<address>.+)\]|(?P<other>[^:]+)):(?P<port>[0-9]{1,5})")
-
-
-def _is_name_server(_: object, key: _Attribute, text: str) -> None:
-    match = _NAME_SERVER.fullmatch(text)
-    try:
-        ip_address(match["address"] or match["other"] if match else text)
-        usable = match is None or 0 < int(match["port"]) < 65536
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError(
-            f"'{key.name}' has {text!r}, which is no name server; write an address, and a port "
-            'if it is not 53: "192.0.2.53", "127.0.0.1:5353" or "[2001:db8::53]:5353"'
-        )
-
-
-def _is_endpoint(_: object, key: _Attribute, text: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_]+:\S.*", text):
-        raise ValueError(
-            f"'{key.name}' has {text!r}, which is no Twisted endpoint; "
-            'write a kind and its arguments, such as "tcp:5337" or "tcp:5337:interface=127.0.0.1"'
-        )
-    port = re.match(r"(?:tcp6?|ssl):(?:port=)?(-?[0-9]{1,9})(?::|$)", text)
-    if port and not 0 <= int(port[1]) <= 65535:
-        raise ValueError(f"'{key.name}' has {text!r}, whose port is not in 0 to 65535")
-
-
-def _is_database(_: object, key: _Attribute, text: str) -> None:
-    try:
-        url = make_url(text)
-        url.get_dialect().import_dbapi()
-    except ImportError as error:
-        raise ValueError(
-            f"'{key.name}' needs a driver for {url.drivername} that is not installed: {error}; "
-            "install it beside the broker, or name another driver"
-        ) from error
-    except SQLAlchemyError as error:
-        raise ValueError(
-            f"'{key.name}' is no SQLAlchemy URL of a known database: {error}; "
-            'write it as "sqlite:///FILE" or "postgresql+psycopg://USER:PASSWORD@HOST/NAME"'
-        ) from error
-
-
-def _is_public_url(_: object, key: _Attribute, text: str) -> None:
-    try:
-        parts = urlsplit(text)
-        usable = (
-            parts.scheme in {"http", "https"}
-            and bool(parts.hostname)
-            and parts.port != 0  # reading it checks that it is a number in range
-            and "@" not in parts.netloc
-            and not re.search(r"[?#\s]", text)
-        )
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError(
-            f"'{key.name}' is {text!r}; it must be a whole http or https URL without user, "
-            'query and fragment, such as "https://broker.example"'
-        )
-
-
-def _holds_tables(_: object, key: _Attribute, tables: Mapping[str, object]) -> None:
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise ValueError(
-                f"'{key.name}' holds {name!r}, which is no table; write [{key.name}.{name}] "
-                "on a line of its own, and the keys of the plugin below it"
-            )
-
-
 def _as_base(url: str | None) -> str | None:
     """A URL to which paths are added, in normal form: topics are found by their normal form,
     and the broker's own files are topics, too.
@@ -156,7 +71,7 @@ def _as_base(url: str | None) -> str | None:
     return normal_form(url).rstrip("/") if url else url
 
 
-_networks = deep_iterable(_is_network)
+_networks = deep_iterable(is_network)
 
 
 # --- the keys ---------------------------------------------------------------
@@ -177,7 +92,7 @@ class Egress:
 
     allow_topics: tuple[str, ...] = field(default=(), validator=_networks)
     allow_callbacks: tuple[str, ...] = field(default=(), validator=_networks)
-    name_servers: tuple[str, ...] = field(default=(), validator=deep_iterable(_is_name_server))
+    name_servers: tuple[str, ...] = field(default=(), validator=deep_iterable(is_name_server))
 
     @property
     def topic_networks(self) -> tuple[Network, ...]:
@@ -231,7 +146,7 @@ class Limits:
 
     :ivar pings_per_source: pings of one address.
     :ivar pings_per_day: pings of one address in a day; 0 is no limit.
-    :ivar readings_per_host: readings at one host of topics without subscribers, because
+    :ivar fetches_per_host: readings at one host of topics without subscribers, because
         somebody says that they changed.
     :ivar verifications_per_source: verifications that one address asks for.
     :ivar verifications_per_host: verifications that name one host, as that of the
@@ -243,11 +158,15 @@ class Limits:
     :ivar exempt: networks (CIDRs) whose callers are not limited.
     """
 
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "readings_per_host": "fetches_per_host",
+        "readings_host_burst": "fetches_host_burst",
+    }
     pings_per_source: float = field(default=100.0, validator=_rate)
     pings_burst: int = field(default=2000, validator=ge(1))
     pings_per_day: int = field(default=200_000, validator=and_(ge(0), le(1_000_000_000)))
-    readings_per_host: float = field(default=1.0, validator=_rate)
-    readings_host_burst: int = field(default=60, validator=ge(1))
+    fetches_per_host: float = field(default=1.0, validator=_rate)
+    fetches_host_burst: int = field(default=60, validator=ge(1))
     verifications_per_source: float = field(default=10.0, validator=_rate)
     verifications_burst: int = field(default=2000, validator=ge(1))
     verifications_per_host: float = field(default=50.0, validator=_rate)
@@ -267,8 +186,8 @@ _LARGEST_CONTENT = 68_000_000
 
 
 def _not_below_host(table: Storage, key: _Attribute, size: int) -> None:
-    if size < table.contents_per_host:
-        raise ValueError(f"'{key.name}' is {size}; it must be at least 'contents_per_host'")
+    if size < table.content_bytes_per_host:
+        raise ValueError(f"'{key.name}' is {size}; it must be at least 'content_bytes_per_host'")
 
 
 @frozen
@@ -281,18 +200,22 @@ class Storage:
 
     :ivar min_free_mb: while fewer megabytes are free where ``data`` is, nothing new is
         taken in; a tenth of the disk is enough in any case, and 0 is no limit.
-    :ivar contents_per_host: bytes of contents that came from one host.
-    :ivar contents: bytes of contents in all.
+    :ivar content_bytes_per_host: bytes of contents that came from one host.
+    :ivar content_bytes: bytes of contents in all.
     """
 
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "contents_per_host": "content_bytes_per_host",
+        "contents": "content_bytes",
+    }
     min_free_mb: int = field(default=100, validator=ge(0))
-    contents_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
-    contents: int = field(default=1024**3, validator=_not_below_host)
+    content_bytes_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
+    content_bytes: int = field(default=1024**3, validator=_not_below_host)
 
     @property
     def bounds(self) -> Bounds:
         """What the store is told."""
-        return Bounds(contents=self.contents, contents_of_host=self.contents_per_host)
+        return Bounds(contents=self.content_bytes, contents_of_host=self.content_bytes_per_host)
 
 
 @frozen
@@ -313,8 +236,8 @@ class Topics:
 
 
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
-    if seconds < table.floor:
-        raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'floor'")
+    if seconds < table.min_interval:
+        raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'min_interval'")
 
 
 @frozen
@@ -324,19 +247,26 @@ class Polling:
     What a feed and its server say of that is heeded within these bounds.
 
     :ivar enabled: whether anything is polled.
-    :ivar floor: the shortest pause between two polls, in seconds.
-    :ivar ceiling: the longest; also the pause of a topic that pings.
-    :ivar first: the pause of a topic of which nothing is known yet.
-    :ivar at_a_time: topics that are polled at the same time, in all.
-    :ivar per_host: topics of one host that are polled at the same time.
+    :ivar min_interval: the shortest pause between two polls, in seconds.
+    :ivar max_interval: the longest; also the pause of a topic that pings.
+    :ivar first_interval: the pause of a topic of which nothing is known yet.
+    :ivar max_concurrent: topics that are polled at the same time, in all.
+    :ivar max_per_host: topics of one host that are polled at the same time.
     """
 
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "floor": "min_interval",
+        "ceiling": "max_interval",
+        "first": "first_interval",
+        "at_a_time": "max_concurrent",
+        "per_host": "max_per_host",
+    }
     enabled: bool = True
-    floor: float = field(default=900.0, validator=and_(ge(1), le(_DAY)))
-    ceiling: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * _DAY)))
-    first: float = field(default=3600.0, validator=and_(_not_below_floor, le(7 * _DAY)))
-    at_a_time: int = field(default=20, validator=ge(1))
-    per_host: int = field(default=2, validator=ge(1))
+    min_interval: float = field(default=900.0, validator=and_(ge(1), le(_DAY)))
+    max_interval: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * _DAY)))
+    first_interval: float = field(default=3600.0, validator=and_(_not_below_floor, le(7 * _DAY)))
+    max_concurrent: int = field(default=20, validator=ge(1))
+    max_per_host: int = field(default=2, validator=ge(1))
 
 
 @frozen
@@ -353,13 +283,13 @@ class Config:
     :ivar sinks: likewise, of sinks.
     """
 
-    data: str = field(default="rsscloud-broker-data", validator=_not_empty)
-    database: str | None = field(default=None, validator=optional(_is_database))
+    data: str = field(default="rsscloud-broker-data", validator=not_empty)
+    database: str | None = field(default=None, validator=optional(is_database))
     listen: tuple[str, ...] = field(
-        default=("tcp:5337",), validator=and_(_not_empty, deep_iterable(_is_endpoint))
+        default=("tcp:5337",), validator=and_(not_empty, deep_iterable(is_endpoint))
     )
     public_url: str | None = field(
-        default=None, converter=_as_base, validator=optional(_is_public_url)
+        default=None, converter=_as_base, validator=optional(is_public_url)
     )
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
@@ -368,9 +298,9 @@ class Config:
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)
     log: Log = field(factory=Log)
-    front_doors: dict[str, Any] = field(factory=dict, validator=_holds_tables)
-    notifiers: dict[str, Any] = field(factory=dict, validator=_holds_tables)
-    sinks: dict[str, Any] = field(factory=dict, validator=_holds_tables)
+    front_doors: dict[str, Any] = field(factory=dict, validator=holds_tables)
+    notifiers: dict[str, Any] = field(factory=dict, validator=holds_tables)
+    sinks: dict[str, Any] = field(factory=dict, validator=holds_tables)
 
     @property
     def database_url(self) -> str:

@@ -30,7 +30,7 @@ class Counters:
     :ivar missed: events that a sink did not handle, by sink and reason: dropped (its
         queue was full), failed (it has a bug).
     :ivar in_flight: notifications under way.
-    :ivar lingering: those among them that take long and gave up their place.
+    :ivar slow: those among them that take long and gave up their place.
     :ivar queued: notifications that wait for a place.
     :ivar open_hosts: hosts that are not called for a while.
     :ivar fan_outs: topics that are being walked.
@@ -71,7 +71,7 @@ class Counters:
         self.answers = counter("answers", "Answers to requests", "status")
         self.missed = counter("missed_events", "Events that were not handled", "sink", "reason")
         self.in_flight = gauge("in_flight", "Notifications under way")
-        self.lingering = gauge("lingering", "Notifications under way that take long")
+        self.slow = gauge("slow", "Notifications under way that take long")
         self.queued = gauge("queued", "Notifications that wait for a place")
         self.open_hosts = gauge("open_hosts", "Hosts that are not called for a while")
         self.fan_outs = gauge("fan_outs", "Topics that are being walked")

@@ -212,7 +212,7 @@ class INotifier(Interface):
     """Calls subscribers back, by one protocol."""
 
     protocol = Attribute("The str by which subscriptions name this notifier.")
-    marks_after = Attribute(
+    drop_after_failures = Attribute(
         "The number of consecutive failed notifications that marks a subscription to be "
         "dropped; None to keep it until its lease ends."
     )

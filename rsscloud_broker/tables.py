@@ -82,11 +82,14 @@ def _make(
     before = len(problems)
     hints = get_type_hints(cls, include_extras=True)
     known = {key.alias: key for key in attrs.fields(cls) if key.init}
-    problems.extend(
-        f"{_place(path, name)}: unknown key; {nearest(name, {*known, *others})}"
-        for name in table
-        if name not in known
-    )
+    # Names that keys had once, with the ones that they have now.
+    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
+    for name in table:
+        if name in renamed:
+            problems.append(f"{_place(path, name)}: this key is called {renamed[name]!r} now")
+        elif name not in known:
+            help_ = nearest(name, {*known, *others})
+            problems.append(f"{_place(path, name)}: unknown key; {help_}")
     problems.extend(
         f"{_place(path, name)}: missing; it has no default"
         for name, key in known.items()

@@ -409,7 +409,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:
     """How many may be under way at a time."""
     return sum(
-        options.in_flight + options.lingering
+        options.in_flight + options.max_slow
         for _, options in sinks
         if isinstance(options, DistributionOptions)
     )

@@ -79,8 +79,8 @@ class ValuesTests(ConfigTestCase):
             pings_per_source = 1
             pings_burst = 2
             pings_per_day = 6
-            readings_per_host = 0.25
-            readings_host_burst = 7
+            fetches_per_host = 0.25
+            fetches_host_burst = 7
             verifications_per_source = 0.5
             verifications_burst = 3
             verifications_per_host = 0
@@ -90,8 +90,8 @@ class ValuesTests(ConfigTestCase):
             exempt = ["192.0.2.0/24"]
             [storage]
             min_free_mb = 5
-            contents_per_host = 70_000_000
-            contents = 70_000_000
+            content_bytes_per_host = 70_000_000
+            content_bytes = 70_000_000
             """,
             "broker.toml",
         )
@@ -183,19 +183,20 @@ class RefusalTests(ConfigTestCase):
         ("[limits]\npings_per_source = inf", "[limits] pings_per_source: must be <= 10", "inf"),
         ("[limits]\npings_burst = 0", "[limits] pings_burst: must be >= 1", "0"),
         (
-            "[storage]\ncontents_per_host = 67108864",
-            "[storage] contents_per_host: must be >= 68000000",
+            "[storage]\ncontent_bytes_per_host = 67108864",
+            "[storage] content_bytes_per_host: must be >= 68000000",
             "67108864",
         ),
         (
-            "[storage]\ncontents = 100000000",
-            "[storage] contents: is 100000000; it must be at least 'contents_per_host'",
+            "[storage]\ncontent_bytes = 100000000",
+            "[storage] content_bytes: is 100000000; it must be at least 'content_bytes_per_host'",
             "",
         ),
         ("[limits]\nexempt = ['proxy']", "[limits] exempt: has 'proxy'", ""),
         ("[egres]", "egres: unknown key", "'egress'"),
         ("listen_on = ['tcp:1']", "listen_on: unknown key", "'listen'"),
         ("zzz = 1", "zzz: unknown key; the nearest known is", "listen"),
+        ("[polling]\nfloor = 1", "[polling] floor: this key is called 'min_interval' now", ""),
         ("[sink.archive]", "sink: unknown key", "'sinks'"),
         ("[sinks]\narchive = true", "sinks: holds 'archive'", "[sinks.archive]"),
         ("sinks = []", "sinks: must be a table, not a list", ""),

@@ -48,7 +48,7 @@ class Half:
 
     protocol = "half"
     carries_content = False
-    marks_after = 3
+    drop_after_failures = 3
 
     async def verify(self, intent: Intent, more: str) -> Outcome:
         return Outcome(True)
@@ -62,7 +62,7 @@ class Unmarked:
 
     protocol = "unmarked"
     carries_content = False
-    marks_after = None
+    drop_after_failures = None
     retries = ()
 
     async def verify(self, intent: Intent) -> Outcome:

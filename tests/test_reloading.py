@@ -130,7 +130,7 @@ class ReloadingTests(SynchronousTestCase):
             """
             data = "elsewhere"
             [polling]
-            floor = 60.0
+            min_interval = 60.0
             [limits]
             pings_burst = 7
             [sinks.archive]
@@ -145,7 +145,7 @@ class ReloadingTests(SynchronousTestCase):
         reloading = self.make()
         reloading.reload(lambda: new)
         restart = (
-            "warn: What has changed in these keys needs a restart: data, [polling] floor, "
+            "warn: What has changed in these keys needs a restart: data, [polling] min_interval, "
             "[sinks.archive] keep_hours, [sinks.archive] unit, [front_doors.other], "
             "[front_doors.another] a."
         )
@@ -200,8 +200,8 @@ class ReloadingTests(SynchronousTestCase):
         self.assertEqual(taken, [new])
 
     def test_keys_are_written_as_in_the_manual(self) -> None:
-        found = dict(settings(Config(polling=Polling(floor=60.0))))
-        self.assertEqual(found["[polling] floor"], 60.0)
+        found = dict(settings(Config(polling=Polling(min_interval=60.0))))
+        self.assertEqual(found["[polling] min_interval"], 60.0)
         self.assertEqual(found["listen"], ("tcp:5337",))
         self.assertIn("[egress] name_servers", found)
         for keys in Parts(*[None] * 6).takers():  # type: ignore[arg-type] # it only names them

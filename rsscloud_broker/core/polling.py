@@ -50,9 +50,13 @@ class Poller(EachPeriod):
         super().__init__(clock, PERIOD, self.look, name="polling")
         self._store = store
         self._detector = detector
-        self._pace = Pace(options.floor, options.ceiling, min(options.first, options.ceiling))
-        self._at_a_time = options.at_a_time
-        self._per_host = options.per_host
+        self._pace = Pace(
+            options.min_interval,
+            options.max_interval,
+            min(options.first_interval, options.max_interval),
+        )
+        self._at_a_time = options.max_concurrent
+        self._per_host = options.max_per_host
         self._polls: dict[str, Deferred[None]] = {}
         self._not_before = 0.0
         self._started_at = 0.0

@@ -187,7 +187,7 @@ class Admission:
         self._day.change(limits.pings_per_day / DAY, limits.pings_per_day)
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
-        self._readings.change(limits.readings_per_host, limits.readings_host_burst)
+        self._readings.change(limits.fetches_per_host, limits.fetches_host_burst)
         self._rooms: Remembered[str, Room | None] = Remembered(MAX_HOSTS)
 
     def ping(self, source: str) -> None:

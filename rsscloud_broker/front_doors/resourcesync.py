@@ -58,6 +58,7 @@ from rsscloud_broker.front_doors.requests import (
 )
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, IHandsIn, Route, SoapService
 from rsscloud_broker.model import Content, Refused, TooMany
+from rsscloud_broker.rules import is_network
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
@@ -106,16 +107,6 @@ def _is_token(_: object, __: object, text: str) -> None:
         )
 
 
-def _is_network(_: object, __: object, text: str) -> None:
-    try:
-        ip_network(text)
-    except ValueError as error:
-        raise ValueError(
-            f"'networks' has {text!r}, which is no network: {error}; "
-            'write addresses as "192.0.2.0/24", "2001:db8::/32" or "192.0.2.7"'
-        ) from error
-
-
 @frozen
 class Publisher:
     """Who may publish what.  Where it has both a token and networks, both must fit.
@@ -127,7 +118,7 @@ class Publisher:
 
     topic: str = field(validator=_is_topic)
     token: str = field(default="", repr=False, validator=_is_token)
-    networks: tuple[str, ...] = field(default=(), validator=deep_iterable(_is_network))
+    networks: tuple[str, ...] = field(default=(), validator=deep_iterable(is_network))
 
     def __attrs_post_init__(self) -> None:
         if not self.token and not self.networks:

@@ -43,7 +43,7 @@ class RssCloudNotifier(ABC):
     carries_content = False
 
     def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
-        self.marks_after = options.marks_after
+        self.drop_after_failures = options.drop_after_failures
         self.retries = options.retries
         self._outbound = outbound
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from attrs import field, frozen
 from attrs.validators import deep_iterable, ge, gt
 
@@ -12,11 +15,12 @@ RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0)
 class RssCloudOptions:
     """Options of a notifier of rssCloud.
 
-    :ivar marks_after: consecutive failed notifications after which a subscription
+    :ivar drop_after_failures: consecutive failed notifications after which a subscription
         is dropped at the top of the hour.
     :ivar retries: seconds to wait before each further attempt of a notification
         that failed.  When they are used up it has failed.
     """
 
-    marks_after: int = field(default=3, validator=ge(1))
+    RENAMED: ClassVar[Mapping[str, str]] = {"marks_after": "drop_after_failures"}
+    drop_after_failures: int = field(default=3, validator=ge(1))
     retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))

@@ -73,7 +73,7 @@ class WebSubNotifier:
     protocol = PROTOCOL
     carries_content = True
     #: A subscription ends with its lease and not sooner, however often it fails.
-    marks_after = None
+    drop_after_failures = None
 
     def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
         self.retries = options.retries

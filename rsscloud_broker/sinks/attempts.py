@@ -286,7 +286,7 @@ class Attempts:
         if tried > 1:
             self._counters.retries.inc()
         delivery = Delivery(
-            subscription, outcome, now, notifier.marks_after, tried, content_id=content_id
+            subscription, outcome, now, notifier.drop_after_failures, tried, content_id=content_id
         )
         if outcome.success and not subscription.ended:
             self._count(subscription, "delivered")

@@ -124,7 +124,7 @@ class Dispatcher:
 
     :param places: jobs under way at a time, in all, but for those that linger.
     :param per_host: jobs under way at a time for one host, at first.
-    :param lingering: jobs that may linger.
+    :param max_slow: jobs that may linger.
     """
 
     def __init__(
@@ -134,23 +134,23 @@ class Dispatcher:
         *,
         places: int = 200,
         per_host: int = 4,
-        lingering: int = 2000,
+        max_slow: int = 2000,
     ) -> None:
         self._clock = clock
         self._counters = counters
         self._per_host = per_host
-        self._may_linger = lingering
+        self._max_slow = max_slow
         self._pace = Pace(clock, places, self._look)
         self._hosts: dict[str, _Host] = {}
         self._quick_hosts: Remembered[str, float] = Remembered(REMEMBERED)  # and their places
         self._quick_line, self._line = _Line(), _Line()
         self._young: OrderedDict[Job, None] = OrderedDict()
         self._young_quick = 0
-        self._lingering: set[Job] = set()
+        self._slow: set[Job] = set()
         self._behind = 0
         self._beginning = False
-        counters.in_flight.set_function(lambda: len(self._young) + len(self._lingering))
-        counters.lingering.set_function(lambda: len(self._lingering))
+        counters.in_flight.set_function(lambda: len(self._young) + len(self._slow))
+        counters.slow.set_function(lambda: len(self._slow))
         counters.queued.set_function(self._queued)
 
     def _queued(self) -> int:
@@ -247,7 +247,7 @@ class Dispatcher:
             del self._young[job]
             self._young_quick -= job._quick
         else:
-            self._lingering.discard(job)
+            self._slow.discard(job)
 
     def _judge(self, job: Job, *, well: bool) -> None:
         """Let a host earn another place, or lose those that it has earned."""
@@ -286,7 +286,7 @@ class Dispatcher:
         for job in list(self._young):
             if job._since > slow_since:
                 break  # they are in the order in which they began
-            room = self._may_linger if job._quick else self._may_linger * 3 // 4
-            if len(self._lingering) < room:
+            room = self._max_slow if job._quick else self._max_slow * 3 // 4
+            if len(self._slow) < room:
                 self._remove(job)
-                self._lingering.add(job)
+                self._slow.add(job)

@@ -16,8 +16,9 @@ changes of it wait; together they make one more walk after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import ClassVar
 
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
@@ -59,20 +60,25 @@ class DistributionOptions:
 
     :ivar in_flight: notifications under way at the same time, in all, at the most.
     :ivar per_host: notifications under way at the same time for one host; it can earn more.
-    :ivar lingering: notifications under way that have no answer after a moment;
+    :ivar max_slow: notifications under way that have no answer after a moment;
         they do not count as in flight.
     :ivar slice_size: subscriptions that are read together.
-    :ivar topics: topics that are walked at the same time; when there are more, they take
+    :ivar max_fanouts: topics that are walked at the same time; when there are more, they take
         turns.
-    :ivar pause: seconds for which a host that does not answer is not called, at first.
+    :ivar breaker_pause: seconds for which a host that does not answer is not called, at first.
     """
 
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "lingering": "max_slow",
+        "topics": "max_fanouts",
+        "pause": "breaker_pause",
+    }
     in_flight: int = field(default=200, validator=ge(1))
     per_host: int = field(default=4, validator=ge(1))
-    lingering: int = field(default=2000, validator=ge(0))
+    max_slow: int = field(default=2000, validator=ge(0))
     slice_size: int = field(default=500, validator=ge(1))
-    topics: int = field(default=50, validator=ge(1))
-    pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
+    max_fanouts: int = field(default=50, validator=ge(1))
+    breaker_pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
 
 
 @implementer(IEventSink)
@@ -86,13 +92,13 @@ class Distribution(Service):
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
         self._store: IStore = parts.store
         self._clock: IClock = parts.clock
-        self._max_walks = options.topics
+        self._max_walks = options.max_fanouts
         self._breakers = Breakers(
             parts.clock,
             parts.counters,
             self._breakers_changed,
             self._breaker_closed,
-            first_pause=options.pause,
+            first_pause=options.breaker_pause,
         )
         self._saving_breakers: IDelayedCall | None = None
         self._patience = Patience(parts.clock, "Distribution")
@@ -101,7 +107,7 @@ class Distribution(Service):
             parts.counters,
             places=options.in_flight,
             per_host=options.per_host,
-            lingering=options.lingering,
+            max_slow=options.max_slow,
         )
         self._contents = Contents(parts.store, parts.bus, parts.clock)
         self._attempts = Attempts(

@@ -95,7 +95,7 @@ class _NotifierContract(TestCase):
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(INotifier, self.notifier))
         self.assertTrue(self.notifier.protocol)
-        self.assertGreaterEqual(self.notifier.marks_after or 1, 1)
+        self.assertGreaterEqual(self.notifier.drop_after_failures or 1, 1)
         self.assertIsInstance(self.notifier.carries_content, bool)
 
     async def test_notification_calls_the_callback(self) -> None:

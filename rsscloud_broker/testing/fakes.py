@@ -176,13 +176,13 @@ class FakeNotifier:
     def __init__(
         self,
         protocol: str = "http-post",
-        marks_after: int | None = 3,
+        drop_after_failures: int | None = 3,
         retries: tuple[float, ...] = (),
         carries_content: bool = False,
     ) -> None:
         self.protocol = protocol
         self.carries_content = carries_content
-        self.marks_after = marks_after
+        self.drop_after_failures = drop_after_failures
         self.retries = retries
         self.outcomes: dict[str, Outcome | Exception] = {}
         self.verified: list[Intent] = []

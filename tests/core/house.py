@@ -171,7 +171,7 @@ class BrokerTestCase(CoreTestCase):
         for name in ("add_intent", "remove_intent", "intents", "put_subscription"):
             self._watch(name)
         self.notifier = FakeNotifier("http-post")
-        self.carrier = FakeNotifier("carrier", marks_after=None, carries_content=True)
+        self.carrier = FakeNotifier("carrier", drop_after_failures=None, carries_content=True)
         notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
         notifiers["carrier"] = self.carrier
         self.verifier = Verifier(

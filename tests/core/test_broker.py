@@ -611,7 +611,7 @@ class AccessTests(BrokerTestCase):
 class ReadingsOfAHostTests(BrokerTestCase):
     """A stranger has the broker read only so many topics of a host that nobody subscribed to."""
 
-    limits = Limits(readings_per_host=1, readings_host_burst=2, exempt=("192.0.2.8",))
+    limits = Limits(fetches_per_host=1, fetches_host_burst=2, exempt=("192.0.2.8",))
     unknown = tuple(f"http://feeds.example/{number}" for number in range(5))
 
     def use_up(self) -> None:

@@ -11,7 +11,9 @@ from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import PollPlan, TopicAccount, TopicEnded, TopicUnreadable
 from tests.core.house import FEED, CoreTestCase
 
-OPTIONS = Polling(floor=600.0, ceiling=7200.0, first=1200.0, at_a_time=5, per_host=2)
+OPTIONS = Polling(
+    min_interval=600.0, max_interval=7200.0, first_interval=1200.0, max_concurrent=5, max_per_host=2
+)
 
 
 class PollingTestCase(CoreTestCase):

@@ -293,7 +293,7 @@ class ReadingTests(AdmissionTestCase):
     """Readings of topics that nobody has subscribed to."""
 
     def test_too_many_at_a_host(self) -> None:
-        admission = self.admission(readings_per_host=0.5, readings_host_burst=3)
+        admission = self.admission(fetches_per_host=0.5, fetches_host_burst=3)
         for number in range(3):
             self.assertEqual(admission.reading(f"http://feeds.example/{number}"), 0)
         url = "http://FEEDS.example:8080/3"
@@ -311,7 +311,7 @@ class ReadingTests(AdmissionTestCase):
         self.assertEqual(admission.reading(FEED), 0)
 
     def test_no_limit(self) -> None:
-        admission = self.admission(readings_per_host=0, readings_host_burst=1)
+        admission = self.admission(fetches_per_host=0, fetches_host_burst=1)
         for _ in range(1000):
             self.assertEqual(admission.reading(FEED), 0)
 

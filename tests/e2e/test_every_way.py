@@ -55,9 +55,9 @@ HOME = "http://site.example/"
 
 POLLING = """
 [polling]
-floor = 1
-first = 1
-ceiling = 1
+min_interval = 1
+first_interval = 1
+max_interval = 1
 """
 
 PUBLISHER = """

@@ -121,11 +121,11 @@ class ScheduleTests(SynchronousTestCase):
     def test_by_default(self) -> None:
         for notifier in self.notifiers(RssCloudOptions()):
             self.assertEqual(notifier.retries, (5, 30, 120, 600, 1800))
-            self.assertEqual(notifier.marks_after, 3)
+            self.assertEqual(notifier.drop_after_failures, 3)
 
     def test_configured(self) -> None:
-        for notifier in self.notifiers(RssCloudOptions(marks_after=1, retries=(1.0, 2.0))):
-            self.assertEqual((notifier.retries, notifier.marks_after), ((1.0, 2.0), 1))
+        for notifier in self.notifiers(RssCloudOptions(drop_after_failures=1, retries=(1.0, 2.0))):
+            self.assertEqual((notifier.retries, notifier.drop_after_failures), ((1.0, 2.0), 1))
 
     def test_none_at_all(self) -> None:
         for notifier in self.notifiers(RssCloudOptions(retries=())):

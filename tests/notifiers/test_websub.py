@@ -303,7 +303,7 @@ class ScheduleTests(SynchronousTestCase):
         notifier = WebSubNotifier(FakeOutbound(), WebSubOptions())
         self.assertEqual(notifier.retries, (5, 30, 120, 600, 1800, 7200, 21600))
         self.assertEqual(notifier.retries, RETRIES)
-        self.assertIsNone(notifier.marks_after)
+        self.assertIsNone(notifier.drop_after_failures)
         self.assertTrue(notifier.carries_content)
 
     def test_pauses_are_longer_than_nothing(self) -> None:

@@ -185,7 +185,7 @@ class InstalledTests(SynchronousTestCase):
             self.chosen(self.start(tables)),
             {
                 "hello_ping": "HelloPingOptions(path='/hello', repeat_window=60.0)",
-                "json_post": "JsonPostOptions(member='topic', marks_after=3, "
+                "json_post": "JsonPostOptions(member='topic', drop_after_failures=3, "
                 "retries=(5.0, 60.0, 600.0))",
                 "line_log": "LineLogOptions(path='events.log')",
             },
@@ -216,7 +216,10 @@ class InstalledTests(SynchronousTestCase):
         for table, message in (
             ("[sinks.line_log]", "[sinks.line_log] path: missing"),
             ("[sinks.line_log]\npath = 5", "[sinks.line_log] path: must be a string in quotes"),
-            ("[notifiers.json_post]\nmarks_after = 0", "[notifiers.json_post] marks_after: must"),
+            (
+                "[notifiers.json_post]\ndrop_after_failures = 0",
+                "[notifiers.json_post] drop_after_failures: must",
+            ),
             ("[notifiers.json_post]\nmember = 'x'", "must be one of 'topic', 'url', 'changed'"),
             ("[notifiers.json_post]\nmembr = 'x'", "the nearest known is 'member'"),
             ("[front_doors.hello_pong]", "the nearest known is 'hello_ping'"),
@@ -366,7 +369,7 @@ class JsonPostTests(ExampleTestCase):
     def test_interface(self) -> None:
         notifier = self.make(FakeOutbound())
         self.assertTrue(verifyObject(INotifier, notifier))
-        self.assertEqual((notifier.protocol, notifier.marks_after), ("json-post", 3))
+        self.assertEqual((notifier.protocol, notifier.drop_after_failures), ("json-post", 3))
 
     def test_notify(self) -> None:
         outbound = FakeOutbound()

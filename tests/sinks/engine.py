@@ -59,7 +59,7 @@ class ScriptedNotifier:
     """
 
     protocol = "http-post"
-    marks_after = 3
+    drop_after_failures = 3
     carries_content = False
 
     def __init__(self, clock: Clock, retries: tuple[float, ...]) -> None:

@@ -60,10 +60,10 @@ class AttemptsTestCase(SynchronousTestCase):
         self.began: list[int] = []
         self.make()
 
-    def make(self, places: int = 200, per_host: int = 4, lingering: int = 2000) -> None:
+    def make(self, places: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
         self.breakers = Breakers(self.clock, self.counters, lambda: None)
         dispatcher = Dispatcher(
-            self.clock, self.counters, places=places, per_host=per_host, lingering=lingering
+            self.clock, self.counters, places=places, per_host=per_host, max_slow=max_slow
         )
         self.attempts = Attempts(
             {"http-post": self.notifier},

@@ -39,13 +39,13 @@ class DispatchTestCase(SynchronousTestCase):
         self.called_off: list[str] = []
         self.stubborn: set[str] = set()
 
-    def make(self, places: int = 200, per_host: int = 4, lingering: int = 2000) -> None:
+    def make(self, places: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
         self.dispatcher = Dispatcher(
             self.clock,
             self.counters,
             places=places,
             per_host=per_host,
-            lingering=lingering,
+            max_slow=max_slow,
         )
 
     def submit(
@@ -85,10 +85,8 @@ class DispatchTestCase(SynchronousTestCase):
 
     def assert_idle(self) -> None:
         """Nothing is kept of hosts and jobs that are over."""
-        self.assertEqual(
-            [self.gauge(name) for name in ("in_flight", "lingering", "queued")], [0.0] * 3
-        )
-        for kept in ("_hosts", "_quick_line", "_line", "_young", "_lingering"):
+        self.assertEqual([self.gauge(name) for name in ("in_flight", "slow", "queued")], [0.0] * 3)
+        for kept in ("_hosts", "_quick_line", "_line", "_young", "_slow"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
         self.assertEqual((self.dispatcher._behind, self.dispatcher._young_quick), (0, 0))
 
@@ -281,11 +279,11 @@ class LingerTests(DispatchTestCase):
         self.make(places=1)
         self.submit("a")
         self.advance(10 * PATIENCE)
-        self.assertEqual(self.gauge("lingering"), 0)
+        self.assertEqual(self.gauge("slow"), 0)
         self.submit("b")
         self.advance(TICK)
         self.assertEqual(self.begun, ["a", "b"])
-        self.assertEqual((self.gauge("lingering"), self.gauge("in_flight")), (1, 2))
+        self.assertEqual((self.gauge("slow"), self.gauge("in_flight")), (1, 2))
         self.end("a", "b")
         self.assert_idle()
 
@@ -313,7 +311,7 @@ class LingerTests(DispatchTestCase):
         self.assertEqual(self.begun, ["a", "c", "b"])
 
     def test_none_is_called_off_because_others_wait(self) -> None:
-        self.make(places=2, lingering=4)
+        self.make(places=2, max_slow=4)
         for number in range(20):
             self.submit(str(number))
         self.advance(60.0)
@@ -323,7 +321,7 @@ class LingerTests(DispatchTestCase):
         self.assertEqual((len(self.begun), self.called_off), (2 + 3 + 1, []))
 
     def test_nobody_may_linger(self) -> None:
-        self.make(places=1, lingering=0)
+        self.make(places=1, max_slow=0)
         for name in "ab":
             self.submit(name)
         self.advance(10 * PATIENCE)
@@ -333,7 +331,7 @@ class LingerTests(DispatchTestCase):
         self.assert_idle()
 
     def test_hosts_that_say_nothing_leave_room_for_those_that_answered_before(self) -> None:
-        self.make(places=10, lingering=20)
+        self.make(places=10, max_slow=20)
         for number in range(50):
             self.submit(f"good {number}")
             self.end(f"good {number}")
@@ -363,7 +361,7 @@ class SlowSelfTests(DispatchTestCase):
             self.end(*self.begun[:2])
             del self.begun[:2]
         self.assertLess(self.gauge("in_flight"), window)
-        self.assertEqual(self.gauge("lingering"), 0)
+        self.assertEqual(self.gauge("slow"), 0)
 
     def test_it_goes_faster_again_when_the_process_does(self) -> None:
         self.make(places=200)
@@ -388,10 +386,10 @@ class SlowSelfTests(DispatchTestCase):
             self.clock.advance(0.5)
             self.end(*self.begun[:5])
             del self.begun[:5]
-        self.assertEqual(self.gauge("lingering"), 0)
+        self.assertEqual(self.gauge("slow"), 0)
         for _ in range(5):  # from now on it is the others that say nothing
             self.advance(LONGEST_PATIENCE)
-        self.assertGreater(self.gauge("lingering"), 0)
+        self.assertGreater(self.gauge("slow"), 0)
 
 
 class GaugeTests(DispatchTestCase):
@@ -403,6 +401,6 @@ class GaugeTests(DispatchTestCase):
         self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (2, 2))
         self.advance(PATIENCE + TICK)
         self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (3, 1))
-        self.assertEqual(self.gauge("lingering"), 1)
+        self.assertEqual(self.gauge("slow"), 1)
         self.end("a", "b", "c", "behind")
         self.assert_idle()

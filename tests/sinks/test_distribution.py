@@ -53,7 +53,7 @@ class DistributionTestCase(SynchronousTestCase):
         self.store: Any = memory_store()
         self.addCleanup(self.store.stopService)
         self.clock = Clock(NOW)
-        self.notifier = FakeNotifier("http-post", marks_after=3)
+        self.notifier = FakeNotifier("http-post", drop_after_failures=3)
         self.notifiers: dict[str, INotifier] = {"http-post": self.notifier}
         self.contents = 0
         self.unavailable: set[str] = set()
@@ -186,7 +186,7 @@ class WalkTests(DistributionTestCase):
     def test_resumes_after_a_crash(self) -> None:
         self.subscribe_many(6)
         held = self.hold()
-        self.tell(self.start(in_flight=2, lingering=0))
+        self.tell(self.start(in_flight=2, max_slow=0))
         for gate in held[:2]:
             gate.callback(None)
         self.assertEqual(self.told(), ["1", "2", "3", "4"])
@@ -273,7 +273,7 @@ class OutcomeTests(DistributionTestCase):
         self.assertEqual(self.errors(), [0])
 
     def test_protocol_that_never_gives_up(self) -> None:
-        self.notifier.marks_after = None
+        self.notifier.drop_after_failures = None
         self.subscribe_many(1)
         self.refuse(1)
         distribution = self.start()
@@ -328,7 +328,7 @@ class LimitTests(DistributionTestCase):
         for topic in topics:
             self.subscribe(1, topic)
             self.change(topic)
-        self.start(topics=2)
+        self.start(max_fanouts=2)
         for walked in range(5):
             self.assertEqual(len(held), min(walked + 2, 5))
             held[walked].callback(None)
@@ -416,7 +416,7 @@ class StopTests(DistributionTestCase):
 
     def test_waits_for_those_in_flight(self) -> None:
         held = self.hold()
-        distribution = self.start(in_flight=2, lingering=0)
+        distribution = self.start(in_flight=2, max_slow=0)
         self.tell(distribution)
         stopped = distribution.stopService()
         held[0].callback(None)

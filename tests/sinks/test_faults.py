@@ -88,8 +88,8 @@ class _Engine(EngineTestCase):
 
 
 class DeliveryMachine(RuleBasedStateMachine):
-    @initialize(places=st.integers(1, 4), lingering=st.integers(0, 3), slice_size=st.integers(1, 3))
-    def begin(self, places: int, lingering: int, slice_size: int) -> None:
+    @initialize(places=st.integers(1, 4), max_slow=st.integers(0, 3), slice_size=st.integers(1, 3))
+    def begin(self, places: int, max_slow: int, slice_size: int) -> None:
         self.engine = _Engine()
         self.engine.setUp()
         self.engine.jitter = 0.5
@@ -98,7 +98,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.options = {
             "in_flight": places,
             "per_host": 2,
-            "lingering": lingering,
+            "max_slow": max_slow,
             "slice_size": slice_size,
         }
         self.engine.start(**self.options)

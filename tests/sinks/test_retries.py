@@ -379,7 +379,7 @@ class BacklogTests(EngineTestCase):
     def test_worked_off_in_portions(self) -> None:
         urls = self.wait_many(3000)
         self.notifier.holds.update(urls)
-        self.start(in_flight=50, lingering=0)
+        self.start(in_flight=50, max_slow=0)
         most = 0
         while len(self.notifier.calls) < len(urls):
             self.advance(0.2, 0.2)

@@ -194,7 +194,7 @@ class SavingTests(EngineTestCase):
     def test_outcomes_are_saved_while_the_walk_waits_for_a_place(self) -> None:
         urls = self.subscribe_many(10)
         self.notifier.holds = {urls[5]}
-        self.start(in_flight=1, lingering=0)
+        self.start(in_flight=1, max_slow=0)
         self.change()
         self.assertEqual(self.walks()[0].cursor, 0)
         self.advance(2 * SAVE_WITHIN)
@@ -256,7 +256,7 @@ class SavingTests(EngineTestCase):
 
         self.patch(self.store, "subscriptions", once)
         self.unavailable = {"record_slice"}
-        self.start(slice_size=2, in_flight=1, lingering=0)
+        self.start(slice_size=2, in_flight=1, max_slow=0)
         self.change()
         self.advance(1)
         self.stop()
@@ -304,7 +304,7 @@ class BusyTests(EngineTestCase):
     def test_those_who_wait_for_a_place_are_waited_for(self) -> None:
         urls = self.subscribe_many(10)
         self.notifier.holds = set(urls)
-        self.start(in_flight=1, lingering=0)
+        self.start(in_flight=1, max_slow=0)
         self.change()
         for told in range(10):
             self.advance(3 * SETTLE)
@@ -340,7 +340,7 @@ class FairnessTests(EngineTestCase):
         self.subscribe(small, OTHER_FEED)
         turn = 2 * 5
         self.patch(walk, "TURN", turn)
-        self.start(topics=2, slice_size=5, in_flight=10)
+        self.start(max_fanouts=2, slice_size=5, in_flight=10)
         self.notifier.holds = {f"reader{reader}.example" for reader in range(100)}
         for number in range(9):
             self.change(f"http://feeds.example/large{number}")
@@ -357,7 +357,7 @@ class FairnessTests(EngineTestCase):
 
     def test_walk_stays_while_nobody_waits(self) -> None:
         urls = self.subscribe_many(100)
-        self.start(topics=1, slice_size=5)
+        self.start(max_fanouts=1, slice_size=5)
         self.change()
         self.assertEqual((self.called(), self.asked.count("fanouts")), (urls, 3))
 
@@ -426,7 +426,7 @@ class LatencyTests(EngineTestCase):
 
     def test_walk_that_is_stopped_has_no_end(self) -> None:
         self.notifier.holds = set(self.subscribe_many(4))
-        self.start(in_flight=2, lingering=0)
+        self.start(in_flight=2, max_slow=0)
         self.change()
         self.stop()
         self.assertEqual((len(self.walks()), self.latency("last")[0]), (1, 0))
@@ -436,7 +436,7 @@ class RemovedTests(EngineTestCase):
     def test_who_leaves_before_its_slice_is_read_is_not_told(self) -> None:
         urls = self.subscribe_many(8)
         self.notifier.holds = {urls[0]}
-        self.start(slice_size=2, in_flight=1, lingering=0)
+        self.start(slice_size=2, in_flight=1, max_slow=0)
         self.change()
         leaving: Subscription = self.subscriptions()[7]
         self.successResultOf(self.store.remove_subscription(FEED, leaving.callback))
@@ -453,7 +453,7 @@ class RemovedTests(EngineTestCase):
     def test_who_leaves_after_its_slice_was_read_is_not_told(self) -> None:
         urls = self.subscribe_many(6)
         self.notifier.holds = {urls[0]}
-        self.start(slice_size=2, in_flight=1, lingering=0)
+        self.start(slice_size=2, in_flight=1, max_slow=0)
         self.change()
         self.leave(self.subscriptions()[3])
         self.notifier.end()
@@ -536,7 +536,7 @@ class RenewedTests(EngineTestCase):
     def test_after_its_slice_was_read(self) -> None:
         urls = self.subscribe_many(3)
         self.notifier.holds = {urls[0]}
-        self.start(slice_size=1, in_flight=1, lingering=0)
+        self.start(slice_size=1, in_flight=1, max_slow=0)
         self.change()
         self.renew(2, secret="new")
         self.notifier.holds.clear()
@@ -561,7 +561,7 @@ class MovedTests(EngineTestCase):
         urls = [f"http://reader{number}.example/" for number in range(len(topics))]
         for url, topic in zip(urls, topics, strict=True):
             self.subscribe(url, topic)
-        self.start(in_flight=4, lingering=0)
+        self.start(in_flight=4, max_slow=0)
         self.notifier.holds = set(urls)
         for topic in (FEED, OTHER_FEED):
             self.change(topic)

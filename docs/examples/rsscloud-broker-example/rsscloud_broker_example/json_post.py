@@ -30,12 +30,12 @@ class JsonPostOptions:
     """Keys of ``[notifiers.json_post]``.
 
     :ivar member: what the member with the topic is called.
-    :ivar marks_after: consecutive failures after which a subscription is dropped.
+    :ivar drop_after_failures: consecutive failures after which a subscription is dropped.
     :ivar retries: seconds to wait before each further attempt of a notification.
     """
 
     member: Literal["topic", "url", "changed"] = "topic"
-    marks_after: int = field(default=3, validator=ge(1))
+    drop_after_failures: int = field(default=3, validator=ge(1))
     retries: tuple[float, ...] = (5.0, 60.0, 600.0)
 
 
@@ -47,7 +47,7 @@ class JsonPost:
     carries_content = False
 
     def __init__(self, options: JsonPostOptions, outbound: IOutbound) -> None:
-        self.marks_after = options.marks_after
+        self.drop_after_failures = options.drop_after_failures
         self.retries = options.retries
         self._member: str = options.member
         self._outbound = outbound

@@ -1,0 +1,113 @@
+"""Rules for values of the configuration: validators for attrs.
+
+Each message begins with the quoted key, and says what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sized
+from ipaddress import ip_address, ip_network
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import attrs
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+_Attribute: TypeAlias = "attrs.Attribute[Any]"
+
+
+def not_empty(_: object, key: _Attribute, value: Sized) -> None:
+    """It must not be empty."""
+    if not value:
+        raise ValueError(f"'{key.name}' must not be empty")
+
+
+def is_network(_: object, key: _Attribute, text: str) -> None:
+    """It must be a network, or an address."""
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError(
+            f"'{key.name}' has {text!r}, which is no network: {error}; "
+            'write addresses as "192.0.2.0/24", "2001:db8::/32" or "192.0.2.7"'
+        ) from error
+
+
+#: An address and a port; an IPv6 address has brackets then.
+_NAME_SERVER = re.compile(r"(?:\[(?P<address>.+)\]|(?P<other>[^:]+)):(?P<port>[0-9]{1,5})")
+
+
+def is_name_server(_: object, key: _Attribute, text: str) -> None:
+    """It must be the address of a name server, and a port if that is not 53."""
+    match = _NAME_SERVER.fullmatch(text)
+    try:
+        ip_address(match["address"] or match["other"] if match else text)
+        usable = match is None or 0 < int(match["port"]) < 65536
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(
+            f"'{key.name}' has {text!r}, which is no name server; write an address, and a port "
+            'if it is not 53: "192.0.2.53", "127.0.0.1:5353" or "[2001:db8::53]:5353"'
+        )
+
+
+def is_endpoint(_: object, key: _Attribute, text: str) -> None:
+    """It must look like a Twisted endpoint's description."""
+    if not re.fullmatch(r"[A-Za-z0-9_]+:\S.*", text):
+        raise ValueError(
+            f"'{key.name}' has {text!r}, which is no Twisted endpoint; "
+            'write a kind and its arguments, such as "tcp:5337" or "tcp:5337:interface=127.0.0.1"'
+        )
+    port = re.match(r"(?:tcp6?|ssl):(?:port=)?(-?[0-9]{1,9})(?::|$)", text)
+    if port and not 0 <= int(port[1]) <= 65535:
+        raise ValueError(f"'{key.name}' has {text!r}, whose port is not in 0 to 65535")
+
+
+def is_database(_: object, key: _Attribute, text: str) -> None:
+    """It must be an SQLAlchemy URL of a database whose driver is installed."""
+    try:
+        url = make_url(text)
+        url.get_dialect().import_dbapi()
+    except ImportError as error:
+        raise ValueError(
+            f"'{key.name}' needs a driver for {url.drivername} that is not installed: {error}; "
+            "install it beside the broker, or name another driver"
+        ) from error
+    except SQLAlchemyError as error:
+        raise ValueError(
+            f"'{key.name}' is no SQLAlchemy URL of a known database: {error}; "
+            'write it as "sqlite:///FILE" or "postgresql+psycopg://USER:PASSWORD@HOST/NAME"'
+        ) from error
+
+
+def is_public_url(_: object, key: _Attribute, text: str) -> None:
+    """It must be an http or https URL to which paths can be added."""
+    try:
+        parts = urlsplit(text)
+        usable = (
+            parts.scheme in {"http", "https"}
+            and bool(parts.hostname)
+            and parts.port != 0  # reading it checks that it is a number in range
+            and "@" not in parts.netloc
+            and not re.search(r"[?#\s]", text)
+        )
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(
+            f"'{key.name}' is {text!r}; it must be a whole http or https URL without user, "
+            'query and fragment, such as "https://broker.example"'
+        )
+
+
+def holds_tables(_: object, key: _Attribute, tables: Mapping[str, object]) -> None:
+    """Each of its values must be a table."""
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ValueError(
+                f"'{key.name}' holds {name!r}, which is no table; write [{key.name}.{name}] "
+                "on a line of its own, and the keys of the plugin below it"
+            )
