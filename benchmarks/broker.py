@@ -168,7 +168,7 @@ class Broker(Running):
             f'listen = ["tcp:{self.port}:interface=127.0.0.1:backlog=4096"]\n'
             "[http]\nmax_connections = 50000\n"
             "[sinks.change_list]\nmax_lines = 1000000\n"
-            "[limits]\nreadings_per_host = 0\n"
+            "[limits]\nfetches_per_host = 0\n"
             f"[polling]\nenabled = {json.dumps(polls)}\n"
             '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n'
             + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else ""),

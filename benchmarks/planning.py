@@ -10,7 +10,7 @@ from benchmarks.report import Line, Target, middle
 from benchmarks.rows import Settings
 from rsscloud_broker.core.polling import AT_ONCE, poll_state
 from rsscloud_broker.core.polling_plan import Pace, plan
-from rsscloud_broker.model import Topic, TopicAccount
+from rsscloud_broker.model import Topic, TopicStatus
 
 _COUNT = 100_000
 _NOW = 1_790_683_200.0
@@ -44,9 +44,9 @@ def planning(settings: Settings) -> list[Line]:
     ]
 
 
-def _account(number: int) -> TopicAccount:
+def _account(number: int) -> TopicStatus:
     """A topic like many: half of them have hints, and a tenth fails."""
-    return TopicAccount(
+    return TopicStatus(
         Topic(f"http://site{number}.example/rss.xml", changed_at=_NOW - number % 86_400),
         asked_at=_NOW - number % 3600,
         failures=number % 10 // 9,

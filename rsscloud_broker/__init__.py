@@ -20,10 +20,10 @@ Where to look:
 ``config``       the TOML configuration
 ``reloading``    has the parts take another configuration while they run
 ``logs``         what is logged, where to and in which form
-``tables``       from a TOML table to an attrs class, checked
+``options``      from a TOML table to an attrs class, checked
 ``wire``         codecs of every protocol, without input or output
 ``front_doors``  what listens: one module for each inbound protocol
-``core``         the verbs (ping, subscribe), change detection, leases
+``core``         the verbs (ping, subscribe), change detection, dropping what has ended
 ``bus``          the event bus: a bounded queue for each sink
 ``sinks``        what reacts to events: distribution, change lists, archives
 ``notifiers``    what calls subscribers back: one module for each protocol

@@ -25,6 +25,7 @@ from sqlalchemy.engine import URL
 
 from rsscloud_broker.logs import Log
 from rsscloud_broker.model import Bounds
+from rsscloud_broker.options import ConfigError, broken_rule, build, nearest
 from rsscloud_broker.rules import (
     holds_tables,
     is_database,
@@ -34,7 +35,6 @@ from rsscloud_broker.rules import (
     is_public_url,
     not_empty,
 )
-from rsscloud_broker.tables import ConfigError, broken_rule, build, nearest
 from rsscloud_broker.urls import normal_form
 
 __all__ = [

@@ -29,6 +29,8 @@ from rsscloud_broker.model import (
     Denial,
     Fanout,
     Fetched,
+    FetchRecord,
+    FetchResult,
     HostState,
     Intent,
     Notification,
@@ -36,13 +38,11 @@ from rsscloud_broker.model import (
     Ping,
     PingRecord,
     PollPlan,
-    Reading,
-    ReadingRecord,
     Recorded,
     Subscription,
     Swept,
     Topic,
-    TopicAccount,
+    TopicStatus,
     Validators,
     WaitingIntent,
 )
@@ -199,10 +199,10 @@ class IEventSink(Interface):
         """
 
 
-class IHandsIn(Interface):
+class IPushesContent(Interface):
     """A front door or a sink, besides, that hands in the contents of topics."""
 
-    hands_in = Attribute(
+    pushes = Attribute(
         "A tuple of how the URLs of those topics begin: their contents are carried as they "
         "come, and the topics never read."
     )
@@ -295,10 +295,10 @@ class IDiskSpace(Interface):
         """
 
 
-class IJudge(Interface):
+class IURLPolicy(Interface):
     """Says which URLs the broker calls, without calling them."""
 
-    def judge(url: str) -> Awaitable[None]:
+    def check(url: str) -> Awaitable[None]:
         """Return, unless the broker would never call a URL.
 
         A name that does not resolve now says nothing of that.
@@ -355,10 +355,10 @@ class IStore(Interface):
     def topic(url: str) -> Awaitable[Topic | None]:
         """What is known of a topic, by its URL or one that it moved from."""
 
-    def account(url: str) -> Awaitable[TopicAccount | None]:
+    def topic_status(url: str) -> Awaitable[TopicStatus | None]:
         """All that is known of a topic, likewise."""
 
-    def record_reading(reading: Reading, ping: Ping | None) -> Awaitable[ReadingRecord]:
+    def record_fetch(reading: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
         """Take in what a fetch found at the URL where a topic is now.
 
         If the content differs from the last reading (or there was none), the
@@ -388,7 +388,7 @@ class IStore(Interface):
         other back and forth.
         """
 
-    def polls_due(now: float, limit: int) -> Awaitable[list[TopicAccount]]:
+    def polls_due(now: float, limit: int) -> Awaitable[list[TopicStatus]]:
         """The topics whose polls are due, longest due first, subscribed to or not."""
 
     def plan_polls(plans: Sequence[PollPlan]) -> Awaitable[None]:

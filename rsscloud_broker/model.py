@@ -212,7 +212,7 @@ class Fetched:
 
 
 @frozen
-class Reading:
+class FetchResult:
     """That a topic was read, and what tells this content from another.
 
     :ivar started_at: when the fetch began.  What was asked for later is not
@@ -256,7 +256,7 @@ class Topic:
 
 
 @frozen
-class TopicAccount:
+class TopicStatus:
     """All that is known of a topic: for people, and for planning its polls.
 
     :ivar asked_at: when its server was last asked, whatever came of it.
@@ -293,7 +293,7 @@ class PollPlan:
 
     :ivar at: None if it is not.
     :ivar reason: why then, for people.
-    :ivar interval: see ``TopicAccount.poll_interval``.
+    :ivar interval: see ``TopicStatus.poll_interval``.
     """
 
     url: str
@@ -496,7 +496,7 @@ class PingRecord:
 
 
 @frozen
-class ReadingRecord:
+class FetchRecord:
     """What the store made of a reading.
 
     :ivar changed: the content differs from what was last read.

@@ -1,78 +1,189 @@
-"""The command line of ``twistd rsscloud-broker``, and the configuration that comes of it."""
+"""From a TOML table to an attrs class, with everything that is wrong told at once.
+
+The configuration is read by these rules, and so are the options of plugins.
+"""
 
 from __future__ import annotations
 
-import os
-from functools import partial
-from typing import Any, ClassVar
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from twisted.python import usage
+import attrs
+import msgspec
 
-from rsscloud_broker import config as configuration
-from rsscloud_broker.config import Config
-from rsscloud_broker.discovery import Makers, faults
-
-LOOPBACK = ("127.0.0.0/8", "::1/128")
-LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
-
-
-class Options(usage.Options):
-    """The command line; what stands here goes before the configuration file."""
-
-    synopsis = "[options]"
-    longdesc = "Runs a notification broker. Without options it listens on port 5337."
-    optParameters: ClassVar[list[list[Any]]] = [
-        # It is read again at SIGHUP, when the working directory may be another.
-        ["config", "c", None, "A configuration file (TOML).", os.path.abspath],
-        ["data", "d", None, "The directory of everything the broker keeps."],
-        ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
-    ]
-    optFlags: ClassVar[list[list[str | None]]] = [
-        ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self["listen"] = []
-
-    def opt_listen(self, endpoint: str) -> None:
-        """Where to listen: a Twisted endpoint such as tcp:5337; may be repeated."""
-        self["listen"].append(endpoint)
-
-    opt_l = opt_listen
-
-    def configuration(self, makers: Makers | None = None) -> Config:
-        """The configuration file, with what the command line says instead.
-
-        :param makers: the plugins that its tables are checked against.
-        :raises ConfigError: one of them cannot be used.
-        """
-        check = partial(faults, makers) if makers else None
-        config = configuration.load(self["config"], check)
-        values: dict[str, Any] = {
-            "data": self["data"],
-            "public_url": self["public-url"],
-            "listen": tuple(self["listen"]) or None,
-        }
-        override = partial(configuration.override, where="the command line")
-        config = override(config, **{k: v for k, v in values.items() if v is not None})
-        return _local(config) if self["local"] else config
+T = TypeVar("T", bound=attrs.AttrsInstance)
+_Attribute: TypeAlias = "attrs.Attribute[Any]"
 
 
-def _local(config: Config) -> Config:
-    """Allow loopback, without limits; and listen only there, unless it was said where.
+class ConfigError(Exception):
+    """The configuration cannot be used.  Its text says why, a line for each fault."""
 
-    The address for this machine's own browser is the right public one then.
+
+def build(
+    cls: type[T],
+    table: Mapping[str, Any],
+    where: str,
+    *,
+    path: tuple[str, ...] = (),
+    others: Iterable[str] = (),
+    further: Iterable[str] = (),
+) -> T:
+    """Make an instance of an attrs class from a TOML table.
+
+    The types of its fields are checked without conversion (a whole number may
+    stand for a float, a list for a tuple), then its validators run.  A table
+    within the table is a field whose type is an attrs class, or a ``dict``; a list
+    of tables is one whose type is a ``tuple`` of any number of an attrs class.
+
+    :param where: what to call the document in messages: its file.
+    :param path: the names of the table, outermost first.
+    :param others: keys that the table may hold besides and the caller has taken
+        out, for those who misspell them.
+    :param further: faults that were found elsewhere, to be told together.
+    :raises ConfigError: keys are unknown or missing, types are wrong, or
+        validators refuse; all of it at once.  Only a validator that compares with
+        other keys waits until the rest is right.
     """
-    egress = configuration.override(
-        config.egress,
-        "--local",
-        allow_topics=(*config.egress.allow_topics, *LOOPBACK),
-        allow_callbacks=(*config.egress.allow_callbacks, *LOOPBACK),
+    problems: list[str] = []
+    made = _make(cls, table, path, problems, others)
+    problems.extend(further)
+    if made is None or problems:
+        prefix = f"{where}: " if where else ""
+        raise ConfigError("\n".join(prefix + problem for problem in problems))
+    return made
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Help for somebody who wrote a name that is not known."""
+    names = sorted(known)
+    if not names:
+        return "none is known here"
+    # However far: the nearest is named, and the whole list stands beside it.
+    (close,) = get_close_matches(name, names, n=1, cutoff=0.0)
+    return f"the nearest known is {close!r}, of {', '.join(names)}"
+
+
+def _place(path: tuple[str, ...], key: str = "") -> str:
+    """How messages name a key: ``[http] body_limit``."""
+    return f"[{'.'.join(path)}] {key}".rstrip() if path else key
+
+
+def _make(
+    cls: type[T],
+    table: Mapping[str, Any],
+    path: tuple[str, ...],
+    problems: list[str],
+    others: Iterable[str] = (),
+) -> T | None:
+    """An instance for a table, or None and at least one more problem."""
+    before = len(problems)
+    hints = get_type_hints(cls, include_extras=True)
+    known = {key.alias: key for key in attrs.fields(cls) if key.init}
+    # Names that keys had once, with the ones that they have now.
+    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
+    for name in table:
+        if name in renamed:
+            problems.append(f"{_place(path, name)}: this key is called {renamed[name]!r} now")
+        elif name not in known:
+            help_ = nearest(name, {*known, *others})
+            problems.append(f"{_place(path, name)}: unknown key; {help_}")
+    problems.extend(
+        f"{_place(path, name)}: missing; it has no default"
+        for name, key in known.items()
+        if key.default is attrs.NOTHING and name not in table
     )
-    limits = configuration.override(
-        config.limits, "--local", exempt=(*config.limits.exempt, *LOOPBACK)
-    )
-    listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
-    local = configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
-    return configuration.override(local, "--local", public_url=local.address)
+    values: dict[str, Any] = {}
+    for name, key in known.items():
+        faults: list[str] = []
+        if name in table:
+            values[name] = _value(hints[key.name], table[name], path, name, faults)
+            if not faults:
+                faults.extend(_broken_rules(key, values[name], path, known))
+        problems.extend(faults)
+    if len(problems) > before:
+        return None
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        problems.append(broken_rule(error, path, known))
+        return None
+
+
+def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: list[str]) -> Any:
+    """The value of one key, or None and at least one more problem."""
+    if attrs.has(hint) and isinstance(value, dict):
+        return _make(hint, value, (*path, name), problems)
+    inside = get_args(hint)[:1] if get_args(hint)[1:] == (...,) else ()
+    if inside and attrs.has(inside[0]) and isinstance(value, list):
+        return tuple(
+            _value(inside[0], each, path, f"{name}[{number}]", problems)
+            for number, each in enumerate(value)
+        )
+    try:
+        return msgspec.convert(value, hint, strict=True)
+    except msgspec.ValidationError as error:
+        if get_origin(hint) is Literal:
+            allowed = ", ".join(map(repr, get_args(hint)))
+            problems.append(f"{_place(path, name)}: must be one of {allowed}, not {value!r}")
+        else:
+            problems.append(_wrong_type(str(error), value, path, name))
+        return None
+
+
+def _broken_rules(
+    key: _Attribute, value: Any, path: tuple[str, ...], known: Iterable[str]
+) -> Iterator[str]:
+    """What the validator of one key says, whatever the others are."""
+    try:
+        if callable(key.converter):
+            value = key.converter(value)
+        if key.validator:
+            key.validator(None, key, value)
+    except ValueError as error:
+        yield broken_rule(error, path, known)
+    except (AttributeError, TypeError):
+        pass  # it asks for the other keys: it will be asked again once there are all
+
+
+def broken_rule(error: Exception, path: tuple[str, ...], known: Iterable[str]) -> str:
+    """What a validator says, with its key in front where the message names it."""
+    text = str(error.args[0]) if error.args else type(error).__name__
+    quoted = re.match(r"'(\w+)' ", text)
+    if quoted and quoted[1] in known:
+        return f"{_place(path, quoted[1])}: {text[quoted.end() :]}"
+    return f"{_place(path)}: {text}" if path else text
+
+
+#: msgspec speaks of JSON's types; people who write TOML read these words.
+_WORDS = {
+    "array": "a list",
+    "str": "a string in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a table",
+    "date": "a date",
+    "datetime": "a date and time",
+    "time": "a time",
+}
+
+
+def _wrong_type(message: str, value: Any, path: tuple[str, ...], name: str) -> str:
+    """What msgspec says, in the words of TOML, and how to write it."""
+    rule, _, inside = message.partition(" - at `$")
+    place = _place(path, name) + inside.rstrip("`")
+    found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", rule)
+    if not found:
+        return f"{place}: {rule[:1].lower()}{rule[1:]}"
+    types = [word for word in found[1].split(" | ") if word != "null"]  # TOML has no null
+    expected = " or ".join(_WORDS.get(word, word) for word in types)
+    got = _WORDS.get(found[2], found[2])
+    hint = ""
+    if "array" in types and not inside and isinstance(value, str):
+        hint = f"; write {name} = [{json.dumps(value, ensure_ascii=False)}]"
+    elif {"int", "float", "bool"}.issuperset(types) and found[2] == "str":
+        hint = "; write it without quotes"
+    return f"{place}: must be {expected}, not {got}{hint}"

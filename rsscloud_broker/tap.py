@@ -24,8 +24,9 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker import __version__, allocation, data_lock, descriptors
+from rsscloud_broker import __version__, allocation, data_lock, fd_limit
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
     Access,
@@ -33,12 +34,12 @@ from rsscloud_broker.core import (
     Broker,
     ChangeDetector,
     FairLimiter,
-    FeedReading,
-    HandedIn,
+    FeedInspector,
     IntentQueue,
     MissedContentsSink,
     OwnTopicsSink,
     Poller,
+    PushedTopics,
     Sweeper,
     TopicReader,
     Verifier,
@@ -50,21 +51,20 @@ from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener, sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import FrontDoorParts, IHandsIn, SinkParts
+from rsscloud_broker.interfaces import FrontDoorParts, IPushesContent, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers
 from rsscloud_broker.model import Unavailable
-from rsscloud_broker.options import Options
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
-    Judge,
-    LeanClient,
+    CallbackClient,
     OwnTopics,
     Resolver,
     TLSContext,
+    TopicClient,
     TopicFetcher,
-    TreqClient,
+    URLPolicy,
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
@@ -206,7 +206,7 @@ class BrokerService(MultiService):
 
     def allow_descriptors(self, needed: int) -> None:
         """Let the process have so many file descriptors, or tell that it may not."""
-        allowed = descriptors.allow(max(DESCRIPTORS, needed))
+        allowed = fd_limit.allow(max(DESCRIPTORS, needed))
         if allowed < needed:
             self.log.warn(
                 "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
@@ -272,7 +272,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     own = tuple(own_listeners(config.listen))
     callback_guard = AddressGuard(config.egress.callback_networks, own)
     topic_guard = AddressGuard(config.egress.topic_networks, own)
-    callbacks = LeanClient(
+    callbacks = CallbackClient(
         reactor,
         resolver,
         callback_guard,
@@ -283,7 +283,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         budget=AnswerBudget.of_callbacks(),
     )
     budget = AnswerBudget.of_topics(config.topics.body_limit, reactor.callFromThread)
-    topics = TreqClient(
+    topics = TopicClient(
         reactor,
         resolver,
         topic_guard,
@@ -297,14 +297,14 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     notifiers = make_notifiers(makers, chosen["notifiers"], callbacks)
     fetcher = TopicFetcher(topics, clock, product, public_url, budget)
     reading = OwnTopics(
-        fetcher, Judge(resolver, topic_guard, reactor), public_url, public_directory, filing
+        fetcher, URLPolicy(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
-    handed_in = HandedIn()
+    handed_in = PushedTopics()
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
         TopicReader(store, reading, bus, clock, counters, limiter, handed_in),
-        FeedReading(store, filing),
+        FeedInspector(store, filing),
         bus,
         clock,
         counters,
@@ -323,7 +323,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         admission,
         access,
         reading,
-        Judge(resolver, callback_guard, reactor),
+        URLPolicy(resolver, callback_guard, reactor),
         counters,
         space,
     )
@@ -362,8 +362,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     handed_in.prefixes = tuple(
         prefix
         for part in (*sinks, *doors)
-        if (handing := IHandsIn(part, None)) is not None
-        for prefix in handing.hands_in
+        if (handing := IPushesContent(part, None)) is not None
+        for prefix in handing.pushes
     )
     limits = Limits(config.http, reactor)
     site = bounded_site(Root(doors, public_url), limits, counters, error_page)

@@ -27,7 +27,7 @@ from rsscloud_broker.interfaces import IEventBus, IEventSink
 from rsscloud_broker.model import Unavailable
 
 #: Seconds that sinks have, when the broker stops, for what was published.
-PATIENCE = 2.0
+DRAIN_TIMEOUT = 2.0
 
 
 @define(eq=False)
@@ -143,7 +143,7 @@ class EventBus(Service):
     async def _stop(self) -> None:
         draining = Deferred.fromCoroutine(self.drain())
         if self._clock:
-            draining.addTimeout(PATIENCE, self._clock)
+            draining.addTimeout(DRAIN_TIMEOUT, self._clock)
         try:
             await draining
         except TimedOut:

@@ -164,13 +164,13 @@ class Web:
     async def _in_time(self, url: str, exchange: Coroutine[Any, Any, Reply]) -> Reply:
         """Wait for an exchange until the deadline, and put its failure into words."""
 
-        def too_late(_: object, seconds: float) -> NoReturn:
+        def timed_out(_: object, seconds: float) -> NoReturn:
             # Whatever the cancelled exchange made of it.
             raise ClientError(f"{url}: no answer within {seconds:g} seconds")
 
         try:
             return await Deferred.fromCoroutine(exchange).addTimeout(
-                self.seconds, self.clock, too_late
+                self.seconds, self.clock, timed_out
             )
         except (ResponseFailed, RequestTransmissionFailed) as error:
             # The latter comes of a handshake that fails while there is a body to be sent.

@@ -21,9 +21,9 @@ from rsscloud_broker.commands.shared import (
     plain_errors,
     settings_of,
 )
-from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
+from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.urls import normal_form
-from rsscloud_broker.wire import topic_account
+from rsscloud_broker.wire import topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
 
 
@@ -99,6 +99,6 @@ def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool
     if account is None:
         raise click.ClickException(f"nothing is known of {url}")
     if as_json:
-        click.echo(json.dumps(topic_account.to_json(account), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(topic_status.to_json(account), indent=2, ensure_ascii=False))
     else:
-        click.echo(topic_account.to_text(account))
+        click.echo(topic_status.to_text(account))

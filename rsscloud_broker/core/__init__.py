@@ -3,15 +3,15 @@
 from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.feed_reading import FeedReading
-from rsscloud_broker.core.handed_in import HandedIn
+from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.leases import Sweeper
 from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.core.missed_contents import MissedContentsSink
 from rsscloud_broker.core.own_topics import OwnTopicsSink
 from rsscloud_broker.core.polling import Poller
+from rsscloud_broker.core.pushed_topics import PushedTopics
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.sweeper import Sweeper
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.verification import Verifier
 
@@ -21,12 +21,12 @@ __all__ = [
     "Broker",
     "ChangeDetector",
     "FairLimiter",
-    "FeedReading",
-    "HandedIn",
+    "FeedInspector",
     "IntentQueue",
     "MissedContentsSink",
     "OwnTopicsSink",
     "Poller",
+    "PushedTopics",
     "Sweeper",
     "TopicReader",
     "Verifier",

@@ -20,7 +20,7 @@ from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.core.web_addresses import check_intent, check_ping, check_topic
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IJudge, IStore
+from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
 from rsscloud_broker.model import (
     AddressRefused,
     CallbackFailed,
@@ -71,8 +71,8 @@ class Broker:
         clock: IClock,
         admission: Admission,
         access: Access,
-        topics: IJudge,
-        callbacks: IJudge,
+        topics: IURLPolicy,
+        callbacks: IURLPolicy,
         counters: Counters,
         space: IDiskSpace | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class Broker:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
         for topic in record.watched:
-            self._detector.ask(topic, source=source)
+            self._detector.schedule(topic, source=source)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
@@ -124,8 +124,8 @@ class Broker:
         self._access.check_publish(url)
         await self._admit_reading(url, source)
         try:
-            check = partial(self._detector.check, url, pinged=True, source=source)
-            record = await self._going_on(url, check)
+            check = partial(self._detector.check_now, url, pinged=True, source=source)
+            record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
                 await self._read_again(url, source)
@@ -134,7 +134,7 @@ class Broker:
 
     async def _read_again(self, url: str, source: str) -> None:
         if await self._store.request_check(url, self._clock.wall_seconds()):
-            self._detector.ask_later(url, source)
+            self._detector.schedule_later(url, source)
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         self._check_space()
@@ -167,7 +167,7 @@ class Broker:
         """Have a topic read that somebody says has changed; False if there is no room."""
         asked = await self._store.request_check(url, self._clock.wall_seconds(), True)
         if asked:
-            self._detector.ask(url, pinged=True, source=source)
+            self._detector.schedule(url, pinged=True, source=source)
         else:
             self._counters.limited.labels("topics that wait").inc()
         return asked
@@ -203,7 +203,7 @@ class Broker:
         self._access.check_publish(url)
         if not self._detector.reads(url):
             raise TopicUnreadable(url, NOT_READ, refused=True)
-        return await self._going_on(url, partial(self._check_topic, url, source))
+        return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
     async def distribute(self, topic: str, content: Content) -> bool:
         self._check_space()
@@ -223,7 +223,9 @@ class Broker:
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
         try:
-            return await self._going_on(intent.topic, partial(self._verifier.subscribe, intent))
+            return await self._revive_if_allowed(
+                intent.topic, partial(self._verifier.subscribe, intent)
+            )
         except Refused as error:
             room.left += 1
             if isinstance(error, CallbackFailed):
@@ -262,7 +264,7 @@ class Broker:
         :raises TopicUnreadable, CallbackFailed: they are not.
         """
         if not intent.ends:
-            await self._going_on(
+            await self._revive_if_allowed(
                 intent.topic, partial(self._check_topic, intent.topic, intent.source)
             )
         try:
@@ -270,10 +272,10 @@ class Broker:
         except AddressRefused as error:
             raise CallbackFailed(str(error), refused=True) from error
 
-    async def _judge(self, judge: IJudge, url: str, source: str) -> None:
+    async def _judge(self, judge: IURLPolicy, url: str, source: str) -> None:
         """Have a URL judged.  Its name is looked up for that, which may take seconds."""
         async with self._lookups.slot(Turn.of(source), Place("lookup", host_of(url), MAX_LOOKUPS)):
-            await judge.judge(url)
+            await judge.check(url)
 
     async def _check_topic(self, url: str, source: str) -> str:
         """Return, if a topic can be one that the broker reads, or that it need not read.
@@ -286,14 +288,14 @@ class Broker:
                 await self._judge(self._topics, url, source)
             except AddressRefused as error:
                 raise TopicUnreadable(url, str(error), refused=True) from error
-        account = await self._store.account(url)
+        account = await self._store.topic_status(url)
         if account is None:
             return ""
         if account.topic.ended:
             raise TopicEnded(url, account.topic.ended)
         return account.result if account.failures else ""
 
-    async def _going_on(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _revive_if_allowed(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """What comes of an attempt, for which a topic goes on that ended only since there
         might be no subscriptions to it, if there may be now.
         """

@@ -25,16 +25,16 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.core.feed_reading import FeedReading
+from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingReading, SharedReadings
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ContentBrought, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.model import Ping, Reading, ReadingRecord, TopicUnreadable, Unavailable
-from rsscloud_broker.patience import Patience
-from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.model import FetchRecord, FetchResult, Ping, TopicUnreadable, Unavailable
+from rsscloud_broker.store_retry import StoreRetry
 
 #: Topics of which is known when they were pinged last.
 MAX_REMEMBERED = 10_000
@@ -51,8 +51,8 @@ class _Found:
     :ivar record: what was recorded of it; None if nothing was to be.
     """
 
-    reading: Reading
-    record: ReadingRecord | None
+    reading: FetchResult
+    record: FetchRecord | None
 
 
 class ChangeDetector(Service):
@@ -71,7 +71,7 @@ class ChangeDetector(Service):
         self,
         store: IStore,
         reader: TopicReader,
-        feeds: FeedReading,
+        feeds: FeedInspector,
         bus: IEventBus,
         clock: IClock,
         counters: Counters,
@@ -84,24 +84,24 @@ class ChangeDetector(Service):
         self._clock = clock
         self._counted = counters.readings
         self._pings = counters.pings
-        self._patience = Patience(clock, "Reading")
+        self._store_retry = StoreRetry(clock, "FetchResult")
         self._readings: SharedReadings[_Found] = SharedReadings(self._read_and_record, clock)
-        self._retries = Retries(store, clock, self._patience, self._request, retries)
+        self._retries = Retries(store, clock, self._store_retry, self._request, retries)
         self._heard = 0
-        self._last_pings: Remembered[str, int] = Remembered(MAX_REMEMBERED)
+        self._last_pings: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
         self._looking: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)
 
     def startService(self) -> None:
         """Begin with the topics that still waited when the last process ended."""
         super().startService()
-        self._patience.stopped = False
+        self._store_retry.stopped = False
         self._looking = Deferred.fromCoroutine(self._look_through())
 
     def stopService(self) -> None:
         """Stop waiting for topics; what was not read waits in the store."""
         super().stopService()
-        self._patience.stop()
+        self._store_retry.stop()
         self._retries.stop()
         if self._looking is not None:
             self._looking.cancel()
@@ -118,7 +118,9 @@ class ChangeDetector(Service):
         """Whether anybody has subscribed to a topic."""
         return await self._reader.is_watched(url)
 
-    def check(self, url: str, *, pinged: bool = False, source: str = "") -> Deferred[ReadingRecord]:
+    def check_now(
+        self, url: str, *, pinged: bool = False, source: str = ""
+    ) -> Deferred[FetchRecord]:
         """Read a topic and record what was found.
 
         :param pinged: somebody said that it changed; if so, that is recorded as
@@ -147,7 +149,7 @@ class ChangeDetector(Service):
         self._heard += 1
         self._last_pings[url] = self._heard
 
-    def read(self, url: str, *, source: str = "") -> Deferred[Reading]:
+    def read(self, url: str, *, source: str = "") -> Deferred[FetchResult]:
         """Read a topic and record nothing.
 
         :param source: as for ``check``.
@@ -157,7 +159,7 @@ class ChangeDetector(Service):
         self._request(url, source, waiter=found)
         return found.addCallback(_reading_of)
 
-    def ask(self, url: str, *, pinged: bool = False, source: str = "") -> None:
+    def schedule(self, url: str, *, pinged: bool = False, source: str = "") -> None:
         """Read a topic soon, which the store already knows to be waiting.
 
         If the service does not run, the topic is read after its next start.
@@ -168,7 +170,7 @@ class ChangeDetector(Service):
         if self.running and not self._retries.hear_of(url, source, pinged=pinged):
             self._request(url, source, pinged=pinged, news=True, requested=True)
 
-    def ask_later(self, url: str, source: str = "") -> None:
+    def schedule_later(self, url: str, source: str = "") -> None:
         """Read a topic again which the store knows to be waiting, and which was pinged and
         could not be read just now.
         """
@@ -226,9 +228,9 @@ class ChangeDetector(Service):
     async def _resume(self) -> None:
         try:
             due = partial(self._store.checks_due, AT_ONCE)
-            for check in await self._patience(due, "topics that wait"):
+            for check in await self._store_retry(due, "topics that wait"):
                 if check.url not in self._retries and check.url not in self._readings:
-                    self.ask(check.url, pinged=check.pinged)
+                    self.schedule(check.url, pinged=check.pinged)
         except CancelledError:
             raise
         except Exception:  # a bug must not go unseen; new pings are answered all the same
@@ -248,14 +250,14 @@ class ChangeDetector(Service):
             wanted = pending.to_record or pending.requested
             return _Found(reading, await self._take_in(reading, pending) if wanted else None)
 
-    async def _take_in(self, reading: Reading, pending: PendingReading[_Found]) -> ReadingRecord:
+    async def _take_in(self, reading: FetchResult, pending: PendingReading[_Found]) -> FetchRecord:
         """Record what was found, unless it would say what was just recorded."""
         asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
         if not pending.requested:  # or else the store waits for an answer
             known = self._reader.nothing_new(asked)
             if known is not None:
                 self._counted.labels("unchanged").inc()
-                return ReadingRecord(known, changed=False)
+                return FetchRecord(known, changed=False)
         return await self.record(asked)
 
     def _fail(self, pending: PendingReading[_Found], error: Exception) -> None:
@@ -284,14 +286,14 @@ class ChangeDetector(Service):
             self.log.error("Reading {url} is put off: {error}", url=url, error=error)
             self._retries.put_off(retry)
 
-    async def record(self, reading: Reading, *, news: bool = True) -> ReadingRecord:
+    async def record(self, reading: FetchResult, *, news: bool = True) -> FetchRecord:
         """Record what was found, and say so if it is a change.
 
         :param news: whether a change is one to anybody.
         """
         now, url = self._clock.wall_seconds(), reading.url
         ping = Ping(name=url, url=url, rss_url=url, received_at=now) if reading.pinged else None
-        record = await self._store.record_reading(reading, ping)
+        record = await self._store.record_fetch(reading, ping)
         self._reader.recorded(record.topic, pinged=reading.pinged)
         self._counted.labels("changed" if record.changed else "unchanged").inc()
         if record.ping is not None:
@@ -306,10 +308,10 @@ class ChangeDetector(Service):
         return record
 
 
-def _record_of(found: _Found) -> ReadingRecord:
+def _record_of(found: _Found) -> FetchRecord:
     assert found.record is not None  # it was to be recorded
     return found.record
 
 
-def _reading_of(found: _Found) -> Reading:
+def _reading_of(found: _Found) -> FetchResult:
     return found.reading

@@ -30,8 +30,8 @@ from rsscloud_broker.model import (
     UnsupportedProtocol,
     WaitingIntent,
 )
-from rsscloud_broker.patience import Patience
 from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.store_retry import StoreRetry
 
 K = TypeVar("K", bound=Hashable)
 
@@ -79,7 +79,7 @@ class IntentQueue(Service):
         self._limit_of_host = limit_of_host
         self._limit_of_source = limit_of_source
         self._retries = retries
-        self._patience = Patience(clock, "Verification")
+        self._store_retry = StoreRetry(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
         self._total = 0  # intents that wait
         self._of_host: Counter[str] = Counter()
@@ -89,13 +89,13 @@ class IntentQueue(Service):
     def startService(self) -> None:
         """Begin with what waits in the store."""
         super().startService()
-        self._patience.stopped = False
+        self._store_retry.stopped = False
         Deferred.fromCoroutine(self._resume())
 
     def stopService(self) -> None:
         """Stop verifying; what is not settled waits in the store."""
         super().stopService()
-        self._patience.stop()
+        self._store_retry.stop()
         for settling in tuple(self._settling.values()):
             settling.cancel()
 
@@ -140,7 +140,7 @@ class IntentQueue(Service):
 
     async def _resume(self) -> None:
         try:
-            for waiting in await self._patience(self._store.intents):
+            for waiting in await self._store_retry(self._store.intents):
                 key = waiting.intent.topic, waiting.intent.callback
                 if key not in self._settling:  # or else somebody asked anew meanwhile
                     self._settle(waiting)
@@ -172,7 +172,7 @@ class IntentQueue(Service):
     async def _settle_or_stop(self, waiting: WaitingIntent) -> None:
         try:
             await self._until_settled(waiting.intent)
-            await self._patience(partial(self._store.remove_intent, waiting.id))
+            await self._store_retry(partial(self._store.remove_intent, waiting.id))
         except CancelledError:
             pass  # the service stops, or a later intent is in its place
         except Exception:  # a bug must not end the verification of others
@@ -183,7 +183,7 @@ class IntentQueue(Service):
         retries = iter(self._retries)
         while True:
             attempt = partial(self._try, intent, retries)
-            delay = await self._patience(attempt, f"of {intent.callback.url}")
+            delay = await self._store_retry(attempt, f"of {intent.callback.url}")
             if delay is None:
                 return
             await deferLater(self._clock, delay)

@@ -7,7 +7,7 @@ any time to answer.  So each such call waits for a slot:
   called.  A source is the address of whoever asked, or its network: see ``bucket_of``.  What
   the broker does on its own is one more source.
 - Urgent calls go first; but one slot in ``SHARE`` is for the others.
-- A call without an answer after ``PATIENCE`` seconds gives its slot to the next, and goes on.
+- A call without an answer after ``SLOW_AFTER`` seconds gives its slot to the next, and goes on.
 - A source has no more calls under way than are free for all others, in all and at one host.
   So a source whose calls take long waits for itself: the first has at most half of all, and
   there is room for the next one.
@@ -33,7 +33,7 @@ from rsscloud_broker.sources import bucket_of
 SLOTS, UNDER_WAY = 20, 200
 
 #: Seconds after which a call without an answer gives its slot to the next.
-PATIENCE = 0.1
+SLOW_AFTER = 0.1
 
 #: Seconds until the limiter looks again, at the least, and how many calls give their slots
 #: away at a time.  Where the process itself is slow, the answers of many may have arrived:
@@ -255,7 +255,7 @@ class FairLimiter:
         if len(self._holding) < self._slots:
             return True
         longest, since = next(iter(self._holding.items()))
-        left = since + PATIENCE - self._clock.seconds()
+        left = since + SLOW_AFTER - self._clock.seconds()
         if left > 0 or not self._may_leave:
             self._wake_after(left)
             return False

@@ -26,4 +26,4 @@ class MissedContentsSink:
     async def handle(self, event: Event) -> None:
         if isinstance(event, ContentMissed):
             self._detector.forget(event.topic)
-            self._detector.ask(event.topic)
+            self._detector.schedule(event.topic)

@@ -32,4 +32,4 @@ class OwnTopicsSink:
             return
         url = self._public_url + event.path
         if await self._store.request_check(url, self._clock.wall_seconds()):
-            self._detector.ask(url)
+            self._detector.schedule(url)

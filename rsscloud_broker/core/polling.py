@@ -14,18 +14,18 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.feed_reading import hints_of
+from rsscloud_broker.core.feed_inspector import hints_of
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import (
     PollPlan,
-    TopicAccount,
+    TopicStatus,
     TopicUnreadable,
     Unavailable,
     host_of,
 )
-from rsscloud_broker.patience import UNAVAILABLE_PAUSE
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.timing import EachPeriod
 
 #: Seconds between two looks.
@@ -90,7 +90,7 @@ class Poller(EachPeriod):
         """Look at nothing for a while."""
         self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
 
-    def _take(self, account: TopicAccount, now: float) -> PollPlan | None:
+    def _take(self, account: TopicStatus, now: float) -> PollPlan | None:
         """Begin the poll of a topic that is due; or a plan, if it is to wait."""
         url = account.topic.url
         if url in self._polls:
@@ -109,7 +109,7 @@ class Poller(EachPeriod):
         poll.addBoth(lambda result: self._polls.pop(url, None))
         return None
 
-    def _is_to_be_planned(self, account: TopicAccount) -> bool:
+    def _is_to_be_planned(self, account: TopicStatus) -> bool:
         if account.poll_interval is None or account.planned_at is None:
             return True
         read_since = account.asked_at is not None and account.asked_at > account.planned_at
@@ -120,10 +120,10 @@ class Poller(EachPeriod):
     async def _poll(self, url: str) -> None:
         try:
             try:
-                await self._detector.check(url)
+                await self._detector.check_now(url)
             except TopicUnreadable as error:
                 self.log.info("A poll failed: {error}", error=error)
-            account = await self._store.account(url)
+            account = await self._store.topic_status(url)
             if account is not None and not account.topic.ended:
                 await self._store.plan_polls([self._plan(account, self._clock.wall_seconds())])
         except CancelledError:
@@ -135,13 +135,13 @@ class Poller(EachPeriod):
             self._pause()
             self.log.failure("A poll of {url} failed.", url=url)
 
-    def _plan(self, account: TopicAccount, now: float) -> PollPlan:
+    def _plan(self, account: TopicStatus, now: float) -> PollPlan:
         planned = plan(poll_state(account), now, self._pace)
         url = account.topic.url
         return PollPlan(url, planned.at, planned.reason, planned.interval, now)
 
 
-def poll_state(account: TopicAccount) -> PollState:
+def poll_state(account: TopicStatus) -> PollState:
     """What of all that is known of a topic its plan depends on."""
     topic = account.topic
     return PollState(

@@ -29,11 +29,11 @@ from typing import TypeVar
 from attrs import define, frozen
 from twisted.internet.interfaces import IReactorTime
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.config import Limits, Network
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
-from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.sources import MAX_SOURCES, address_of, bucket_of
 
 #: Keys of which a limit knows more than that their buckets are full.
@@ -88,7 +88,7 @@ class RateLimit:
         self._clock = clock
         # Times are counted from here: small numbers add up with less error.
         self._began_at = clock.seconds()
-        self._full_at: Remembered[str, float] = Remembered(max_keys)
+        self._full_at: BoundedDict[str, float] = BoundedDict(max_keys)
         self._set(rate, burst)
 
     def _set(self, rate: float, burst: int) -> None:
@@ -172,7 +172,7 @@ class Admission:
         self._sources = RateLimit(0, 0, clock)
         self._targets = RateLimit(0, 0, clock)
         self._readings = RateLimit(0, 0, clock)
-        self._failures: Remembered[bytes, _Failure | None] = Remembered(MAX_FAILURES)
+        self._failures: BoundedDict[bytes, _Failure | None] = BoundedDict(MAX_FAILURES)
         self.change(limits)
 
     def change(self, limits: Limits) -> None:
@@ -188,7 +188,7 @@ class Admission:
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
         self._readings.change(limits.fetches_per_host, limits.fetches_host_burst)
-        self._rooms: Remembered[str, Room | None] = Remembered(MAX_HOSTS)
+        self._rooms: BoundedDict[str, Room | None] = BoundedDict(MAX_HOSTS)
 
     def ping(self, source: str) -> None:
         """Let a ping in by returning.

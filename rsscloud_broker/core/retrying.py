@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import TopicEnded, TopicUnreadable
-from rsscloud_broker.patience import UNAVAILABLE_PAUSE, Patience
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds until a topic is read again that could not be read, for each further attempt.
 RETRIES = (5.0, 30.0, 120.0)
@@ -60,13 +60,13 @@ class Retries:
         self,
         store: IStore,
         clock: IClock,
-        patience: Patience,
+        store_retry: StoreRetry,
         read: Callable[[str], object],
         delays: Sequence[float],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._patience = patience
+        self._store_retry = store_retry
         self._read = read
         self._delays = delays
         self._waiting: dict[str, Retry] = {}
@@ -133,10 +133,10 @@ class Retries:
 
     async def _see_to(self, retry: Retry, error: TopicUnreadable, asked_until: float) -> None:
         try:
-            delay = await self._patience(partial(self._next_delay, retry, error), retry.url)
+            delay = await self._store_retry(partial(self._next_delay, retry, error), retry.url)
             if delay is None and not retry.news:
                 drop = partial(self._store.drop_check, retry.url, asked_until)
-                await self._patience(drop, retry.url)
+                await self._store_retry(drop, retry.url)
         except CancelledError:
             return  # the service stops; the store remembers
         except Exception:  # a bug must not go unseen; the topic is looked up again later

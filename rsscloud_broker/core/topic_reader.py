@@ -11,19 +11,19 @@ from attrs import frozen
 from twisted.logger import Logger
 
 from rsscloud_broker import events
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Fetched,
-    Reading,
+    FetchResult,
     Topic,
     TopicEnded,
     TopicUnreadable,
     host_of,
 )
-from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.urls import normal_form
 
 #: Why there is no reading of a topic whose content is handed in.
@@ -74,14 +74,14 @@ class TopicReader:
         self._bus = bus
         self._clock = clock
         self._readings = counters.readings
-        self._handed_in = handed_in
+        self._pushed = handed_in
         self._limiter = limiter
         self._max_of_host = max_of_host
-        self._recorded: Remembered[str, _Recorded | None] = Remembered(MAX_REMEMBERED)
+        self._recorded: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
 
     def reads(self, url: str) -> bool:
         """Whether a topic is one that is read."""
-        return url not in self._handed_in
+        return url not in self._pushed
 
     def was_watched(self, url: str) -> bool:
         """Whether it is remembered that somebody has subscribed to a topic."""
@@ -94,7 +94,7 @@ class TopicReader:
         return topic is not None and topic.subscribers > 0
 
     @asynccontextmanager
-    async def reading(self, url: str, turn: Turn) -> AsyncIterator[Reading]:
+    async def reading(self, url: str, turn: Turn) -> AsyncIterator[FetchResult]:
         """Read a topic, known or not.
 
         It is under way for as long as the context lasts, in which what is found is recorded:
@@ -121,7 +121,7 @@ class TopicReader:
         """A reading was recorded: this is what is known of the topic now."""
         self._recorded[topic.url] = _Recorded(topic, self._clock.seconds(), pinged)
 
-    def nothing_new(self, reading: Reading) -> Topic | None:
+    def nothing_new(self, reading: FetchResult) -> Topic | None:
         """The topic, if to record a reading would say what was just recorded."""
         last = self._lately(reading.url)
         if last is None or (reading.pinged and not last.pinged):
@@ -143,7 +143,7 @@ class TopicReader:
         last = self._lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
-    async def _read(self, topic: Topic, *, is_known: bool) -> Reading:
+    async def _read(self, topic: Topic, *, is_known: bool) -> FetchResult:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         started_at = self._clock.wall_seconds()
         try:
@@ -178,7 +178,7 @@ class TopicReader:
         return moved
 
 
-def _reading(topic: Topic, url: str, started_at: float, fetched: Fetched) -> Reading:
+def _reading(topic: Topic, url: str, started_at: float, fetched: Fetched) -> FetchResult:
     content = fetched.content
     if content is not None:
         digest, size = content.digest, len(content.body)
@@ -187,7 +187,7 @@ def _reading(topic: Topic, url: str, started_at: float, fetched: Fetched) -> Rea
     else:
         reason = "its server answered that it has not changed, though nothing is known of it"
         raise TopicUnreadable(topic.url, reason)
-    return Reading(
+    return FetchResult(
         url=url,
         digest=digest,
         size=size,

@@ -20,10 +20,10 @@ from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
 from rsscloud_broker.model import (
     CallbackFailed,
     Denial,
+    FetchResult,
     Intent,
     Lease,
     Outcome,
-    Reading,
     Subscription,
     Topic,
     TopicEnded,
@@ -159,11 +159,11 @@ class Verifier:
         topic = intent.topic
         self._detector.forget(topic)
         try:
-            await self._detector.check(topic, source=intent.source)
+            await self._detector.check_now(topic, source=intent.source)
         except (TopicUnreadable, Unavailable):
-            self._detector.ask(topic, source=intent.source)
+            self._detector.schedule(topic, source=intent.source)
 
-    async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> Reading | None:
+    async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> FetchResult | None:
         if not self._detector.reads(intent.topic):
             return None  # nothing need be there
         if topic is not None and topic.digest is not None and not must:
@@ -193,7 +193,7 @@ class Verifier:
         )
         raise _callback_failed(outcome)
 
-    async def _record(self, reading: Reading, before: Topic | None) -> None:
+    async def _record(self, reading: FetchResult, before: Topic | None) -> None:
         """Record what was read before the callback was verified.
 
         Not before that, since unverified requests change nothing; and not if the
@@ -203,7 +203,7 @@ class Verifier:
             await self._detector.record(reading, news=before is not None)
 
 
-def _without_large_content(reading: Reading) -> Reading:
+def _without_large_content(reading: FetchResult) -> FetchResult:
     """A reading that may be held for long: if it is of a change that others wait for, they
     have the topic read once more.
     """

@@ -56,7 +56,13 @@ from rsscloud_broker.front_doors.requests import (
     media_type,
     plain,
 )
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, IHandsIn, Route, SoapService
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IFrontDoor,
+    IPushesContent,
+    Route,
+    SoapService,
+)
 from rsscloud_broker.model import Content, Refused, TooMany
 from rsscloud_broker.rules import is_network
 from rsscloud_broker.urls import normal_form
@@ -152,7 +158,7 @@ class _Refusal(Exception):
         self.headers = headers
 
 
-@implementer(IFrontDoor, IHandsIn)
+@implementer(IFrontDoor, IPushesContent)
 class ResourceSyncDoor:
     """Notifications of ResourceSync sources, and the documents of our own."""
 
@@ -163,7 +169,7 @@ class ResourceSyncDoor:
         self._publishers = tuple(
             evolve(each, topic=normal_form(each.topic)) for each in options.publishers
         )
-        self.hands_in = tuple(each.topic for each in self._publishers)
+        self.pushes = tuple(each.topic for each in self._publishers)
         self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
         self._documents = [
             Route(path, "GET", PublishedFile(parts, path, _MINUTE)) for path in _DOCUMENTS

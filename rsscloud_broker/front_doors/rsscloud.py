@@ -35,6 +35,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.negotiation import preferred, wants_page
 from rsscloud_broker.front_doors.requests import (
@@ -66,7 +67,6 @@ from rsscloud_broker.model import (
     TopicUnreadable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import rsscloud
@@ -100,7 +100,7 @@ class RssCloud:
         self._broker = broker
         self._clock = clock
         self._pause = options.ping_pause
-        self._last_pings: Remembered[str, float] = Remembered(REMEMBERED_PINGS)
+        self._last_pings: BoundedDict[str, float] = BoundedDict(REMEMBERED_PINGS)
 
     async def register(self, fields: Mapping[str, str], topics: Sequence[str], caller: str) -> None:
         """Subscribe to every topic that can be; one is enough for success.

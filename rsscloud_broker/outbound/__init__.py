@@ -1,23 +1,23 @@
 """Every connection that the broker makes, and the guard that watches over them."""
 
 from rsscloud_broker.outbound.budget import AnswerBudget
+from rsscloud_broker.outbound.callback_client import CallbackClient
 from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.judging import Judge
-from rsscloud_broker.outbound.lean_client import LeanClient
 from rsscloud_broker.outbound.own_topics import OwnTopics
 from rsscloud_broker.outbound.resolver import Resolver
 from rsscloud_broker.outbound.tls import TLSContext
+from rsscloud_broker.outbound.topic_client import TopicClient
 from rsscloud_broker.outbound.topic_fetcher import TopicFetcher
-from rsscloud_broker.outbound.treq_client import TreqClient
+from rsscloud_broker.outbound.url_policy import URLPolicy
 
 __all__ = [
     "AddressGuard",
     "AnswerBudget",
-    "Judge",
-    "LeanClient",
+    "CallbackClient",
     "OwnTopics",
     "Resolver",
     "TLSContext",
+    "TopicClient",
     "TopicFetcher",
-    "TreqClient",
+    "URLPolicy",
 ]

@@ -18,9 +18,9 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IBodyProducer, IResponse
 from zope.interface import implementer
 
-from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
+from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
 from rsscloud_broker.outbound.http1 import Answer, message
-from rsscloud_broker.outbound.unpacking import Unpacker, packed_by
+from rsscloud_broker.outbound.unpacking import Unpacker, content_coding
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.wire.codings import ACCEPTED
 
@@ -35,8 +35,8 @@ class GuardedAgent:
     :param exchanges: makes them; what takes their bodies must be ``Whole``.
     """
 
-    def __init__(self, exchanges: Exchanges, unpacker: Unpacker) -> None:
-        self._exchanges = exchanges
+    def __init__(self, exchanges: HTTPExchanger, unpacker: Unpacker) -> None:
+        self._exchanger = exchanges
         self._unpacker = unpacker
 
     def request(
@@ -66,8 +66,8 @@ class GuardedAgent:
         said = {name: value for name, value in _said(headers) if name not in _OURS}
         said["accept-encoding"] = ACCEPTED
         request = message(method.decode("ascii"), target, said, b"".join(body.parts))
-        unheard = Waiting()  # who cancels this cancels what it waits for, as Deferreds do
-        answer = await self._exchanges.ask(unheard, target, request)
+        unheard = PendingRequest()  # who cancels this cancels what it waits for, as Deferreds do
+        answer = await self._exchanger.request(unheard, target, request)
         return Response(answer, await self._unpacker.unpacked(answer))
 
 
@@ -114,7 +114,7 @@ class Response:
         self.headers = Headers()
         for name, value in answer.fields:
             self.headers.addRawHeader(name, value.strip())
-        if packed_by(answer.fields):
+        if content_coding(answer.fields):
             self.headers.removeHeader(b"content-encoding")
         self._body = body
 

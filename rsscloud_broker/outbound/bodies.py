@@ -47,7 +47,7 @@ class Body(Protocol):
 BodyMaker: TypeAlias = Callable[[Fields], Body]
 
 
-class CutOff:
+class TruncatingBody:
     """A body as it comes; what is longer than allowed is cut off, like what breaks off.
 
     :param limit: bytes.

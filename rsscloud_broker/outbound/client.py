@@ -14,9 +14,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import OutboundError
-from rsscloud_broker.outbound.bodies import CutOff, Whole
+from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.exchanges import Exchanges, Waiting
+from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard, Network
 from rsscloud_broker.outbound.resolver import Resolve
@@ -38,11 +38,11 @@ class Client(Service, ABC):
         body and every redirect.
     :param body_limit: bytes that an answer may have.
     :param budget: that of answers under way; one of its own if there is none.
-    :param idle: ``idle_limit`` and ``idle_seconds`` of ``Exchanges``.
+    :param idle: ``idle_limit`` and ``idle_seconds`` of ``HTTPExchanger``.
     :cvar body: what takes the body of an answer.
     """
 
-    body: ClassVar[type[CutOff] | type[Whole]]
+    body: ClassVar[type[TruncatingBody] | type[Whole]]
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Client(Service, ABC):
         **idle: Any,
     ) -> None:
         self._guard = guard
-        self._exchanges = Exchanges(
+        self._exchanger = HTTPExchanger(
             reactor,
             resolve,
             guard,
@@ -70,13 +70,13 @@ class Client(Service, ABC):
         )
         self._user_agent = user_agent
         self._deadline = deadline
-        self._waiting: Expiry[Waiting] = Expiry(reactor, deadline, Waiting.too_late)
+        self._waiting: Expiry[PendingRequest] = Expiry(reactor, deadline, PendingRequest.timed_out)
 
     def stopService(self) -> None:
         super().stopService()
         for waiting in self._waiting.clear():
             waiting.waits_for.cancel()
-        self._exchanges.close()
+        self._exchanger.close()
 
     def allow(self, networks: Iterable[Network]) -> None:
         """Let the guard allow these networks from now on, and no longer others.
@@ -84,7 +84,7 @@ class Client(Service, ABC):
         No connection is used again that was made until now; what is under way goes on.
         """
         self._guard.allow(networks)
-        self._exchanges.call_anew()
+        self._exchanger.call_anew()
 
     async def request(
         self,
@@ -97,7 +97,7 @@ class Client(Service, ABC):
         headers = {"user-agent": self._user_agent, **(headers or {})}
         first = url
         hops: list[tuple[int, str]] = []
-        waiting = Waiting()
+        waiting = PendingRequest()
         self._waiting.add(waiting)
         try:
             while True:
@@ -117,7 +117,12 @@ class Client(Service, ABC):
 
     @abstractmethod
     async def _exchange(
-        self, waiting: Waiting, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self,
+        waiting: PendingRequest,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
     ) -> OutboundReply:
         """One request and its answer.
 

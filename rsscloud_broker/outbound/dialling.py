@@ -246,7 +246,7 @@ class Dialled(tcp.Connection):
             return None  # not yet
         try:
             if peer[0] != self._address:  # spelt differently; or not where we meant to go
-                self._guard.judge(peer[0], peer[1])
+                self._guard.check(peer[0], peer[1])
         except OutboundError as refusal:
             self.protocol.fail(refusal)
             return CONNECTION_LOST

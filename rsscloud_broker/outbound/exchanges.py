@@ -27,7 +27,7 @@ from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import Target, is_address
 
 
-class Waiting:
+class PendingRequest:
     """Who waits for something, and can be told to stop.
 
     So a request costs no Deferred of its own, which would be there to be cancelled
@@ -44,13 +44,13 @@ class Waiting:
     def __init__(self) -> None:
         self.late = False
 
-    def too_late(self) -> None:
+    def timed_out(self) -> None:
         """The time has passed."""
         self.late = True
         self.waits_for.cancel()
 
 
-class Exchanges:
+class HTTPExchanger:
     """Makes guarded exchanges.  How long one takes is for others to watch.
 
     :param resolve: looks names up.
@@ -97,7 +97,7 @@ class Exchanges:
         self._idle.close()
         self._idle = self._make_idle()
 
-    async def ask(self, waiting: Waiting, target: Target, message: Message) -> Answer:
+    async def request(self, waiting: PendingRequest, target: Target, message: Message) -> Answer:
         """Make an exchange.
 
         :param waiting: is told what this waits for; cancelling that ends it.
@@ -119,7 +119,7 @@ class Exchanges:
             waiting.waits_for = looking = Deferred.fromCoroutine(self._look_up(target.host))
             addresses = await looking
         for address in addresses:  # before any is dialled: one that is bad spoils them all
-            self._guard.judge(address, target.port)
+            self._guard.check(address, target.port)
         problem = OutboundError(f"the name {target.host} has no address")
         refused = True
         for number, address in enumerate(addresses, 1):

@@ -91,7 +91,7 @@ class AddressGuard:
         self._ipv4 = _Kinds((network, kind) for network, kind in rules if network.version == 4)
         self._ipv6 = _Kinds((network, kind) for network, kind in rules if network.version == 6)
 
-    def judge(self, address: str, port: int) -> None:
+    def check(self, address: str, port: int) -> None:
         """Accept an address by returning.
 
         Called for every notification, so this takes about a microsecond.

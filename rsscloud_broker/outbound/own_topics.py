@@ -14,7 +14,7 @@ from typing import Final
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IJudge, ITopicFetcher
+from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, TopicUnreadable, Validators
 from rsscloud_broker.outbound.bodies import in_bytes
 
@@ -29,7 +29,7 @@ _NOTHING: Final = "this broker has no such file"
 InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
-@implementer(ITopicFetcher, IJudge)
+@implementer(ITopicFetcher, IURLPolicy)
 class OwnTopics:
     """Reads the broker's own files, and leaves all other topics to others.
 
@@ -41,7 +41,7 @@ class OwnTopics:
     def __init__(
         self,
         fetcher: ITopicFetcher,
-        judge: IJudge,
+        judge: IURLPolicy,
         public_url: str,
         directory: FilePath[str],
         in_thread: InThread,
@@ -65,9 +65,9 @@ class OwnTopics:
         content = Content(body, "text/xml; charset=utf-8")
         return Fetched(content, result=f"a file of this broker, {in_bytes(body)}")
 
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         if not url.startswith(self._prefix):
-            await self._judge.judge(url)
+            await self._judge.check(url)
 
     def _file(self, url: str) -> FilePath[str]:
         path = url.removeprefix(self._prefix.rstrip("/"))

@@ -30,7 +30,7 @@ from twisted.internet.ssl import (
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
-from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.bounded_dict import BoundedDict
 
 #: Hosts whose last session is kept; each takes some kilobytes.  Of as many it is known
 #: that they were called.
@@ -66,8 +66,8 @@ class TLSContext:
         self._context: SSL.Context = options.getContext()
         self._context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # OpenSSL's, which is by server
         self._context.set_verify(SSL.VERIFY_PEER, _verify)
-        self._sessions: Remembered[tuple[str, int], SSL.Session | None] = Remembered(SESSIONS)
-        self._called: Remembered[tuple[str, int], bool] = Remembered(SESSIONS)
+        self._sessions: BoundedDict[tuple[str, int], SSL.Session | None] = BoundedDict(SESSIONS)
+        self._called: BoundedDict[tuple[str, int], bool] = BoundedDict(SESSIONS)
 
     def to(self, host: str, port: int) -> HostTLS:
         """What one connection needs.

@@ -15,6 +15,7 @@ from attrs import evolve
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
 from rsscloud_broker.model import (
     NO_VALIDATORS,
@@ -30,7 +31,6 @@ from rsscloud_broker.model import (
 from rsscloud_broker.outbound.bodies import in_bytes
 from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
-from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.rsscloud import MAX_URL
@@ -85,7 +85,7 @@ class TopicFetcher:
         self._clock = clock
         self._product = product
         self._page = page
-        self._too_large: Remembered[str, bool] = Remembered(_MANY)
+        self._too_large: BoundedDict[str, bool] = BoundedDict(_MANY)
 
     async def fetch(
         self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0

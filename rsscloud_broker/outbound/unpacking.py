@@ -58,7 +58,7 @@ class Unpacker:
         :raises TooLarge: it has more bytes than it may have.
         :raises OutboundError: it breaks off, or cannot be unpacked.
         """
-        coding = packed_by(answer.fields)
+        coding = content_coding(answer.fields)
         packed = answer.body
         if not coding or not packed:
             return packed
@@ -93,7 +93,7 @@ class Unpacker:
                 return await self._in_thread(_unpacked, coding, packed, limit)
 
 
-def packed_by(fields: Fields) -> bytes:
+def content_coding(fields: Fields) -> bytes:
     """The coding that is undone for an answer; empty if there is none."""
     coding = coding_of(fields)
     return coding if coding in PACKED else b""

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.events import ContentMissed
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
-from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.sinks.carried import UnderWay
 
 #: Bytes of contents that are kept.
@@ -43,7 +43,7 @@ class Contents:
     _changes: int = field(default=0, init=False)
     # One at a time: what waits to be handed over, of many, would fill the memory.
     _reading: DeferredLock = field(factory=DeferredLock, init=False)
-    _asked: Remembered[str, float] = field(factory=lambda: Remembered(MAX_ASKED), init=False)
+    _asked: BoundedDict[str, float] = field(factory=lambda: BoundedDict(MAX_ASKED), init=False)
 
     async def newest(self, topic: str) -> Content | None:
         """The newest content of a topic; None if the store does not keep it.  Then the topic

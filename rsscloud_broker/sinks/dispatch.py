@@ -24,8 +24,8 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.remembered import Remembered
 from rsscloud_broker.sinks.pace import Pace
 
 #: The most places that one host can earn.
@@ -67,7 +67,7 @@ class Job(ABC):
             self._running.cancel()
 
 
-class _Line:
+class _Queue:
     """Jobs that wait: topics take turns, and the jobs of each keep their order."""
 
     def __init__(self) -> None:
@@ -142,19 +142,19 @@ class Dispatcher:
         self._max_slow = max_slow
         self._pace = Pace(clock, places, self._look)
         self._hosts: dict[str, _Host] = {}
-        self._quick_hosts: Remembered[str, float] = Remembered(REMEMBERED)  # and their places
-        self._quick_line, self._line = _Line(), _Line()
-        self._young: OrderedDict[Job, None] = OrderedDict()
+        self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their places
+        self._quick_queue, self._queue = _Queue(), _Queue()
+        self._active: OrderedDict[Job, None] = OrderedDict()
         self._young_quick = 0
         self._slow: set[Job] = set()
         self._behind = 0
         self._beginning = False
-        counters.in_flight.set_function(lambda: len(self._young) + len(self._slow))
+        counters.in_flight.set_function(lambda: len(self._active) + len(self._slow))
         counters.slow.set_function(lambda: len(self._slow))
         counters.queued.set_function(self._queued)
 
     def _queued(self) -> int:
-        return len(self._quick_line) + len(self._line) + self._behind
+        return len(self._quick_queue) + len(self._queue) + self._behind
 
     def submit(self, job: Job) -> None:
         """Begin a job, now or when there is a place for it."""
@@ -174,7 +174,7 @@ class Dispatcher:
 
     def withdraw(self, job: Job) -> bool:
         """Take a job out of the line.  False if it is in none."""
-        if self._quick_line.discard(job) or self._line.discard(job):
+        if self._quick_queue.discard(job) or self._queue.discard(job):
             self._leave_host(job)
             return True
         host = self._hosts.get(job.host)
@@ -198,43 +198,43 @@ class Dispatcher:
         return self._quick_hosts.get(host, 0) > 0
 
     def _line_up(self, job: Job) -> None:
-        (self._quick_line if job._quick else self._line).add(job)
+        (self._quick_queue if job._quick else self._queue).add(job)
 
     def _begin(self) -> None:
         """Begin jobs as long as there are places."""
         if self._beginning:  # a job that is over at once leads back here
             return
         self._beginning = True
-        while (line := self._next_line()) is not None:
+        while (line := self._next_queue()) is not None:
             job = line.pop()
             job.begun = True
             job._since = self._pace.time()
-            self._young[job] = None
+            self._active[job] = None
             self._young_quick += job._quick
             began_at = self._clock.seconds()
             job._running = running = job.begin()
             running.addBoth(self._over, job, began_at)
         self._beginning = False
-        if self._young:
+        if self._active:
             self._pace.start()
 
-    def _next_line(self) -> _Line | None:
+    def _next_queue(self) -> _Queue | None:
         """The line whose first job has a place; None if there is no place for any."""
         window = self._pace.window
-        if self._quick_line and (
-            len(self._young) < window or self._young_quick < (window + 1) // 2
+        if self._quick_queue and (
+            len(self._active) < window or self._young_quick < (window + 1) // 2
         ):
-            return self._quick_line
-        if self._line and len(self._young) < window:
-            return self._line
-        if self._quick_line or self._line:
+            return self._quick_queue
+        if self._queue and len(self._active) < window:
+            return self._queue
+        if self._quick_queue or self._queue:
             self._pace.filled = True
         return None
 
     def _over(self, result: object, job: Job, began_at: float) -> None:
         job._running = None
         seconds = self._clock.seconds() - began_at
-        quick = job in self._young and self._pace.time() - job._since < self._pace.patience
+        quick = job in self._active and self._pace.time() - job._since < self._pace.patience
         self._remove(job)
         if quick:
             self._pace.took(seconds)
@@ -243,8 +243,8 @@ class Dispatcher:
         self._begin()
 
     def _remove(self, job: Job) -> None:
-        if job in self._young:
-            del self._young[job]
+        if job in self._active:
+            del self._active[job]
             self._young_quick -= job._quick
         else:
             self._slow.discard(job)
@@ -276,14 +276,14 @@ class Dispatcher:
 
     def _look(self) -> bool:
         """Let jobs linger that are slow, where others wait; whether to look again."""
-        if self._quick_line or self._line:
+        if self._quick_queue or self._queue:
             self._let_linger()
             self._begin()
-        return bool(self._young)
+        return bool(self._active)
 
     def _let_linger(self) -> None:
         slow_since = self._pace.time() - self._pace.patience
-        for job in list(self._young):
+        for job in list(self._active):
             if job._since > slow_since:
                 break  # they are in the order in which they began
             room = self._max_slow if job._quick else self._max_slow * 3 // 4

@@ -38,7 +38,6 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Fanout, Subscription, Unavailable
-from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
 from rsscloud_broker.sinks.carried import WalkRoom
@@ -46,9 +45,10 @@ from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.walk import Tools, Walk
+from rsscloud_broker.store_retry import StoreRetry
 
 #: Seconds that a stopping broker waits for notifications in flight.
-STOP_PATIENCE = 5.0
+STOP_TIMEOUT = 5.0
 
 #: Seconds within which changes of the circuit breakers are stored together.
 SAVE_BREAKERS = 1.0
@@ -101,7 +101,7 @@ class Distribution(Service):
             first_pause=options.breaker_pause,
         )
         self._saving_breakers: IDelayedCall | None = None
-        self._patience = Patience(parts.clock, "Distribution")
+        self._store_retry = StoreRetry(parts.clock, "Distribution")
         self._dispatcher = Dispatcher(
             parts.clock,
             parts.counters,
@@ -119,14 +119,14 @@ class Distribution(Service):
             self._contents,
         )
         self._retries = Retries(
-            parts.store, parts.clock, self._attempts, self._patience, parts.counters
+            parts.store, parts.clock, self._attempts, self._store_retry, parts.counters
         )
         self._tools = Tools(
             store=parts.store,
             clock=parts.clock,
             attempts=self._attempts,
             counters=parts.counters,
-            patience=self._patience,
+            store_retry=self._store_retry,
             record=self._retries.record,
             recorded=self._retries.recorded,
             saved=self._retries.saved,
@@ -144,13 +144,13 @@ class Distribution(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._patience.stopped = self._attempts.stopping = False
+        self._store_retry.stopped = self._attempts.stopping = False
         Deferred.fromCoroutine(self._begin())
 
     def stopService(self) -> Deferred[None]:
         """Finish what is in flight, or put it off; the rest waits in the store."""
         super().stopService()
-        self._patience.stop()
+        self._store_retry.stop()
         self._retries.stop()
         return Deferred.fromCoroutine(self._stop())
 
@@ -177,8 +177,8 @@ class Distribution(Service):
 
     async def _begin(self) -> None:
         try:
-            self._breakers.restore(await self._patience(self._store.hosts))
-            due = await self._patience(self._store.next_due)
+            self._breakers.restore(await self._store_retry(self._store.hosts))
+            due = await self._store_retry(self._store.next_due)
         except CancelledError:
             return
         except Exception:  # a bug must not keep distribution from beginning
@@ -189,7 +189,7 @@ class Distribution(Service):
 
     async def _stop(self) -> None:
         self._attempts.withdraw_all()
-        impatience = self._clock.callLater(STOP_PATIENCE, self._attempts.call_off)
+        impatience = self._clock.callLater(STOP_TIMEOUT, self._attempts.call_off)
         walks = [walk.over for walk in self._walks.values()]
         await DeferredList([*walks, *([self._looking] if self._looking else [])])
         await self._attempts.idle()
@@ -245,7 +245,7 @@ class Distribution(Service):
                 # Those that had a turn already must not hide those that had none.
                 begun = sum(fanout.cursor > 0 for fanout in self._line.values())
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
-                self._line_up(await self._patience(fanouts))
+                self._line_up(await self._store_retry(fanouts))
                 while self._line and len(self._walks) < self._max_walks:
                     self._walk(self._line.pop(next(iter(self._line))))
         except CancelledError:
@@ -290,4 +290,4 @@ class Distribution(Service):
             self.log.info("Notifying of {topic} goes on after the next start.", topic=walk.topic)
         except Exception:  # a bug must not end distribution until the next start
             self.log.failure("Notifying of {topic} failed; it is resumed.", topic=walk.topic)
-            await self._patience.pause()
+            await self._store_retry.pause()

@@ -21,7 +21,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 TICK = 0.05
 
 #: Seconds after which a call without an answer is slow, where the process is not; and at most.
-PATIENCE, LONGEST_PATIENCE = 0.1, 2.0
+SLOW_AFTER, SLOW_AFTER_AT_MOST = 0.1, 2.0
 
 #: How many times as long as others a call may take where the process is slow.
 TIMES_THE_USUAL = 4.0
@@ -57,7 +57,7 @@ class Pace:
         self._seconds = 0.0
         self._calls = 0
         self.window = min(FIRST, most)
-        self.patience = PATIENCE
+        self.patience = SLOW_AFTER
         self.filled = False
 
     def time(self) -> float:
@@ -102,6 +102,6 @@ class Pace:
             self._seconds, self._calls = 0.0, 0
         slow = self.window < self._most
         usual = TIMES_THE_USUAL * self._usual if slow else 0.0
-        self.patience = min(max(PATIENCE, usual), LONGEST_PATIENCE)
+        self.patience = min(max(SLOW_AFTER, usual), SLOW_AFTER_AT_MOST)
         if self._look():
             self.start()

@@ -20,9 +20,9 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Delivery, Recorded
-from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempt import Attempt
 from rsscloud_broker.sinks.attempts import SOON, Attempts
+from rsscloud_broker.store_retry import StoreRetry
 
 #: Retries in memory at a time that have not begun, and how many are claimed at once.
 AT_A_TIME, PORTION = 500, 100
@@ -55,13 +55,13 @@ class Retries:
         store: IStore,
         clock: IClock,
         attempts: Attempts,
-        patience: Patience,
+        store_retry: StoreRetry,
         counters: Counters,
     ) -> None:
         self._store = store
         self._clock = clock
         self._attempts = attempts
-        self._patience = patience
+        self._store_retry = store_retry
         self._dropped = counters.dropped_contents
         self._in_memory: dict[int, Attempt] = {}
         self._slow: dict[str, float] = {}  # hosts, and until when nothing of theirs is claimed
@@ -75,7 +75,7 @@ class Retries:
 
     def wake_at(self, when: float) -> None:
         """Look for what is due at a time, or earlier."""
-        if self._patience.stopped:
+        if self._store_retry.stopped:
             return
         pause = max(LEAST_PAUSE, when - self._clock.wall_seconds())
         if self._alarm is not None:
@@ -143,10 +143,10 @@ class Retries:
         unsaved, self._unsaved = self._unsaved, []
         self.record(unsaved)
         try:
-            while not self._patience.stopped and self._has_room():
+            while not self._store_retry.stopped and self._has_room():
                 now = self._clock.wall_seconds()
                 claim = partial(self._store.claim_due, now, PORTION, self._busy_hosts())
-                due = await self._patience(claim)
+                due = await self._store_retry(claim)
                 for subscription in due:
                     attempt = self._attempts.submit(
                         subscription, self._done, news=False, content_id=subscription.content_id
@@ -155,7 +155,7 @@ class Retries:
                         self._in_memory[subscription.id] = attempt
                 if len(due) < PORTION:
                     break
-            following = await self._patience(self._store.next_due)
+            following = await self._store_retry(self._store.next_due)
         except CancelledError:
             return
         except Exception:  # a bug must not end the retries until the next start
@@ -226,4 +226,4 @@ class Retries:
 
     async def _save(self, deliveries: Sequence[Delivery]) -> None:
         record = partial(self._store.record_deliveries, deliveries)
-        self.saved(deliveries, await self._patience(record))
+        self.saved(deliveries, await self._store_retry(record))

@@ -27,10 +27,10 @@ from twisted.internet.interfaces import IDelayedCall
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Content, Delivery, Fanout, Recorded, Subscription, Terms
-from rsscloud_broker.patience import Patience
 from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkRoom
+from rsscloud_broker.store_retry import StoreRetry
 
 #: Seconds that a walk waits at its end for attempts that have begun, or at any time for
 #: those behind a busy host, before it goes on without them.
@@ -67,7 +67,7 @@ class Tools:
     clock: IClock
     attempts: Attempts
     counters: Counters
-    patience: Patience
+    store_retry: StoreRetry
     record: Callable[[Sequence[Delivery]], None]
     recorded: Callable[[], Awaitable[None]]
     saved: Callable[[Sequence[Delivery], Recorded], None]
@@ -164,25 +164,25 @@ class Walk:
 
     @property
     def _stops(self) -> bool:
-        return self._problem is not None or self._tools.patience.stopped
+        return self._problem is not None or self._tools.store_retry.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
         read = partial(self._tools.store.subscriptions, self.topic, cursor, self._tools.slice_size)
-        return Deferred.fromCoroutine(self._tools.patience(read))
+        return Deferred.fromCoroutine(self._tools.store_retry(read))
 
     async def _read_content(self) -> Content | None:
         """What was found when the walk began; by now there may be a newer one."""
         key = self._fanout.content_id
         if key is None:
             return None
-        return await self._tools.patience(partial(self._tools.store.content, key))
+        return await self._tools.store_retry(partial(self._tools.store.content, key))
 
     async def _resume(self) -> None:
         """Hand those out again that had no outcome when an earlier process ended."""
         left = self._fanout.left
         if left:
             read = partial(self._tools.store.subscriptions_of, left)
-            subscriptions = await self._tools.patience(read)
+            subscriptions = await self._tools.store_retry(read)
             self._progress.left = {one.id for one in subscriptions}
             await self._hand_out_all(subscriptions)
 
@@ -360,7 +360,7 @@ class Walk:
             # Earlier attempts for these subscriptions are saved first: a success
             # would take away the notification that waits since.
             await self._tools.recorded()
-            recorded = await self._tools.patience(record)
+            recorded = await self._tools.store_retry(record)
         except (CancelledError, Exception) as problem:  # the walk ends by it
             self._problem = problem
         else:

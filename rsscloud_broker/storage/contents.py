@@ -25,7 +25,6 @@ from collections.abc import Collection, Mapping
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from rsscloud_broker.model import Bounds, Content, host_of
-from rsscloud_broker.storage.places import PRESENT, key_of, named
 from rsscloud_broker.storage.schema import (
     content,
     content_sum,
@@ -34,6 +33,7 @@ from rsscloud_broker.storage.schema import (
     subscription,
     waiting,
 )
+from rsscloud_broker.storage.topic_urls import PRESENT, key_of, named
 
 #: What stands for the host of contents that were handed in.
 _HANDED_IN = "handed in"
@@ -92,7 +92,7 @@ def insert_content(
     return _insert(conn, topic_key, new, host, size) if has_room else None
 
 
-def keep_handed_in(conn: Connection, topic_key: int, new: Content) -> int:
+def keep_pushed(conn: Connection, topic_key: int, new: Content) -> int:
     """Keep a content that was handed in; its key."""
     return _insert(conn, topic_key, new, _HANDED_IN, _size_of(new))
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from rsscloud_broker.storage.contents import remove_contents_of
-from rsscloud_broker.storage.places import ASKED, SOMEBODY
 from rsscloud_broker.storage.schema import topic
+from rsscloud_broker.storage.topic_urls import ASKED, SOMEBODY
 
 #: Topics that are removed together.
 _PORTION = 1000

@@ -29,7 +29,6 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Ping, PingRecord
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.places import PRESENT, SOMEBODY, named
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
     ping,
@@ -38,6 +37,7 @@ from rsscloud_broker.storage.schema import (
     to_seconds,
     topic,
 )
+from rsscloud_broker.storage.topic_urls import PRESENT, SOMEBODY, named
 from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS

@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from rsscloud_broker.model import PollPlan, TopicAccount
-from rsscloud_broker.storage.places import ASKED_FOR, SOMEBODY, WHOLE, as_topic, key_of, named
+from rsscloud_broker.model import PollPlan, TopicStatus
 from rsscloud_broker.storage.schema import (
     to_micros,
     to_micros_or_none,
     to_seconds_or_none,
     topic,
 )
+from rsscloud_broker.storage.topic_urls import ASKED_FOR, SOMEBODY, WHOLE, as_topic, key_of, named
 
 _LONGEST_RESULT = 300
 
@@ -36,14 +36,14 @@ _PLAN = (
 )
 
 
-def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicAccount | None]:
+def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
     """See ``IStore.account``, for several."""
     rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _accounts(conn, rows), strict=True))
     return [found.get(url) for url in urls]
 
 
-def polls_due(conn: Connection, now: float, limit: int) -> list[TopicAccount]:
+def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
     """See ``IStore.polls_due``.  Those that ended or moved have no poll to be due."""
     query = (
         WHOLE.where(topic.c.next_poll_at <= to_micros(now))
@@ -53,7 +53,7 @@ def polls_due(conn: Connection, now: float, limit: int) -> list[TopicAccount]:
     return _accounts(conn, conn.execute(query).all())
 
 
-def _accounts(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicAccount]:
+def _accounts(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicStatus]:
     left = (
         select(topic.c.moved_to_id, topic.c.url)
         .where(topic.c.moved_to_id.in_([row.id for row in rows]))
@@ -66,8 +66,8 @@ def _accounts(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicAccount]:
     return [_account(row, moved_from.get(row.id, ())) for row in rows]
 
 
-def _account(row: Row[Any], moved_from: Sequence[str]) -> TopicAccount:
-    return TopicAccount(
+def _account(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
+    return TopicStatus(
         topic=as_topic(row),
         asked_at=to_seconds_or_none(row.asked_at),
         result=row.result,

@@ -92,7 +92,7 @@ topic = Table(
     Column("check_pinged", Boolean, nullable=False, server_default=false()),
     # Why the topic has ended; empty while it has not.
     Column("ended", Text, nullable=False, server_default=""),
-    # What came of asking its server: see model.TopicAccount.
+    # What came of asking its server: see model.TopicStatus.
     Column("etag", Text, nullable=False, server_default=""),
     Column("last_modified", Text, nullable=False, server_default=""),
     Column("fresh_seconds", BigInteger),

@@ -25,18 +25,18 @@ from rsscloud_broker.model import (
     Content,
     Delivery,
     Fanout,
+    FetchRecord,
+    FetchResult,
     HostState,
     Intent,
     Ping,
     PingRecord,
     PollPlan,
-    Reading,
-    ReadingRecord,
     Recorded,
     Subscription,
     Swept,
     Topic,
-    TopicAccount,
+    TopicStatus,
     WaitingIntent,
 )
 from rsscloud_broker.storage import (
@@ -133,12 +133,12 @@ class Store(Service):
     def topic(self, url: str) -> Deferred[Topic | None]:
         return self._threads.read(Batched(topics.get_topics, url))
 
-    def account(self, url: str) -> Deferred[TopicAccount | None]:
+    def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
         return self._threads.read(Batched(polls.accounts, url))
 
-    def record_reading(self, reading: Reading, ping: Ping | None) -> Deferred[ReadingRecord]:
-        def recording(reading: Reading) -> Operation[ReadingRecord]:
-            return lambda conn: topics.record_reading(conn, reading, ping, self._bounds)
+    def record_fetch(self, reading: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
+        def recording(reading: FetchResult) -> Operation[FetchRecord]:
+            return lambda conn: topics.record_fetch(conn, reading, ping, self._bounds)
 
         lean, whole = recording(evolve(reading, content=None)), recording(reading)
         return self._threads.write(Heavy(whole, lambda record: whole if record.stored else lean))
@@ -152,7 +152,7 @@ class Store(Service):
     def move_topic(self, url: str, to: str, at: float) -> Deferred[bool]:
         return self._threads.write(lambda conn: moves.move_topic(conn, url, to, at))
 
-    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicAccount]]:
+    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
         return self._threads.read(lambda conn: polls.polls_due(conn, now, limit))
 
     def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:

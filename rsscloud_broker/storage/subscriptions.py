@@ -27,9 +27,8 @@ from sqlalchemy import (
 from rsscloud_broker.model import Bounds, Callback, Lease, Subscription, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.idle import make_room, note_idle
-from rsscloud_broker.storage.places import SOMEBODY, key_of, named
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.portion import Portion
+from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
     from_terms,
@@ -40,6 +39,7 @@ from rsscloud_broker.storage.schema import (
     topic,
     waiting,
 )
+from rsscloud_broker.storage.topic_urls import SOMEBODY, key_of, named
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
 
 #: Seconds for which a topic that ended is known to have, without subscriptions.
@@ -108,7 +108,7 @@ def put_subscription(
         )
     differs = watched.digest is not None and watched.digest != known
     if known is not None and (differs or watched.ended):
-        _let_wait(conn, key, granted_at)
+        _add_pending(conn, key, granted_at)
         if wanted.wants_content and not watched.ended and not is_kept(conn, watched.id):
             request_content(conn, wanted.topic, wanted.lease.granted_at)
     if watched.idle_at is not None:
@@ -119,7 +119,7 @@ def put_subscription(
     return stored
 
 
-def _let_wait(conn: Connection, key: int, due_at: int) -> None:
+def _add_pending(conn: Connection, key: int, due_at: int) -> None:
     """Let a notification wait for a subscription, unless one waits already."""
     waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id == key)
     if conn.execute(waits).first() is None:
@@ -181,9 +181,9 @@ _WITH_WAITING = (
     .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
 )
 
-_BY_IDS = Portion(_WITH_WAITING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
+_BY_IDS = RowBatch(_WITH_WAITING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
 
-_SLICE = Portion(
+_SLICE = RowBatch(
     _WITH_WAITING.where(
         subscription.c.topic_id == key_of(bindparam("of_topic")),
         subscription.c.id > bindparam("after"),

@@ -27,27 +27,18 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Bounds, Check, Content, Ping, Reading, ReadingRecord, Topic
+from rsscloud_broker.model import Bounds, Check, Content, FetchRecord, FetchResult, Ping, Topic
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
     is_waited_for,
     is_wanted,
-    keep_handed_in,
+    keep_pushed,
     remove_outdated,
     remove_unneeded,
 )
 from rsscloud_broker.storage.idle import make_room
 from rsscloud_broker.storage.pings import insert_pings
-from rsscloud_broker.storage.places import (
-    ASKED_FOR,
-    PRESENT,
-    SOMEBODY,
-    WHOLE,
-    as_topic,
-    key_of,
-    named,
-)
 from rsscloud_broker.storage.schema import (
     fanout,
     subscription,
@@ -56,6 +47,15 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
     topic,
     waiting,
+)
+from rsscloud_broker.storage.topic_urls import (
+    ASKED_FOR,
+    PRESENT,
+    SOMEBODY,
+    WHOLE,
+    as_topic,
+    key_of,
+    named,
 )
 
 #: Those of a store that is given no others.
@@ -119,10 +119,10 @@ def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[An
     return row
 
 
-def record_reading(
-    conn: Connection, reading: Reading, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
-) -> ReadingRecord:
-    """See ``IStore.record_reading``."""
+def record_fetch(
+    conn: Connection, reading: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
+) -> FetchRecord:
+    """See ``IStore.record_fetch``."""
     row = topic_row(conn, reading.url, WHOLE)
     key: int = row.id
     read_at = to_micros(reading.started_at)
@@ -168,7 +168,7 @@ def record_reading(
         changed_at=to_seconds_or_none(read_at if changed else row.changed_at),
         validators=reading.validators,
     )
-    return ReadingRecord(
+    return FetchRecord(
         topic=now_known,
         changed=changed,
         ping=recorded,
@@ -178,7 +178,7 @@ def record_reading(
 
 
 def _keep_content(
-    conn: Connection, key: int, reading: Reading, changed: bool, bounds: Bounds
+    conn: Connection, key: int, reading: FetchResult, changed: bool, bounds: Bounds
 ) -> tuple[bool, int | None]:
     """Whether somebody wants what was read; the key under which it is kept then, if it is."""
     if changed:
@@ -201,7 +201,7 @@ def _is_brought_later(conn: Connection, key: int) -> bool:
     return conn.execute(walk.limit(1)).first() is not None
 
 
-def _bring(conn: Connection, key: int, content_key: int | None, reading: Reading) -> None:
+def _bring(conn: Connection, key: int, content_key: int | None, reading: FetchResult) -> None:
     """Let a content be carried by the walks that had none, and those notifications be due
     that wait for it and were not tried yet.
     """
@@ -259,7 +259,7 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
         return False
     begun_at = to_micros(at)
     conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
-    _begin_fanout(conn, key, begun_at, keep_handed_in(conn, key, new), new, pushed=True)
+    _begin_fanout(conn, key, begun_at, keep_pushed(conn, key, new), new, pushed=True)
     remove_unneeded(conn, [url])
     return True
 

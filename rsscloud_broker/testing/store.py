@@ -20,11 +20,11 @@ from rsscloud_broker.model import (
     Content,
     Delivery,
     Fanout,
+    FetchResult,
     Intent,
     Lease,
     Outcome,
     Ping,
-    Reading,
     Subscription,
     Swept,
 )
@@ -48,9 +48,9 @@ def a_subscription(topic: str = FEED, number: int = 1, granted_at: float = 1000.
     return Subscription(topic=topic, callback=callback, lease=Lease(granted_at, DAY))
 
 
-def a_reading(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> Reading:
+def a_fetch(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> FetchResult:
     """A reading that found some content."""
-    return Reading(url=url, digest=content * 32, size=len(content), started_at=at)
+    return FetchResult(url=url, digest=content * 32, size=len(content), started_at=at)
 
 
 def a_content(body: bytes = b"<rss>1</rss>") -> Content:
@@ -114,7 +114,7 @@ class RecordsContract(TestCase):
 
     async def begin_walk(self, content: bytes) -> Fanout:
         """Have a fan-out of a change to a feed that has subscriptions."""
-        await self.store.record_reading(a_reading(content), None)
+        await self.store.record_fetch(a_fetch(content), None)
         return (await self.store.fanouts(10))[-1]
 
     def test_interface(self) -> None:
@@ -193,7 +193,7 @@ class RecordsContract(TestCase):
     async def test_ping_asks_for_checks_of_watched_topics(self) -> None:
         await self.store.put_subscription(a_subscription(FEED))
         await self.store.put_subscription(a_subscription("http://site.example/"))
-        await self.store.record_reading(a_reading(url=OTHER_FEED), None)
+        await self.store.record_fetch(a_fetch(url=OTHER_FEED), None)
         ping = evolve(a_ping(), rss_url=FEED, changes_url=OTHER_FEED)
         watched = {FEED, "http://site.example/"}  # nobody subscribed to the other feed
         for repeat in (False, True):
@@ -236,7 +236,7 @@ class RecordsContract(TestCase):
         self.assertIsNone(await self.store.topic(FEED))
 
     async def test_first_reading_is_a_change(self) -> None:
-        record = await self.store.record_reading(a_reading(at=1000.5), a_ping())
+        record = await self.store.record_fetch(a_fetch(at=1000.5), a_ping())
         self.assertTrue(record.changed)
         self.assertEqual((record.topic.digest, record.topic.size), (b"1" * 32, 1))
         self.assertEqual((record.topic.read_at, record.topic.changed_at), (1000.5, 1000.5))
@@ -244,9 +244,9 @@ class RecordsContract(TestCase):
         self.assertEqual(await self.store.pings(0, 9999, None, 10), [record.ping])
 
     async def test_same_content_is_no_change(self) -> None:
-        await self.store.record_reading(a_reading(), None)
+        await self.store.record_fetch(a_fetch(), None)
         await self.store.put_subscription(a_subscription())
-        record = await self.store.record_reading(a_reading(at=2000), a_ping())
+        record = await self.store.record_fetch(a_fetch(at=2000), a_ping())
         self.assertEqual((record.changed, record.ping), (False, None))
         self.assertEqual((record.topic.read_at, record.topic.changed_at), (2000, 1000))
         self.assertEqual(await self.store.topic(FEED), record.topic)
@@ -254,17 +254,17 @@ class RecordsContract(TestCase):
         self.assertEqual(await self.store.fanouts(10), [])
 
     async def test_digest_or_size_make_a_change(self) -> None:
-        await self.store.record_reading(a_reading(), None)
-        for other in (a_reading(b"2"), evolve(a_reading(b"2"), size=2)):
-            self.assertTrue((await self.store.record_reading(other, None)).changed, other)
+        await self.store.record_fetch(a_fetch(), None)
+        for other in (a_fetch(b"2"), evolve(a_fetch(b"2"), size=2)):
+            self.assertTrue((await self.store.record_fetch(other, None)).changed, other)
 
     async def test_reading_answers_the_checks_before_it(self) -> None:
         await self.store.put_subscription(a_subscription())
         ping = evolve(a_ping(1000), rss_url=FEED)
         await self.store.add_ping(ping, 0)
-        await self.store.record_reading(a_reading(at=999), None)
+        await self.store.record_fetch(a_fetch(at=999), None)
         self.assertEqual(await self.store.checks_due(10), asked(FEED))
-        await self.store.record_reading(a_reading(at=1000), None)
+        await self.store.record_fetch(a_fetch(at=1000), None)
         self.assertEqual(await self.store.checks_due(10), [])
 
     async def test_checks_wait_from_the_last_ping_longest_first(self) -> None:
@@ -295,7 +295,7 @@ class RecordsContract(TestCase):
             if drop:
                 await self.store.drop_check(FEED, 1001)
             else:
-                await self.store.record_reading(a_reading(at=1001), None)
+                await self.store.record_fetch(a_fetch(at=1001), None)
             self.assertEqual(await self.store.checks_due(10), [])
             await self.store.request_check(FEED, 1000)
             self.assertEqual(await self.store.checks_due(10), asked(FEED))
@@ -329,7 +329,7 @@ class RecordsContract(TestCase):
         found = [FEED, OTHER_FEED, new, None, OTHER_FEED, OTHER_FEED]
         topics = await at_once(self.store.topic(url) for url in urls)
         self.assertEqual([topic and topic.url for topic in topics], found)
-        accounts = await at_once(self.store.account(url) for url in urls)
+        accounts = await at_once(self.store.topic_status(url) for url in urls)
         self.assertEqual([account and account.topic for account in accounts], topics)
         self.assertEqual([topic and topic.subscribers for topic in topics], [1, 0, 0, None, 0, 0])
 
@@ -408,7 +408,7 @@ class RecordsContract(TestCase):
     async def test_sweep_drops_idle_topics_and_their_walks(self) -> None:
         subscription = await self.store.put_subscription(a_subscription())
         await self.begin_walk(b"1")
-        await self.store.record_reading(a_reading(url=OTHER_FEED, at=2000), None)
+        await self.store.record_fetch(a_fetch(url=OTHER_FEED, at=2000), None)
         self.assertEqual((await self.store.sweep(1000, 9999)).topics, 1)
         self.assertIsNone(await self.store.topic(OTHER_FEED))
         await self.store.remove_subscription(FEED, subscription.callback)

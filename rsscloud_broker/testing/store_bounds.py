@@ -8,11 +8,11 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Bounds, Content, Reading, ReadingRecord, Subscription
+from rsscloud_broker.model import Bounds, Content, FetchRecord, FetchResult, Subscription
 from rsscloud_broker.testing.store import (
     DAY,
     a_content,
-    a_reading,
+    a_fetch,
     a_subscription,
     at_once,
     failed,
@@ -45,7 +45,7 @@ class BoundsContract(TestCase):
     # topics that nobody has subscribed to
 
     async def read(self, number: int, at: float) -> None:
-        await self.store.record_reading(a_reading(at=at, url=feed(number)), None)
+        await self.store.record_fetch(a_fetch(at=at, url=feed(number)), None)
 
     async def test_topics_that_were_read_longest_ago_are_forgotten(self) -> None:
         feeds = [feed(number) for number in range(5)]
@@ -136,9 +136,9 @@ class BoundsContract(TestCase):
         await self.record(url, content := a_content(letter * size), at)
         return content
 
-    async def record(self, url: str, content: Content, at: float) -> ReadingRecord:
-        reading = Reading(url, content.digest, len(content.body), at, content)
-        return await self.store.record_reading(reading, None)
+    async def record(self, url: str, content: Content, at: float) -> FetchRecord:
+        reading = FetchResult(url, content.digest, len(content.body), at, content)
+        return await self.store.record_fetch(reading, None)
 
     async def let_wait(self, url: str, until: float = 3000.0) -> Subscription:
         """End the walks of a topic, with all of its notifications waiting."""
@@ -198,9 +198,9 @@ class BoundsContract(TestCase):
         put_off = evolve(waits(one, 5000, attempts=0), outcome=None)
         await self.store.record_slice(walk, 1000, [put_off], True)
         await self.let_wait(feed(0))
-        validators = evolve(a_reading().validators, etag='"1"')
-        unchanged = evolve(a_reading(at=1500), url=feed(1), digest=content.digest, size=800)
-        await self.store.record_reading(evolve(unchanged, validators=validators), None)
+        validators = evolve(a_fetch().validators, etag='"1"')
+        unchanged = evolve(a_fetch(at=1500), url=feed(1), digest=content.digest, size=800)
+        await self.store.record_fetch(evolve(unchanged, validators=validators), None)
         self.assertTrue(await self.store.request_content(feed(1), 2000))
         topic = await self.store.topic(feed(1))
         assert topic is not None

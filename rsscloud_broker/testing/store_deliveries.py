@@ -12,7 +12,7 @@ from rsscloud_broker.model import Callback, Delivery, HostState, PollPlan, Subsc
 from rsscloud_broker.testing.store import (
     FEED,
     OTHER_FEED,
-    a_reading,
+    a_fetch,
     a_subscription,
     failed,
     is_gone,
@@ -28,7 +28,7 @@ class DeliveriesContract(HandedInContract):
     # fan-out
 
     async def test_change_begins_a_walk_if_anybody_subscribed(self) -> None:
-        await self.store.record_reading(a_reading(b"1"), None)
+        await self.store.record_fetch(a_fetch(b"1"), None)
         self.assertEqual(await self.store.fanouts(10), [])
         await self.store.put_subscription(a_subscription())
         walk = await self.begin_walk(b"2")
@@ -38,7 +38,7 @@ class DeliveriesContract(HandedInContract):
         for url in (FEED, OTHER_FEED):
             await self.store.put_subscription(a_subscription(url))
         for url, content in ((FEED, b"1"), (OTHER_FEED, b"1"), (FEED, b"2")):
-            await self.store.record_reading(a_reading(content, url=url), None)
+            await self.store.record_fetch(a_fetch(content, url=url), None)
         walks = await self.store.fanouts(10)
         self.assertEqual([walk.topic for walk in walks], [OTHER_FEED, FEED])
         self.assertEqual(await self.store.fanouts(1), walks[:1])
@@ -351,7 +351,7 @@ class DeliveriesContract(HandedInContract):
         self.assertEqual([one.topic.url for one in await self.store.polls_due(4600.0, 9)], [FEED])
         self.assertEqual(await self.store.polls_due(4599.0, 9), [])
         self.assertEqual(await self.store.hosts(), [HostState("reader1.example", 5, 4060.0)])
-        await self.store.record_reading(a_reading(at=4000.5), None)
+        await self.store.record_fetch(a_fetch(at=4000.5), None)
         self.assertEqual(await self.store.checks_due(9), [], "it was asked for before")
 
     async def test_what_is_due_stays_due_when_the_clock_is_set_back(self) -> None:

@@ -12,8 +12,8 @@ from rsscloud_broker.model import (
     Check,
     Content,
     Fanout,
+    FetchRecord,
     Intent,
-    ReadingRecord,
     Subscription,
     Topic,
 )
@@ -23,8 +23,8 @@ from rsscloud_broker.testing.store import (
     OTHER_FEED,
     RecordsContract,
     a_content,
+    a_fetch,
     a_ping,
-    a_reading,
     a_subscription,
     asked,
     failed,
@@ -52,10 +52,10 @@ class HubContract(RecordsContract):
         wanted = evolve(a_subscription(topic, number), wants_content=True)
         return await self.store.put_subscription(wanted)
 
-    async def read(self, content: Content, at: float = 1000.0) -> ReadingRecord:
+    async def read(self, content: Content, at: float = 1000.0) -> FetchRecord:
         """Record that a content was read at the feed."""
-        reading = evolve(a_reading(at=at), digest=content.digest, content=content)
-        return await self.store.record_reading(reading, None)
+        reading = evolve(a_fetch(at=at), digest=content.digest, content=content)
+        return await self.store.record_fetch(reading, None)
 
     async def test_a_walk_whose_content_was_removed_carries_nothing(self) -> None:
         wanted = await self.wanting()
@@ -96,7 +96,7 @@ class HubContract(RecordsContract):
 
     async def test_reading_may_come_without_a_content(self) -> None:
         await self.wanting()
-        await self.store.record_reading(a_reading(), None)
+        await self.store.record_fetch(a_fetch(), None)
         (walk,) = await self.store.fanouts(10)
         self.assertIsNone(walk.content_id)
 
@@ -286,7 +286,7 @@ class HubContract(RecordsContract):
     # topics that end
 
     async def test_end_of_a_topic(self) -> None:
-        await self.store.record_reading(a_reading(), None)
+        await self.store.record_fetch(a_fetch(), None)
         one = await self.store.put_subscription(a_subscription())
         await self.store.request_check(FEED, 1500)
         self.assertTrue(await self.store.end_topic(FEED, "moved away", 2000.0))
@@ -330,7 +330,7 @@ class HubContract(RecordsContract):
         self.assertEqual((stored.attempts, stored.ended), (0, "gone"))
 
     async def test_topic_is_revived(self) -> None:
-        await self.store.record_reading(a_reading(), None)
+        await self.store.record_fetch(a_fetch(), None)
         await self.store.put_subscription(a_subscription())
         self.assertFalse(await self.store.revive_topic(FEED))
         self.assertFalse(await self.store.revive_topic(OTHER_FEED))
@@ -353,7 +353,7 @@ class HubContract(RecordsContract):
         urls = [f"http://feeds.example/{letter}" for letter in "bcad"]
         for url in urls:
             await self.store.put_subscription(a_subscription(url))
-        await self.store.record_reading(a_reading(), None)  # nobody subscribed
+        await self.store.record_fetch(a_fetch(), None)  # nobody subscribed
         await self.store.end_topic(urls[1], "moved away", 2000)
         watched = sorted({urls[0], urls[2], urls[3]})
         first = await self.store.watched_topics("", 2)

@@ -319,7 +319,7 @@ class Model:
         if over:
             self.waiting.pop(key, None)
         if delivery.retry_at is not None:
-            self._let_wait(delivery, delivery.retry_at)
+            self._add_pending(delivery, delivery.retry_at)
         if outcome is None or not over:
             return
         if outcome.gone:
@@ -338,7 +338,7 @@ class Model:
         else:
             self._count_error(delivery, outcome.reason)
 
-    def _let_wait(self, delivery: Delivery, due: float) -> None:
+    def _add_pending(self, delivery: Delivery, due: float) -> None:
         key = delivery.subscription.id
         known = self.waiting.get(key)
         if known is not None and delivery.pause is not None:

@@ -15,9 +15,9 @@ from rsscloud_broker.model import (
     Check,
     Content,
     Fanout,
+    FetchResult,
     Ping,
     PollPlan,
-    Reading,
     Subscription,
     Topic,
 )
@@ -175,7 +175,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         pinged=st.booleans(),
         data=st.data(),
     )
-    def record_reading(
+    def record_fetch(
         self, url: str, content: bytes, given: bool, pinged: bool, data: st.DataObject
     ) -> None:
         # One fetch at a time: none begins before the last one that was recorded.
@@ -187,9 +187,9 @@ class PingsAndTopics(RuleBasedStateMachine):
         place = self.model.place(url)
         known = self.model.topics.get(place, Topic(place))
         found = self.new_content(content) if given else None
-        reading = Reading(url, digest_of(content), len(content), started_at, found)
+        reading = FetchResult(url, digest_of(content), len(content), started_at, found)
         ping = Ping(url, url, self.now, rss_url=url) if pinged else None
-        record = self.call(self.store.record_reading, reading, ping)
+        record = self.call(self.store.record_fetch, reading, ping)
         assert record.changed == ((known.digest, known.size) != (reading.digest, reading.size))
         changed_at = started_at if record.changed else known.changed_at
         topic = Topic(place, reading.digest, reading.size, started_at, changed_at, known.ended)
@@ -331,7 +331,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         for one in polls:
             assert self.model.due[one.topic.url] == one.next_poll_at
             assert self.call(self.store.topic, one.topic.url) == one.topic
-            assert self.call(self.store.account, one.topic.url) == one
+            assert self.call(self.store.topic_status, one.topic.url) == one
 
     # what can be seen of all this
 
@@ -355,7 +355,7 @@ class PingsAndTopics(RuleBasedStateMachine):
                 assert content == model.contents[number][1]
 
     def _account_is_as_in_the_model(self, url: str) -> None:
-        account = self.call(self.store.account, url)
+        account = self.call(self.store.topic_status, url)
         if account is None:
             assert self.model.topic(url) is None
             return

@@ -6,12 +6,12 @@ from attrs import evolve
 
 from rsscloud_broker.model import (
     Check,
+    FetchResult,
     Ping,
     PollPlan,
-    Reading,
     Swept,
     Topic,
-    TopicAccount,
+    TopicStatus,
     Validators,
 )
 from rsscloud_broker.testing.store import (
@@ -19,8 +19,8 @@ from rsscloud_broker.testing.store import (
     FEED,
     OTHER_FEED,
     a_content,
+    a_fetch,
     a_ping,
-    a_reading,
     a_subscription,
     asked,
     succeeded,
@@ -33,10 +33,10 @@ _WEEK = 7 * DAY
 _VALIDATORS = Validators('W/"1"', "Wed, 01 May 2024 11:00:00 GMT")
 
 
-def a_full_reading(at: float = 1000.0, url: str = FEED) -> Reading:
+def a_full_fetch(at: float = 1000.0, url: str = FEED) -> FetchResult:
     """A reading of which there is everything that a server may say."""
     return evolve(
-        a_reading(at=at, url=url),
+        a_fetch(at=at, url=url),
         validators=_VALIDATORS,
         fresh_seconds=90.5,
         result="it came",
@@ -51,9 +51,9 @@ def a_plan(at: float | None, url: str = FEED) -> PollPlan:
 class TopicsContract(HubContract):
     """What holds for accounts, polls and moves of topics in every ``IStore``."""
 
-    async def account(self, url: str = FEED) -> TopicAccount:
+    async def account(self, url: str = FEED) -> TopicStatus:
         """What is known of a topic, which must be there."""
-        account = await self.store.account(url)
+        account = await self.store.topic_status(url)
         assert account is not None
         return account
 
@@ -68,16 +68,16 @@ class TopicsContract(HubContract):
     # what came of asking
 
     async def test_account_of_a_reading(self) -> None:
-        self.assertIsNone(await self.store.account(FEED))
-        record = await self.store.record_reading(a_full_reading(), None)
+        self.assertIsNone(await self.store.topic_status(FEED))
+        record = await self.store.record_fetch(a_full_fetch(), None)
         self.assertEqual(record.topic, Topic(FEED, b"1" * 32, 1, 1000, 1000, "", _VALIDATORS))
         self.assertEqual(await self.store.topic(FEED), record.topic)
-        account = TopicAccount(record.topic, 1000, "it came", fresh_seconds=90.5)
+        account = TopicStatus(record.topic, 1000, "it came", fresh_seconds=90.5)
         self.assertEqual(await self.account(), account)
 
     async def test_reading_replaces_what_its_server_said(self) -> None:
-        await self.store.record_reading(evolve(a_full_reading(), pinged=True), None)
-        await self.store.record_reading(a_reading(at=2000), None)
+        await self.store.record_fetch(evolve(a_full_fetch(), pinged=True), None)
+        await self.store.record_fetch(a_fetch(at=2000), None)
         account = await self.account()
         self.assertEqual(account.topic.validators, Validators())
         self.assertEqual((account.asked_at, account.result), (2000, ""))
@@ -85,8 +85,8 @@ class TopicsContract(HubContract):
 
     async def test_failures_are_counted_until_it_is_read(self) -> None:
         await self.store.record_failure(FEED, 1000, "status 404")
-        self.assertIsNone(await self.store.account(FEED))
-        await self.store.record_reading(a_full_reading(), None)
+        self.assertIsNone(await self.store.topic_status(FEED))
+        await self.store.record_fetch(a_full_fetch(), None)
         for at in (2000.0, 3000.5):
             await self.store.record_failure(FEED, at, "status 404" * 100)
         account = await self.account()
@@ -94,14 +94,14 @@ class TopicsContract(HubContract):
         self.assertEqual(account.result, "status 404" * 30)
         self.assertEqual(account.topic.read_at, 1000)
         self.assertEqual(account.topic.validators, _VALIDATORS)
-        await self.store.record_reading(a_full_reading(4000), None)
+        await self.store.record_fetch(a_full_fetch(4000), None)
         account = await self.account()
         self.assertEqual((account.failures, account.result), (0, "it came"))
 
     async def test_what_a_feed_says_of_itself(self) -> None:
         await self.store.record_feed(FEED, {"title": "nobody knows it"})
-        self.assertIsNone(await self.store.account(FEED))
-        await self.store.record_reading(a_reading(), None)
+        self.assertIsNone(await self.store.topic_status(FEED))
+        await self.store.record_fetch(a_fetch(), None)
         for feed in ({"title": "Ünïcode", "ttl": 60, "days": [1, 2]}, {"title": "T"}, {}):
             await self.store.record_feed(FEED, feed)
             self.assertEqual((await self.account()).feed, feed)
@@ -110,13 +110,13 @@ class TopicsContract(HubContract):
         for number in range(3):
             await self.store.put_subscription(a_subscription(number=number))
         await self.store.put_subscription(a_subscription(OTHER_FEED))
-        record = await self.store.record_reading(a_reading(), None)
+        record = await self.store.record_fetch(a_fetch(), None)
         topic = await self.store.topic(FEED)
         assert topic is not None
         self.assertEqual((topic.subscribers, record.topic.subscribers), (3, 3))
 
     async def test_validators_are_forgotten_for_content_that_is_not_kept(self) -> None:
-        await self.store.record_reading(a_full_reading(), None)
+        await self.store.record_fetch(a_full_fetch(), None)
         wanted = evolve(a_subscription(), wants_content=True)
         await self.store.put_subscription(wanted, b"1" * 32)
         await self.store.put_subscription(a_subscription(number=2), b"0" * 32)
@@ -125,7 +125,7 @@ class TopicsContract(HubContract):
         self.assertEqual((await self.account()).topic.validators, Validators())
 
     async def test_validators_are_forgotten_of_a_topic_that_is_revived(self) -> None:
-        await self.store.record_reading(a_full_reading(), None)
+        await self.store.record_fetch(a_full_fetch(), None)
         await self.store.end_topic(FEED, "moved away", 2000)
         await self.store.revive_topic(FEED)
         self.assertEqual((await self.account()).topic.validators, Validators())
@@ -133,7 +133,7 @@ class TopicsContract(HubContract):
     # polls
 
     async def test_first_subscription_lets_a_topic_be_polled(self) -> None:
-        await self.store.record_reading(a_reading(), None)
+        await self.store.record_fetch(a_fetch(), None)
         self.assertEqual(await self.polls(), [])
         await self.store.put_subscription(a_subscription(granted_at=1000.5))
         self.assertEqual((await self.polls(1000), await self.polls(1000.5)), ([], [FEED]))
@@ -177,7 +177,7 @@ class TopicsContract(HubContract):
     # moves
 
     async def test_topic_is_found_by_the_urls_that_it_had(self) -> None:
-        await self.store.record_reading(a_full_reading(), None)
+        await self.store.record_fetch(a_full_fetch(), None)
         await self.moved()
         await self.moved(OTHER_FEED, _THIRD_FEED)
         topic = Topic(_THIRD_FEED, b"1" * 32, 1, 1000, 1000)  # validators are of one URL
@@ -233,7 +233,7 @@ class TopicsContract(HubContract):
         self.assertEqual((record.watched, record.ping.url), ((FEED,), ping.url))
 
     async def test_topic_that_is_where_it_moves_stays(self) -> None:
-        await self.store.record_reading(a_full_reading(), None)
+        await self.store.record_fetch(a_full_fetch(), None)
         self.assertFalse(await self.store.move_topic(FEED, FEED, 2000))
         self.assertFalse(await self.store.move_topic(_THIRD_FEED, _THIRD_FEED, 2000))
         self.assertIsNone(await self.store.topic(_THIRD_FEED))
@@ -284,7 +284,7 @@ class TopicsContract(HubContract):
 
     async def test_what_is_known_at_the_other_url_stays(self) -> None:
         for url, at in ((FEED, 1000.0), (OTHER_FEED, 1500.0)):
-            await self.store.record_reading(a_full_reading(at, url), None)
+            await self.store.record_fetch(a_full_fetch(at, url), None)
             await self.store.record_feed(url, {"title": url})
             await self.store.plan_polls([a_plan(at, url)])
         before = await self.account(OTHER_FEED)
@@ -293,14 +293,14 @@ class TopicsContract(HubContract):
 
     async def test_other_content_at_the_other_url_is_a_change_for_who_comes(self) -> None:
         await self.store.put_subscription(a_subscription())
-        await self.store.record_reading(a_reading(b"1"), None)
+        await self.store.record_fetch(a_fetch(b"1"), None)
         (walk,) = await self.store.fanouts(10)
         await self.store.record_slice(walk, 9, [], True)
-        newer = evolve(a_full_reading(1500, OTHER_FEED), digest=b"2" * 32)
-        await self.store.record_reading(newer, None)
+        newer = evolve(a_full_fetch(1500, OTHER_FEED), digest=b"2" * 32)
+        await self.store.record_fetch(newer, None)
         await self.moved()
         self.assertEqual((await self.account()).topic.validators, Validators())
-        self.assertTrue((await self.store.record_reading(newer, None)).changed)
+        self.assertTrue((await self.store.record_fetch(newer, None)).changed)
         (walk,) = await self.store.fanouts(10)
         self.assertEqual((walk.topic, walk.cursor), (OTHER_FEED, 0))
 
@@ -331,7 +331,7 @@ class TopicsContract(HubContract):
     async def test_records_by_old_urls(self) -> None:
         await self.store.put_subscription(a_subscription())
         await self.moved()
-        record = await self.store.record_reading(a_full_reading(3000), None)
+        record = await self.store.record_fetch(a_full_fetch(3000), None)
         self.assertEqual((record.topic.url, record.topic.subscribers), (OTHER_FEED, 1))
         await self.store.record_failure(FEED, 4000, "status 404")
         await self.store.record_feed(FEED, {"title": "T"})
@@ -365,7 +365,7 @@ class TopicsContract(HubContract):
     async def test_walks_of_both_reach_everybody(self) -> None:
         for url in (FEED, OTHER_FEED):
             await self.store.put_subscription(a_subscription(url))
-            await self.store.record_reading(a_reading(url=url), None)
+            await self.store.record_fetch(a_fetch(url=url), None)
         older, newer = await self.store.fanouts(10)
         await self.store.record_slice(older, 3, [], False, [1])
         await self.store.record_slice(newer, 4, [], False, [2, 4])
@@ -382,7 +382,7 @@ class TopicsContract(HubContract):
         await self.read(a_content())
         older = await self.walk_with(a_content())
         await self.store.put_subscription(a_subscription(OTHER_FEED))
-        await self.store.record_reading(a_reading(url=OTHER_FEED), None)
+        await self.store.record_fetch(a_fetch(url=OTHER_FEED), None)
         await self.moved()
         (both,) = await self.store.fanouts(10)
         self.assertEqual(both.content_id, older.content_id)

@@ -1,4 +1,4 @@
-"""Reading XML that strangers sent: hardened, and patient with common sins.
+"""FetchResult XML that strangers sent: hardened, and patient with common sins.
 
 Every inbound document goes through :func:`parse`.  It never fetches anything,
 expands no entities, and refuses any document that brings a DOCTYPE, which is

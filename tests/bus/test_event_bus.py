@@ -12,7 +12,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.bus import EventBus
-from rsscloud_broker.bus.event_bus import PATIENCE
+from rsscloud_broker.bus.event_bus import DRAIN_TIMEOUT
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IEventSink
@@ -168,7 +168,7 @@ class EventBusTests(SynchronousTestCase):
         self.bus.publish(changed(1))
         with capturedLogs() as logged:
             stopped = self.bus.stopService()
-            clock.advance(PATIENCE - 0.1)
+            clock.advance(DRAIN_TIMEOUT - 0.1)
             self.assertNoResult(stopped)
             clock.advance(0.1)
             self.successResultOf(stopped)

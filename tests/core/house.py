@@ -16,15 +16,15 @@ from rsscloud_broker.core import (
     Broker,
     ChangeDetector,
     FairLimiter,
-    FeedReading,
-    HandedIn,
+    FeedInspector,
     IntentQueue,
+    PushedTopics,
     TopicReader,
     Verifier,
 )
 from rsscloud_broker.core.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IJudge, IStore, ITopicFetcher
+from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IStore, ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import (
     AddressRefused,
     Callback,
@@ -46,8 +46,8 @@ NOW = About(1_790_683_200.0)
 DAY = 86_400
 
 
-@implementer(IJudge)
-class FakeJudge:
+@implementer(IURLPolicy)
+class FakeURLPolicy:
     """:ivar refused: URLs that it would not call.
 
     :ivar judged: the URLs that it was asked about.
@@ -59,7 +59,7 @@ class FakeJudge:
         self.judged: list[str] = []
         self.silent: dict[str, Deferred[None]] = {}
 
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         self.judged.append(url)
         if host_of(url) in self.silent:
             await self.silent[host_of(url)]
@@ -89,7 +89,7 @@ def change_detector(
 ) -> ChangeDetector:
     """A detector with all its parts, which reads feeds in the calling thread."""
     reader = TopicReader(store, fetcher, bus, clock, counters, limiter, handed_in)
-    return ChangeDetector(store, reader, FeedReading(store, execute), bus, clock, counters)
+    return ChangeDetector(store, reader, FeedInspector(store, execute), bus, clock, counters)
 
 
 class CoreTestCase(SynchronousTestCase):
@@ -107,10 +107,10 @@ class CoreTestCase(SynchronousTestCase):
         self.bus = RecordingBus()
         self.clock = Clock(NOW)
         self.unavailable: set[str] = set()
-        for name in ("checks_due", "record_reading", "drop_check", "add_ping"):
+        for name in ("checks_due", "record_fetch", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
-        self.handed_in = HandedIn()
+        self.handed_in = PushedTopics()
         self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
         self.detector = change_detector(
             self.store,
@@ -180,7 +180,7 @@ class BrokerTestCase(CoreTestCase):
         self.intents = IntentQueue(
             self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
         )
-        self.topic_judge, self.callback_judge = FakeJudge(), FakeJudge()
+        self.topic_policy, self.callback_policy = FakeURLPolicy(), FakeURLPolicy()
         self.space = FakeDiskSpace()
         self.broker = Broker(
             self.store,
@@ -191,8 +191,8 @@ class BrokerTestCase(CoreTestCase):
             self.clock,
             Admission(self.limits, self.store, self.clock, self.counters),
             Access(self.topics),
-            self.topic_judge,
-            self.callback_judge,
+            self.topic_policy,
+            self.callback_policy,
             self.counters,
             self.space,
         )

@@ -138,7 +138,7 @@ class SubscribeTests(BrokerTestCase):
         self.assert_nothing_stored()
 
     def test_unavailable_store(self) -> None:
-        self.unavailable.add("record_reading")
+        self.unavailable.add("record_fetch")
         self.refusal(self.broker.subscribe(self.intent), Unavailable)
         self.assertEqual((self.subscriptions(), self.bus.events), ([], []))
 
@@ -177,7 +177,7 @@ class SubscribeTests(BrokerTestCase):
         """If it is news to those who want contents, it is read for them once more."""
         wanting = evolve(self.subscribe(), wants_content=True)
         self.successResultOf(self.store.put_subscription(wanting))
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         (walk,) = self.successResultOf(self.store.fanouts(10))
         self.successResultOf(self.store.record_slice(walk, 0, [], True))
         for size, later in ((LARGE, False), (LARGE + 1, True)):
@@ -192,7 +192,7 @@ class SubscribeTests(BrokerTestCase):
 
         async def slow(intent: Intent) -> Outcome:
             self.fetcher.contents[FEED] = b"<rss>2</rss>"
-            self.successResultOf(self.detector.check(FEED))  # meanwhile
+            self.successResultOf(self.detector.check_now(FEED))  # meanwhile
             return await verify(intent)
 
         self.patch(self.notifier, "verify", slow)
@@ -482,21 +482,21 @@ class PublishTests(BrokerTestCase):
     def test_names_are_looked_up_together(self) -> None:
         urls = [f"http://{number}.example/" for number in range(60)]
         nobody: Deferred[None] = Deferred()
-        self.topic_judge.silent = dict.fromkeys(map(host_of, urls), nobody)
+        self.topic_policy.silent = dict.fromkeys(map(host_of, urls), nobody)
         publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
-        self.assertEqual(len(self.topic_judge.judged), 60)
+        self.assertEqual(len(self.topic_policy.judged), 60)
         self.assertNoResult(publishing)
-        self.topic_judge.refused = {urls[0]}
+        self.topic_policy.refused = {urls[0]}
         nobody.callback(None)
         self.assertEqual(self.successResultOf(publishing).keys(), {urls[0]})
 
     def test_names_of_one_source_that_nobody_can_look_up_delay_no_other(self) -> None:
         urls = [f"http://{number}.example/" for number in range(900)]
         nobody: Deferred[None] = Deferred()
-        self.topic_judge.silent = dict.fromkeys(map(host_of, urls), nobody)
+        self.topic_policy.silent = dict.fromkeys(map(host_of, urls), nobody)
         publishing = Deferred.fromCoroutine(self.broker.publish(urls, CALLER))
         self.clock.pump([LEAST_PAUSE] * 200)
-        self.assertEqual(len(self.topic_judge.judged), MAX_LOOKUPS / 2)
+        self.assertEqual(len(self.topic_policy.judged), MAX_LOOKUPS / 2)
         self.result(self.broker.publish([FEED], "198.51.100.7"))
         self.assertEqual(self.fetcher.fetched, [FEED])
         self.assertNoResult(publishing)
@@ -505,7 +505,7 @@ class PublishTests(BrokerTestCase):
 
     def test_the_first_refusal_is_told_if_nothing_is_taken_in(self) -> None:
         urls = [f"http://{number}.example/" for number in range(3)]
-        self.topic_judge.refused = set(urls)
+        self.topic_policy.refused = set(urls)
         error = self.refusal(self.broker.publish(urls, CALLER), TopicUnreadable)
         self.assertIn(urls[0], str(error))
 
@@ -538,7 +538,7 @@ class PublishTests(BrokerTestCase):
 
     def test_what_the_broker_would_not_read(self) -> None:
         private = "http://10.0.0.1/"
-        self.topic_judge.refused.add(private)
+        self.topic_policy.refused.add(private)
         error = self.refusal(self.broker.publish([private], CALLER), TopicUnreadable)
         self.assertIn("private network", str(error))
         self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
@@ -546,7 +546,7 @@ class PublishTests(BrokerTestCase):
     def test_one_of_several(self) -> None:
         """What cannot be taken in does not keep the others from it."""
         private, gone = "http://10.0.0.1/", "http://gone.example/"
-        self.topic_judge.refused.add(private)
+        self.topic_policy.refused.add(private)
         self.successResultOf(self.store.end_topic(gone, "it is gone", NOW))
         said = self.result(self.broker.publish([private, FEED, gone], CALLER))
         self.assertEqual([ping.url for ping in self.pings()], [FEED])
@@ -710,7 +710,7 @@ class LimitsTests(BrokerTestCase):
 
     def test_what_is_refused_takes_no_place_of_its_host(self) -> None:
         inside = evolve(self.intent, topic="http://inside.example/")
-        self.topic_judge.refused.add(inside.topic)
+        self.topic_policy.refused.add(inside.topic)
         self.refusal(self.broker.accept(inside), TopicUnreadable)
         self.result(self.broker.accept(self.intent))
 

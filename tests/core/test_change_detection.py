@@ -8,29 +8,29 @@ from rsscloud_broker.core.change_detection import LOOK_AGAIN
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import Ping, Reading, TopicUnreadable, Unavailable
-from rsscloud_broker.patience import UNAVAILABLE_PAUSE
+from rsscloud_broker.model import FetchResult, Ping, TopicUnreadable, Unavailable
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
 
 class CheckTests(CoreTestCase):
     def test_first_reading_is_a_change(self) -> None:
-        record = self.successResultOf(self.detector.check(FEED))
+        record = self.successResultOf(self.detector.check_now(FEED))
         self.assertTrue(record.changed)
         self.assertEqual(record.topic.read_at, NOW)
         self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW)])
 
     def test_unchanged_content_publishes_nothing(self) -> None:
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         del self.bus.events[:]
         self.clock.advance(5)
-        record = self.successResultOf(self.detector.check(FEED, pinged=True))
+        record = self.successResultOf(self.detector.check_now(FEED, pinged=True))
         self.assertFalse(record.changed)
         self.assertEqual(record.topic.read_at, NOW + 5)
         self.assertEqual((self.bus.events, self.pings()), ([], []))
 
     def test_a_change_is_stored_before_it_is_published(self) -> None:
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.subscribe()
         stored: list[object] = []
 
@@ -40,25 +40,25 @@ class CheckTests(CoreTestCase):
 
         self.bus.on_publish = look
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
-        record = self.successResultOf(self.detector.check(FEED))
+        record = self.successResultOf(self.detector.check_now(FEED))
         self.assertEqual(len(stored), 2)
         self.assertEqual(stored[-1], record.topic)
 
     def test_ping_is_recorded_when_the_topic_changed(self) -> None:
-        record = self.successResultOf(self.detector.check(FEED, pinged=True))
+        record = self.successResultOf(self.detector.check_now(FEED, pinged=True))
         (ping,) = self.pings()
         self.assertEqual(record.ping, ping)
         self.assertEqual((ping.name, ping.url, ping.rss_url), (FEED, FEED, FEED))
         self.assertEqual(self.bus.events, [PingReceived(ping), TopicChanged(FEED, NOW)])
 
     def test_check_without_a_ping_records_none(self) -> None:
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.assertEqual(self.pings(), [])
 
     def test_a_ping_that_shares_a_check_is_recorded(self) -> None:
         self.fetcher.held = []
-        checks = [self.detector.check(FEED)]
-        checks += [self.detector.check(FEED), self.detector.check(FEED, pinged=True)]
+        checks = [self.detector.check_now(FEED)]
+        checks += [self.detector.check_now(FEED), self.detector.check_now(FEED, pinged=True)]
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.pings(), [])
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
@@ -68,20 +68,20 @@ class CheckTests(CoreTestCase):
         self.assertEqual(len(self.pings()), 1)
 
     def test_unreadable_topic_stores_nothing(self) -> None:
-        self.failureResultOf(self.detector.check("http://gone.example/"), TopicUnreadable)
+        self.failureResultOf(self.detector.check_now("http://gone.example/"), TopicUnreadable)
         self.assertIsNone(self.successResultOf(self.store.topic("http://gone.example/")))
         self.assertEqual(self.bus.events, [])
 
     def test_a_ping_of_an_unreadable_topic_does_not_linger(self) -> None:
         content = self.fetcher.contents.pop(FEED)
-        self.failureResultOf(self.detector.check(FEED, pinged=True), TopicUnreadable)
+        self.failureResultOf(self.detector.check_now(FEED, pinged=True), TopicUnreadable)
         self.fetcher.contents[FEED] = content
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.assertEqual(self.pings(), [])
 
     def test_ten_thousand_at_once_make_two_fetches(self) -> None:
         self.fetcher.held = []
-        checks = [self.detector.check(FEED, pinged=True) for _ in range(10_000)]
+        checks = [self.detector.check_now(FEED, pinged=True) for _ in range(10_000)]
         self.assertEqual(len(self.fetcher.fetched), 1)
         self.fetcher.held[0].callback(None)
         self.fetcher.held[1].callback(None)
@@ -92,8 +92,8 @@ class CheckTests(CoreTestCase):
 
     def test_a_ping_during_a_fetch_makes_one_more(self) -> None:
         self.fetcher.held = []
-        first = self.detector.check(FEED)
-        second = self.detector.check(FEED)
+        first = self.detector.check_now(FEED)
+        second = self.detector.check_now(FEED)
         self.fetcher.held[0].callback(None)
         self.successResultOf(first)
         self.assertNoResult(second)
@@ -104,18 +104,18 @@ class CheckTests(CoreTestCase):
 
     def test_started_at_is_when_the_fetch_began(self) -> None:
         self.fetcher.held = []
-        check = self.detector.check(FEED)
+        check = self.detector.check_now(FEED)
         self.clock.advance(20)
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.successResultOf(check).topic.read_at, NOW)
 
     def test_a_walk_begins_when_its_reading_was_asked_for(self) -> None:
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.subscribe()
         self.fetcher.held = []
         for seconds in (1, 2):  # what is asked for while the first is read has the next
             self.clock.advance(seconds)
-            self.detector.check(FEED, pinged=True)
+            self.detector.check_now(FEED, pinged=True)
         self.clock.advance(10)
         self.fetcher.held[0].callback(None)
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
@@ -155,13 +155,13 @@ class CheckTests(CoreTestCase):
 
     def test_read_records_nothing(self) -> None:
         reading = self.successResultOf(self.detector.read(FEED))
-        self.assertIsInstance(reading, Reading)
+        self.assertIsInstance(reading, FetchResult)
         self.assertEqual((reading.size, reading.started_at), (12, NOW))
         self.assertIsNone(self.successResultOf(self.store.topic(FEED)))
 
     def test_unavailable_store(self) -> None:
-        self.unavailable.add("record_reading")
-        self.failureResultOf(self.detector.check(FEED), Unavailable)
+        self.unavailable.add("record_fetch")
+        self.failureResultOf(self.detector.check_now(FEED), Unavailable)
         self.assertEqual(self.bus.events, [])
 
 
@@ -188,9 +188,9 @@ class WaitingForASlotTests(CoreTestCase):
             with self.subTest(fails=fails):
                 if fails:
                     del self.fetcher.contents[FEED]
-                waiting = self.detector.check(FEED, source="192.0.2.1")
+                waiting = self.detector.check_now(FEED, source="192.0.2.1")
                 self.assertNoResult(waiting)
-                mine = self.detector.check(FEED, pinged=True, source="198.51.100.7")
+                mine = self.detector.check_now(FEED, pinged=True, source="198.51.100.7")
                 for check in (waiting, mine):
                     if fails:
                         self.failureResultOf(check, TopicUnreadable)
@@ -200,10 +200,10 @@ class WaitingForASlotTests(CoreTestCase):
         self.assertEqual(len(self.pings()), 1)
 
     def test_a_ping_that_is_stored_is_answered_by_a_reading_that_waited(self) -> None:
-        waiting = self.detector.check(FEED, source="192.0.2.1")
+        waiting = self.detector.check_now(FEED, source="192.0.2.1")
         self.store_ping()
         self.assertEqual(self.due(), [FEED])
-        self.detector.ask(FEED, source="198.51.100.7")
+        self.detector.schedule(FEED, source="198.51.100.7")
         self.successResultOf(waiting)
         self.assertEqual((self.fetcher.fetched[1:], self.due()), ([FEED], []))
 
@@ -212,7 +212,7 @@ class AskTests(CoreTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.subscribe()
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         del self.bus.events[:], self.fetcher.fetched[:]
         self.clock.advance(100)
 
@@ -221,7 +221,7 @@ class AskTests(CoreTestCase):
 
     def ask(self) -> None:
         self.store_ping()
-        self.detector.ask(FEED)
+        self.detector.schedule(FEED)
 
     def test_asked_topic_is_read_and_answered(self) -> None:
         self.start()
@@ -271,7 +271,7 @@ class AskTests(CoreTestCase):
     def publish(self) -> None:
         """As the hub does: the ping is listed if the topic has changed."""
         self.successResultOf(self.store.request_check(FEED, self.clock.wall_seconds(), True))
-        self.detector.ask(FEED, pinged=True)
+        self.detector.schedule(FEED, pinged=True)
 
     def listed(self) -> list[Ping]:
         return [ping for ping in self.pings() if ping.name == FEED]
@@ -302,7 +302,7 @@ class AskTests(CoreTestCase):
         content = self.fetcher.contents.pop(FEED)
         self.publish()
         self.change(content + b"new")
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.assertEqual((len(self.listed()), self.due()), (1, []))
         self.clock.advance(1000)
         self.assertEqual(len(self.fetcher.fetched), 2, "nothing is left to be tried again")
@@ -313,7 +313,7 @@ class AskTests(CoreTestCase):
         self.fetcher.held = []
         content = self.fetcher.contents.pop(FEED)
         self.publish()
-        self.detector.check(FEED)
+        self.detector.check_now(FEED)
         self.fetcher.held[0].callback(None)
         self.change(content + b"new")
         self.fetcher.held[1].callback(None)
@@ -357,7 +357,7 @@ class AskTests(CoreTestCase):
         del self.fetcher.contents[FEED]
         self.ask()
         for _ in range(3):  # polls
-            self.failureResultOf(self.detector.check(FEED), TopicUnreadable)
+            self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
         self.assertEqual(self.due(), [], "the retries are used up")
 
     def test_a_ping_while_a_topic_is_given_up_is_read(self) -> None:
@@ -387,7 +387,7 @@ class AskTests(CoreTestCase):
         for problem in ("status 500", "no answer within 30 s", "connection refused"):
             self.fetcher.failures[other] = TopicUnreadable(other, problem)
             self.successResultOf(self.store.request_check(other, self.clock.wall_seconds(), True))
-            self.detector.ask(other, pinged=True)
+            self.detector.schedule(other, pinged=True)
             self.assertEqual(self.due(), [])
             self.clock.advance(1000)
         self.assertEqual(self.fetcher.fetched, [other] * 3)
@@ -442,7 +442,7 @@ class AskTests(CoreTestCase):
     def test_unavailable_store_is_waited_for(self) -> None:
         self.start()
         self.change()
-        self.unavailable.add("record_reading")
+        self.unavailable.add("record_fetch")
         self.ask()
         self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual((self.bus.events, self.due()), ([], [FEED]))
@@ -555,7 +555,7 @@ class AskTests(CoreTestCase):
         self.fetcher.held = []
         self.ask()
         self.store_ping(other)
-        self.detector.ask(other)
+        self.detector.schedule(other)
         self.fetcher.held[1].callback(None)
         self.assertEqual(self.bus.events, [TopicChanged(other, NOW + 100)])
 
@@ -563,7 +563,7 @@ class AskTests(CoreTestCase):
         self.start()
         self.fetcher.held = []
         check: Deferred[object] = Deferred()
-        self.detector.check(FEED).chainDeferred(check)  # type: ignore[arg-type] # any result will do
+        self.detector.check_now(FEED).chainDeferred(check)  # type: ignore[arg-type] # any result will do
         self.ask()
         self.assertEqual(len(self.fetcher.held), 1)
         self.fetcher.held[0].callback(None)

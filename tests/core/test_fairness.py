@@ -56,7 +56,7 @@ class FairnessTests(BrokerTestCase):
         super().setUp()
         self.patch(self.fetcher, "fetch", self.fetch)
         self.patch(self.notifier, "verify", self.verify)
-        self.patch(self.topic_judge, "judge", self.judge)
+        self.patch(self.topic_policy, "check", self.check)
         self.patch(self.carrier, "verify", self.verify)
         self.intents._limit = 10_000  # a test's own is 3
         self.waits: dict[str, list[float]] = {}
@@ -90,7 +90,7 @@ class FairnessTests(BrokerTestCase):
         success = await self.answer(intent.callback.url)
         return Outcome(success, "" if success else "no answer", answered=success)
 
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         if host_of(url).endswith("silent.example"):
             await deferLater(self.clock, 3.0)
 

@@ -15,9 +15,9 @@ from rsscloud_broker.model import (
     CallbackFailed,
     Content,
     Denial,
+    FetchResult,
     Intent,
     Outcome,
-    Reading,
     TooMany,
     TopicEnded,
     TopicUnreadable,
@@ -295,11 +295,11 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(self.waiting(), [])
 
     def test_what_the_broker_would_not_call(self) -> None:
-        self.topic_judge.refused.add(FEED)
+        self.topic_policy.refused.add(FEED)
         error = self.refusal(self.broker.accept(WANTED), TopicUnreadable)
         self.assertIn("private network", str(error))
-        self.topic_judge.refused.clear()
-        self.callback_judge.refused.add(CALLBACK.url)
+        self.topic_policy.refused.clear()
+        self.callback_policy.refused.add(CALLBACK.url)
         for intent in (WANTED, GOODBYE):
             failed = self.refusal(self.broker.accept(intent), CallbackFailed)
             self.assertIn("private network", str(failed))
@@ -321,8 +321,8 @@ class TopicTests(IntentsTestCase):
         self.accept()
         self.fetcher.contents[FEED] = b"<rss>2</rss>"
         digest = Content(b"<rss>2</rss>").digest
-        reading = Reading(FEED, digest, 12, NOW + 1)  # nobody wanted the content then
-        self.successResultOf(self.store.record_reading(reading, None))
+        reading = FetchResult(FEED, digest, 12, NOW + 1)  # nobody wanted the content then
+        self.successResultOf(self.store.record_fetch(reading, None))
         gate.callback(None)
         (stored,) = self.subscriptions()
         self.assertEqual(stored.attempts, 0)
@@ -342,8 +342,8 @@ class TopicTests(IntentsTestCase):
         self.patch(self.carrier, "verify", slow)
         self.accept()
         digest = Content(b"<rss>2</rss>").digest
-        reading = Reading(FEED, digest, 12, NOW + 1)
-        self.successResultOf(self.store.record_reading(reading, None))
+        reading = FetchResult(FEED, digest, 12, NOW + 1)
+        self.successResultOf(self.store.record_fetch(reading, None))
         self.patch(self.fetcher, "fetch", unavailable)
         gate.callback(None)
         (stored,) = self.subscriptions()

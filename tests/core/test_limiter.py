@@ -8,8 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.core.limiter import (
     AT_A_TIME,
     LEAST_PAUSE,
-    PATIENCE,
     SHARE,
+    SLOW_AFTER,
     FairLimiter,
     Place,
     Turn,
@@ -139,7 +139,7 @@ class SlowTests(LimiterTestCase):
     def test_a_slow_call_gives_its_slot_to_the_next(self) -> None:
         self.call("a", count=5)
         self.assertEqual(len(self.inside), 3)
-        self.clock.advance(PATIENCE - 0.01)
+        self.clock.advance(SLOW_AFTER - 0.01)
         self.assertEqual(len(self.inside), 3)
         self.clock.advance(0.02)
         self.assertEqual(len(self.inside), 5)

@@ -24,7 +24,7 @@ class MissedContentsSinkTests(CoreTestCase):
         wanting = self.successResultOf(
             self.store.put_subscription(evolve(self.subscribe(), wants_content=True))
         )
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         (walk,) = self.successResultOf(self.store.fanouts(10))
         put_off = Delivery(wanting, None, NOW, attempts=0, retry_at=NOW + 600)
         self.successResultOf(self.store.record_slice(walk, 0, [put_off], True))

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller
 from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.model import PollPlan, TopicAccount, TopicEnded, TopicUnreadable
+from rsscloud_broker.model import PollPlan, TopicEnded, TopicStatus, TopicUnreadable
 from tests.core.house import FEED, CoreTestCase
 
 OPTIONS = Polling(
@@ -34,9 +34,9 @@ class PollingTestCase(CoreTestCase):
         for _ in range(0, seconds, step):
             self.clock.advance(step)
 
-    def account(self, url: str = FEED) -> TopicAccount:
-        found = self.successResultOf(self.store.account(url))
-        assert isinstance(found, TopicAccount)
+    def account(self, url: str = FEED) -> TopicStatus:
+        found = self.successResultOf(self.store.topic_status(url))
+        assert isinstance(found, TopicStatus)
         return found
 
     def fetched(self, seconds: int) -> int:
@@ -85,7 +85,7 @@ class PollerTests(PollingTestCase):
         self.advance(5)
         for number in range(10):
             self.fetcher.contents[FEED] = b"<rss>%d</rss>" % number
-            self.successResultOf(self.detector.check(FEED, pinged=True))
+            self.successResultOf(self.detector.check_now(FEED, pinged=True))
             self.assertEqual(self.fetched(600), 0, number)
         self.assertIn("pings", self.account().poll_reason)
         self.assertLessEqual(self.fetched(7200), 2)
@@ -95,7 +95,7 @@ class PollerTests(PollingTestCase):
             b"<rss version='2.0'><channel><title>A</title><ttl>100</ttl></channel></rss>"
         )
         self.subscribe()
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.run_poller()
         self.assertEqual(self.fetched(5900), 0)
         self.assertIn("ttl", self.account().poll_reason)
@@ -103,7 +103,7 @@ class PollerTests(PollingTestCase):
 
     def test_failures_make_it_rarer(self) -> None:
         self.subscribe()
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 503")
         self.run_poller()
         self.advance(3 * 7200)
@@ -112,7 +112,7 @@ class PollerTests(PollingTestCase):
 
     def test_ended_topic_is_polled_no_more(self) -> None:
         self.subscribe()
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone")
         self.run_poller()
         self.assertEqual(self.fetched(3 * 7200), 1)
@@ -184,13 +184,13 @@ class PlacesTests(PollingTestCase):
         def broken(url: str) -> Deferred[None]:
             raise RuntimeError("a bug")
 
-        self.patch(self.detector, "check", broken)
+        self.patch(self.detector, "check_now", broken)
         self.run_poller()
         self.advance(5)
         self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
 
-    def polls_due(self) -> list[TopicAccount]:
-        found: list[TopicAccount] = self.successResultOf(
+    def polls_due(self) -> list[TopicStatus]:
+        found: list[TopicStatus] = self.successResultOf(
             self.store.polls_due(self.clock.wall_seconds(), 10)
         )
         return [evolve(one) for one in found]

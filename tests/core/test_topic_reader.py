@@ -8,10 +8,10 @@ from rsscloud_broker import events
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Content,
-    Reading,
-    ReadingRecord,
-    TopicAccount,
+    FetchRecord,
+    FetchResult,
     TopicEnded,
+    TopicStatus,
     TopicUnreadable,
     Validators,
 )
@@ -29,16 +29,16 @@ class ReaderTestCase(CoreTestCase):
         self.start()
         self.subscribe()
 
-    def check(self, url: str = FEED, *, pinged: bool = False) -> ReadingRecord:
-        return self.successResultOf(self.detector.check(url, pinged=pinged))
+    def check(self, url: str = FEED, *, pinged: bool = False) -> FetchRecord:
+        return self.successResultOf(self.detector.check_now(url, pinged=pinged))
 
     def later(self) -> None:
         """When nothing is remembered of what was just recorded."""
         self.clock.advance(100)
 
-    def account(self, url: str = FEED) -> TopicAccount:
-        found = self.successResultOf(self.store.account(url))
-        assert isinstance(found, TopicAccount)
+    def account(self, url: str = FEED) -> TopicStatus:
+        found = self.successResultOf(self.store.topic_status(url))
+        assert isinstance(found, TopicStatus)
         return found
 
 
@@ -73,12 +73,14 @@ class ConditionalTests(ReaderTestCase):
             return type("F", (), {"content": None, "moved_to": "", "validators": VALIDATORS})()
 
         self.patch(self.fetcher, "fetch", fetch)
-        error = self.failureResultOf(self.detector.check("http://new.example/"), TopicUnreadable)
+        error = self.failureResultOf(
+            self.detector.check_now("http://new.example/"), TopicUnreadable
+        )
         self.assertIn("nothing is known", str(error.value))
 
     def test_what_was_just_recorded_is_not_recorded_again(self) -> None:
         self.check(pinged=True)
-        self.unavailable.add("record_reading")
+        self.unavailable.add("record_fetch")
         for _ in range(3):
             self.clock.advance(10)
             self.assertFalse(self.check(pinged=True).changed)
@@ -90,7 +92,7 @@ class ConditionalTests(ReaderTestCase):
     def test_what_the_store_waits_for_is_recorded(self) -> None:
         self.check()
         self.store_ping()
-        self.detector.ask(FEED)
+        self.detector.schedule(FEED)
         self.assertEqual(self.due(), [])
 
     def test_first_ping_after_a_poll_is_recorded(self) -> None:
@@ -106,7 +108,7 @@ class FailureTests(ReaderTestCase):
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 503")
         for failures in (1, 2):
             self.later()
-            self.failureResultOf(self.detector.check(FEED), TopicUnreadable)
+            self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
             account = self.account()
             self.assertEqual((account.failures, account.result), (failures, "status 503"))
         self.fetcher.failures.clear()
@@ -116,26 +118,26 @@ class FailureTests(ReaderTestCase):
 
     def test_nothing_is_stored_of_what_is_not_known(self) -> None:
         url = "http://nowhere.example/"
-        self.failureResultOf(self.detector.check(url), TopicUnreadable)
-        self.assertIsNone(self.successResultOf(self.store.account(url)))
+        self.failureResultOf(self.detector.check_now(url), TopicUnreadable)
+        self.assertIsNone(self.successResultOf(self.store.topic_status(url)))
 
 
 class EndTests(ReaderTestCase):
     def test_end(self) -> None:
         self.check()
         self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone")
-        self.failureResultOf(self.detector.check(FEED), TopicEnded)
+        self.failureResultOf(self.detector.check_now(FEED), TopicEnded)
         self.assertIn(events.TopicEnded(FEED, "it is gone", NOW), self.bus.events)
         self.assertEqual(self.account().topic.ended, "it is gone")
         del self.fetcher.fetched[:], self.bus.events[:]
-        self.failureResultOf(self.detector.check(FEED), TopicEnded)
+        self.failureResultOf(self.detector.check_now(FEED), TopicEnded)
         self.assertEqual((self.fetcher.fetched, self.bus.events), ([], []))
 
     def test_end_of_what_is_not_known_changes_nothing(self) -> None:
         url = "http://gone.example/"
         self.fetcher.failures[url] = TopicEnded(url, "it is gone")
-        self.failureResultOf(self.detector.check(url), TopicEnded)
-        self.assertIsNone(self.successResultOf(self.store.account(url)))
+        self.failureResultOf(self.detector.check_now(url), TopicEnded)
+        self.assertIsNone(self.successResultOf(self.store.topic_status(url)))
 
 
 class MoveTests(ReaderTestCase):
@@ -175,7 +177,7 @@ class MoveTests(ReaderTestCase):
     def test_what_is_not_known_does_not_move(self) -> None:
         other = "http://other.example/"
         self.fetcher.moves[other] = NEW
-        reading: Reading = self.successResultOf(self.detector.read(other))
+        reading: FetchResult = self.successResultOf(self.detector.read(other))
         self.assertEqual(reading.url, other)
         self.assertIsNone(self.successResultOf(self.store.topic(other)))
 
@@ -211,8 +213,8 @@ class FeedTests(ReaderTestCase):
 class ReadingTests(CoreTestCase):
     def test_content_is_what_was_read(self) -> None:
         self.start()
-        reading: Reading = self.successResultOf(Deferred.fromCoroutine(self._read()))
+        reading: FetchResult = self.successResultOf(Deferred.fromCoroutine(self._read()))
         self.assertEqual(reading.content, Content(b"<rss>1</rss>", "application/rss+xml"))
 
-    async def _read(self) -> Reading:
+    async def _read(self) -> FetchResult:
         return await self.detector.read(FEED)

@@ -19,7 +19,7 @@ CALLBACKS = 6
 class BreakerTests(EndToEndTestCase):
     def test_a_host_that_comes_back_is_told_within_the_pause(self) -> None:
         """Six callbacks refuse, so that the breaker opens; then they are back."""
-        broker = self.own_broker(f"[sinks.distribution]\npause = {PAUSE}\n")
+        broker = self.own_broker(f"[sinks.distribution]\nbreaker_pause = {PAUSE}\n")
         broker.start()
         origin = self.origin()
         topic = origin.feed()

@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 from pathlib import Path
+from unittest import SkipTest
 
 from tests.e2e.fixture import Broker, EndToEndTestCase, command_line, request, until
 from tests.e2e.servers import HttpPostReceiver
@@ -126,7 +127,10 @@ class TerminalTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.here = self.directory()
-        self.terminal, self.inside = pty.openpty()
+        try:
+            self.terminal, self.inside = pty.openpty()
+        except OSError as error:
+            raise SkipTest(f"this system has no terminals: {error}") from error
 
     def in_terminal(self, *options: str) -> subprocess.Popen[bytes]:
         """Run twistd in a terminal of its own."""

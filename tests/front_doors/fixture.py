@@ -38,10 +38,10 @@ from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
-    IJudge,
     INotifier,
     IOutbound,
     ITopicFetcher,
+    IURLPolicy,
     OutboundReply,
     SinkParts,
 )
@@ -97,7 +97,7 @@ ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front
 # --- other people's servers ------------------------------------------------------
 
 
-@implementer(ITopicFetcher, IJudge)
+@implementer(ITopicFetcher, IURLPolicy)
 @define
 class Topics:
     """A web of feeds.
@@ -131,7 +131,7 @@ class Topics:
             raise TopicUnreadable(url, "its server answered with status 404")
         return Fetched(Content(self.pages[url]))
 
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         if url in self.private:
             raise AddressRefused(PRIVATE)
 
@@ -151,7 +151,7 @@ class Call:
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
 
-@implementer(IOutbound, IJudge)
+@implementer(IOutbound, IURLPolicy)
 @define
 class Subscribers:
     """Every subscriber's server: repeats challenges and accepts notifications.
@@ -173,7 +173,7 @@ class Subscribers:
         redirects: int = 0,
     ) -> OutboundReply:
         self.calls.append(Call(method, url, headers or {}, body))
-        await self.judge(url)
+        await self.check(url)
         if url.partition("?")[0] in self.deaf:
             raise OutboundError("nobody answers there")
         query = parse_qs(urlsplit(url).query)
@@ -183,7 +183,7 @@ class Subscribers:
             answer = xmlrpc_codec.encode_response(True)
         return OutboundReply(200, {}, answer, url)
 
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         if url.partition("?")[0] in self.private:
             raise AddressRefused(PRIVATE)
 

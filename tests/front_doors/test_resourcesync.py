@@ -19,9 +19,9 @@ from rsscloud_broker.front_doors.resourcesync import (
 )
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
-from rsscloud_broker.interfaces import IHandsIn
+from rsscloud_broker.interfaces import IPushesContent
 from rsscloud_broker.model import Content, Forbidden, TooMany, Unavailable
-from rsscloud_broker.tables import ConfigError, build
+from rsscloud_broker.options import ConfigError, build
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
@@ -366,8 +366,8 @@ class OptionsTests(SynchronousTestCase):
 
     def test_topics_that_are_handed_in(self) -> None:
         door = _door(self)
-        self.assertTrue(verifyObject(IHandsIn, door))
-        self.assertEqual(door.hands_in, tuple(publisher.topic for publisher in PUBLISHERS))
+        self.assertTrue(verifyObject(IPushesContent, door))
+        self.assertEqual(door.pushes, tuple(publisher.topic for publisher in PUBLISHERS))
 
     def test_tokens_are_not_shown(self) -> None:
         self.assertNotIn(TOKEN, repr(ResourceSyncOptions(PUBLISHERS)))

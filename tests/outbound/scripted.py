@@ -15,7 +15,7 @@ from rsscloud_broker.model import OutboundError
 from tests.outbound.servers import (
     Client,
     listen,
-    make_lean_client,
+    make_callback_client,
 )
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -58,7 +58,7 @@ class ScriptedFactory(Factory[Scripted]):
             answer(connection)
 
 
-class LeanTestCase(TestCase):
+class CallbackClientTestCase(TestCase):
     timeout = 30
 
     def serve(self, *answers: bytes | Callable[[Scripted], None], tls: Any = None) -> None:
@@ -75,7 +75,7 @@ class LeanTestCase(TestCase):
     async def answer(self, *answers: bytes | Callable[[Scripted], None], **request: Any) -> Any:
         """The reply to a request that a server answers like that."""
         self.serve(*answers)
-        return await self.begin(make_lean_client(), **request)
+        return await self.begin(make_callback_client(), **request)
 
     async def refusal(self, asking: Deferred[Any]) -> str:
         return str(await self.assertFailure(asking, OutboundError))

@@ -23,7 +23,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.interfaces import IOutbound
-from rsscloud_broker.outbound import AddressGuard, LeanClient, TLSContext, TreqClient
+from rsscloud_broker.outbound import AddressGuard, CallbackClient, TLSContext, TopicClient
 from rsscloud_broker.testing.clock import Clock
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -257,7 +257,7 @@ OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_li
 def make_client(
     names: Any = None,
     *,
-    kind: type[LeanClient] | type[TreqClient] = TreqClient,
+    kind: type[CallbackClient] | type[TopicClient] = TopicClient,
     allowed: Sequence[str] = LOOPBACK,
     own: Sequence[tuple[str, int]] = (),
     network: Any = None,
@@ -272,11 +272,11 @@ def make_client(
     clock = Clock()
     guard = AddressGuard(map(ip_network, allowed), own)
     both: Any = Network(network or reactor, clock)
-    if kind is TreqClient:
+    if kind is TopicClient:
         limits = {"in_thread": execute} | limits
     outbound = kind(both, names, guard, TLSContext(trusted), **(OPTIONS | limits))
     return Client(outbound, clock, names)
 
 
 #: The client for notifications, likewise.
-make_lean_client = partial(make_client, kind=LeanClient)
+make_callback_client = partial(make_client, kind=CallbackClient)

@@ -23,7 +23,7 @@ from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.exchanges import Exchanges
+from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.unpacking import Unpacker
 from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import LOOPBACK, Names, Network, Pages, page, serve, silence
@@ -32,7 +32,7 @@ from tests.outbound.servers import LOOPBACK, Names, Network, Pages, page, serve,
 class AgentTests(TestCase):
     def setUp(self) -> None:
         network: Any = Network(reactor, Clock())
-        exchanges = Exchanges(
+        exchanges = HTTPExchanger(
             network,
             Names(),
             AddressGuard(map(ip_network, LOOPBACK)),

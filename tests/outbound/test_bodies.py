@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import OutboundError, TooLarge
-from rsscloud_broker.outbound.bodies import Body, CutOff, Whole
+from rsscloud_broker.outbound.bodies import Body, TruncatingBody, Whole
 
 
 def fields(*codings: bytes) -> list[tuple[bytes, bytes]]:
@@ -23,11 +23,11 @@ class CutOffTests(SynchronousTestCase):
     def test_up_to_the_limit(self) -> None:
         for size in (1, 7, 1000):
             for length in (0, 9, 10):
-                self.assertEqual(fed(CutOff([], 10), b"x" * length, size), b"x" * length)
-            self.assertEqual(fed(CutOff([], 10), b"x" * 11, size), b"x" * 10)
+                self.assertEqual(fed(TruncatingBody([], 10), b"x" * length, size), b"x" * length)
+            self.assertEqual(fed(TruncatingBody([], 10), b"x" * 11, size), b"x" * 10)
 
     def test_wants_no_more_than_is_needed_to_see_that_it_is_too_much(self) -> None:
-        body = CutOff([], 10)
+        body = TruncatingBody([], 10)
         self.assertEqual(
             [body.add(b"x" * 5), body.add(b"x" * 5), body.add(b"x")], [True, True, False]
         )

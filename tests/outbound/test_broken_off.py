@@ -19,8 +19,8 @@ from rsscloud_broker.outbound import dialling
 from rsscloud_broker.outbound.dialling import Together
 from rsscloud_broker.testing.clock import Clock
 from tests.outbound.authority import authority
-from tests.outbound.scripted import OK, LeanTestCase, Scripted
-from tests.outbound.servers import Client, Names, make_client, make_lean_client
+from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
+from tests.outbound.servers import Client, Names, make_callback_client, make_client
 
 #: An answer whose body ends with the connection.
 HALF = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nthe first half"
@@ -53,13 +53,13 @@ def breaks_off(connection: Scripted) -> None:
     _then(connection, lambda tcp: tcp.abortConnection())
 
 
-class EitherSchemeTestCase(LeanTestCase):
+class EitherSchemeTestCase(CallbackClientTestCase):
     def serve_by(self, scheme: str, answer: Callable[[Scripted], None]) -> str:
         """Answer a request at a URL with this scheme; the URL."""
         self.serve(answer, tls=authority().server("a.example") if scheme == "https" else None)
         return f"{scheme}://a.example:{self.port}/"
 
-    def client(self, make: Callable[..., Client] = make_lean_client, **options: Any) -> Client:
+    def client(self, make: Callable[..., Client] = make_callback_client, **options: Any) -> Client:
         """A client for such a URL."""
         names = Names({"a.example": ["127.0.0.1"]})
         return make(names, trusted=[authority().trusted], **options)
@@ -76,7 +76,7 @@ class BrokenOffTests(EitherSchemeTestCase):
         return str(told)
 
     async def test_body_that_ends_with_the_connection(self) -> None:
-        for make in (make_client, make_lean_client):
+        for make in (make_client, make_callback_client):
             for scheme in ("http", "https"):
                 self.assertEqual(await self.told_of(make, scheme, says_goodbye), "the first half")
         told = await self.told_of(make_client, "http", closes_without_goodbye)
@@ -96,7 +96,7 @@ class BrokenOffTests(EitherSchemeTestCase):
         """What each of them has is for connecting; the answer has all that is left."""
         asked: Deferred[Scripted] = Deferred()
         self.serve(asked.callback)
-        client = make_lean_client(Names({"a.example": ["127.0.0.1", "127.0.0.2"]}))
+        client = make_callback_client(Names({"a.example": ["127.0.0.1", "127.0.0.2"]}))
         asking = self.begin(client, f"http://a.example:{self.port}/")
         connection: Scripted = await asked
         client.clock.advance(10)
@@ -104,7 +104,7 @@ class BrokenOffTests(EitherSchemeTestCase):
         self.assertEqual((await asking).status, 200)
 
     async def test_notification_was_taken_when_its_answer_breaks_off(self) -> None:
-        told = await self.told_of(make_lean_client, "https", closes_without_goodbye)
+        told = await self.told_of(make_callback_client, "https", closes_without_goodbye)
         self.assertEqual(told, "the first half")
 
 

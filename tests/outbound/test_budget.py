@@ -11,11 +11,11 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Content, OutboundError
-from rsscloud_broker.outbound.bodies import CutOff, Whole
+from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer, Http1, message
 from rsscloud_broker.outbound.urls import target_of
-from tests.outbound.scripted import LeanTestCase, Scripted
+from tests.outbound.scripted import CallbackClientTestCase, Scripted
 from tests.outbound.servers import make_client
 from tests.test_budget import Arriving
 
@@ -103,7 +103,7 @@ class ConnectionTests(SynchronousTestCase):
         self.budget = AnswerBudget(limit=5000, small=1000)
 
     def ask(self) -> tuple[Http1, StringTransport, Deferred[Answer]]:
-        make_body = partial(CutOff, limit=5000)
+        make_body = partial(TruncatingBody, limit=5000)
         connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
         connection.connector = cast(Any, None)  # which there is no more need of
         answered = connection.ask(message("GET", target_of("http://127.0.0.1/"), {}, b""))
@@ -145,13 +145,13 @@ class ConnectionTests(SynchronousTestCase):
         self.assertIn(FULL, str(self.failureResultOf(answered, OutboundError).value))
 
     def test_many_small_pieces_take_no_more_room(self) -> None:
-        for body in (CutOff([], 5000), Whole([], 5000)):
+        for body in (TruncatingBody([], 5000), Whole([], 5000)):
             for _ in range(1000):
                 body.add(b"ab")
             self.assertEqual(body.size, 2000)
 
 
-class ReadingTests(LeanTestCase):
+class ReadingTests(CallbackClientTestCase):
     async def test_large_answers_that_stop_halfway(self) -> None:
         """One is given up for others."""
         body = b"x" * 400_000

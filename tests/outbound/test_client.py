@@ -14,7 +14,7 @@ from tests.outbound.client_case import ClientTestCase
 from tests.outbound.servers import (
     RawFactory,
     listen,
-    make_lean_client,
+    make_callback_client,
     page,
     serve,
 )
@@ -195,4 +195,4 @@ class BodyTests(ClientTestCase):
 
 
 class LeanRequestTests(RequestTests):
-    make_client = staticmethod(make_lean_client)
+    make_client = staticmethod(make_callback_client)

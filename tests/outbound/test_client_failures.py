@@ -15,7 +15,7 @@ from tests.outbound.servers import (
     black_hole,
     half,
     listen,
-    make_lean_client,
+    make_callback_client,
     silence,
 )
 
@@ -150,8 +150,8 @@ class DeadlineTests(ClientTestCase):
 
 
 class LeanFailureTests(FailureTests):
-    make_client = staticmethod(make_lean_client)
+    make_client = staticmethod(make_callback_client)
 
 
 class LeanDeadlineTests(DeadlineTests):
-    make_client = staticmethod(make_lean_client)
+    make_client = staticmethod(make_callback_client)

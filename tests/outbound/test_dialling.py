@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import dialling
-from rsscloud_broker.outbound.bodies import CutOff
+from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
@@ -24,7 +24,7 @@ class DiallingTests(SynchronousTestCase):
     def failure_of(self, dials: Callable[[Http1], object]) -> type[BaseException]:
         """What a request fails with when its connection is dialled in a way."""
         connection = Http1(
-            (False, "192.0.2.1", 80), None, partial(CutOff, limit=1000), AnswerBudget()
+            (False, "192.0.2.1", 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
         asking = connection.ask(Message(b"GET / HTTP/1.1\r\n\r\n"))
         dials(connection)

@@ -66,7 +66,7 @@ REFUSED = {
 
 class AddressGuardTests(SynchronousTestCase):
     def assert_refused(self, guard: AddressGuard, address: str) -> str:
-        return str(self.assertRaises(OutboundError, guard.judge, address, 80))
+        return str(self.assertRaises(OutboundError, guard.check, address, 80))
 
     def test_the_corpus_is_large(self) -> None:
         refused = [address for text in REFUSED.values() for address in text.split()]
@@ -77,7 +77,7 @@ class AddressGuardTests(SynchronousTestCase):
     def test_public_addresses_are_accepted(self) -> None:
         for address in PUBLIC.split():
             with self.subTest(address):
-                AddressGuard().judge(address, 80)
+                AddressGuard().check(address, 80)
 
     def test_others_are_refused_by_kind(self) -> None:
         for kind, text in REFUSED.items():
@@ -93,22 +93,22 @@ class AddressGuardTests(SynchronousTestCase):
         for address in (
             "127.0.0.1", "127.9.9.9", "::ffff:127.0.0.1", "fd00::1", "10.1.2.3", "8.8.8.8",
         ):  # fmt: skip
-            guard.judge(address, 80)
+            guard.check(address, 80)
         for address in ("::1", "10.1.2.4", "192.168.1.1", "fc00::1", "fe80::1", "169.254.169.254"):
             self.assert_refused(guard, address)
 
     def test_allowed_networks_can_change(self) -> None:
         guard = AddressGuard([ip_network("10.0.0.0/8")], [("10.1.1.1", 80)])
         guard.allow(map(ip_network, ("10.1.0.0/16", "fd00::/8")))
-        guard.judge("10.1.2.3", 80)
-        guard.judge("fd00::1", 80)
+        guard.check("10.1.2.3", 80)
+        guard.check("fd00::1", 80)
         self.assert_refused(guard, "10.2.2.3")
         self.assert_refused(guard, "10.1.1.1")  # the broker itself is not called all the same
 
     def test_allowing_all_of_one_family_allows_nothing_of_the_other(self) -> None:
         four, six = AddressGuard([ip_network("0.0.0.0/0")]), AddressGuard([ip_network("::/0")])
-        four.judge("10.0.0.1", 80)
-        six.judge("fe80::1%eth0", 80)
+        four.check("10.0.0.1", 80)
+        six.check("fe80::1%eth0", 80)
         self.assert_refused(four, "::1")
         self.assert_refused(six, "127.0.0.1")
         self.assert_refused(six, "::ffff:127.0.0.1")
@@ -129,12 +129,12 @@ class SpellingTests(TestCase):
                 found = await resolve(spelling)
                 self.assertTrue(found)
                 for address in found:
-                    self.assertRaises(OutboundError, AddressGuard().judge, address, 80)
+                    self.assertRaises(OutboundError, AddressGuard().check, address, 80)
 
     def test_what_is_no_address(self) -> None:
         for text in ("", "localhost", "127.1", "1.2.3.4.5", "::g", "0x7f000001", "1.2.3.4\0", "%"):
             with self.subTest(text):
-                self.assertRaises(OutboundError, AddressGuard().judge, text, 80)
+                self.assertRaises(OutboundError, AddressGuard().check, text, 80)
 
 
 class PythonsJudgementTests(SynchronousTestCase):
@@ -142,7 +142,7 @@ class PythonsJudgementTests(SynchronousTestCase):
 
     def assert_at_least_as_strict(self, address: IPv4Address | IPv6Address) -> None:
         if not address.is_global:
-            self.assertRaises(OutboundError, AddressGuard().judge, str(address), 80)
+            self.assertRaises(OutboundError, AddressGuard().check, str(address), 80)
 
     @given(ip_addresses(v=4))
     def test_ipv4(self, address: IPv4Address) -> None:
@@ -170,7 +170,7 @@ class OwnListenersTests(SynchronousTestCase):
         refused = []
         for address in addresses.split():
             try:
-                guard.judge(address, port)
+                guard.check(address, port)
             except AddressRefused as error:
                 self.assertEqual(
                     str(error),

@@ -20,8 +20,8 @@ from tests.outbound.servers import (
     Pages,
     RawFactory,
     listen,
+    make_callback_client,
     make_client,
-    make_lean_client,
     serve,
 )
 
@@ -229,8 +229,8 @@ class TLSTests(GuardedTestCase):
 
 
 class LeanGuardTests(GuardTests):
-    make_client = staticmethod(make_lean_client)
+    make_client = staticmethod(make_callback_client)
 
 
 class LeanTLSTests(TLSTests):
-    make_client = staticmethod(make_lean_client)
+    make_client = staticmethod(make_callback_client)

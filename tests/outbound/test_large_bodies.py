@@ -7,22 +7,22 @@ from typing import Any, cast
 
 from twisted.internet.testing import StringTransport
 
-from rsscloud_broker.outbound.bodies import CutOff
+from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import PIECE, Http1, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.authority import authority
-from tests.outbound.scripted import OK, LeanTestCase
-from tests.outbound.servers import Names, Pages, make_lean_client, serve
+from tests.outbound.scripted import OK, CallbackClientTestCase
+from tests.outbound.servers import Names, Pages, make_callback_client, serve
 
 
-class LargeBodyTests(LeanTestCase):
+class LargeBodyTests(CallbackClientTestCase):
     async def test_large_bodies_over_one_connection(self) -> None:
         bodies = [b"x" * 3_000_000, b"y" * (PIECE + 1), b"z", b"x" * (2 * PIECE)]
         for security in None, authority().server("reader.example"):
             pages = Pages({})
             port = serve(self, pages, security)
-            client = make_lean_client(
+            client = make_callback_client(
                 Names({"reader.example": ["127.0.0.1"]}), trusted=[authority().trusted]
             )
             url = f"{'https' if security else 'http'}://reader.example:{port}/"
@@ -34,7 +34,7 @@ class LargeBodyTests(LeanTestCase):
     def test_who_does_not_read_a_large_body_is_sent_no_more_of_it(self) -> None:
         """Many who do not read it would else fill the memory with copies of it."""
         connection = Http1(
-            (False, "127.0.0.1", 80), None, partial(CutOff, limit=1000), AnswerBudget()
+            (False, "127.0.0.1", 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
         connection.connector = cast(Any, None)  # which there is no more need of
         body = b"x" * 5_000_000

@@ -14,21 +14,21 @@ from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import AddressRefused, OutboundError
 from rsscloud_broker.outbound import tls
 from tests.outbound.authority import authority
-from tests.outbound.scripted import OK, LeanTestCase, Scripted
+from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
 from tests.outbound.servers import (
     Names,
     RawFactory,
     black_hole,
     listen,
-    make_lean_client,
+    make_callback_client,
 )
 
 NETWORKS = (ip_network("127.0.0.0/8"),)
 
 
-class KeptConnectionTests(LeanTestCase):
+class KeptConnectionTests(CallbackClientTestCase):
     def setUp(self) -> None:
-        self.client = make_lean_client(idle_limit=2, idle_seconds=2.0)
+        self.client = make_callback_client(idle_limit=2, idle_seconds=2.0)
 
     async def ask(self, **request: Any) -> OutboundReply:
         return await self.begin(self.client, **request)
@@ -171,13 +171,13 @@ class KeptConnectionTests(LeanTestCase):
         self.assertEqual([one.requests for one in self.server.connections], [2, 1])
 
 
-class DialTests(LeanTestCase):
+class DialTests(CallbackClientTestCase):
     def setUp(self) -> None:
         """A host of three addresses, of which two swallow what is sent to them."""
         self.serve()
         for hole in ("127.0.0.2", "127.0.0.3"):
             black_hole(self, hole, self.port)
-        self.client = make_lean_client(
+        self.client = make_callback_client(
             Names({"h.example": ["127.0.0.2", "127.0.0.3", "127.0.0.1"]})
         )
         self.asking = self.begin(self.client, f"http://h.example:{self.port}/")
@@ -194,7 +194,7 @@ class DialTests(LeanTestCase):
         self.failureResultOf(self.asking, CancelledError)
         self.client.clock.advance(15)  # no other address is tried
         self.assertEqual(self.client.clock.getDelayedCalls(), [])
-        await self.begin(make_lean_client())
+        await self.begin(make_callback_client())
         self.assertEqual(len(self.server.connections), 1)
 
     async def test_abandoned_connections_end(self) -> None:
@@ -222,12 +222,12 @@ def tls_connections() -> list[object]:
     return [one for one in gc.get_objects() if isinstance(one, tls._Connection)]
 
 
-class SessionTests(LeanTestCase):
+class SessionTests(CallbackClientTestCase):
     CLOSE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
     def setUp(self) -> None:
         hosts = {"a.example": ["127.0.0.1"], "b.example": ["127.0.0.1"]}
-        self.client = make_lean_client(Names(hosts), trusted=[authority().trusted])
+        self.client = make_callback_client(Names(hosts), trusted=[authority().trusted])
 
     def serve_resumable(self, **options: Any) -> None:
         server = authority().server("a.example", "b.example", enableSessionTickets=True, **options)
@@ -276,7 +276,7 @@ class SessionTests(LeanTestCase):
         self.addCleanup(gc.enable)
         for close in (self.CLOSE, OK):
             self.serve(close, tls=authority().server("a.example"))
-            self.client = make_lean_client(
+            self.client = make_callback_client(
                 Names({"a.example": ["127.0.0.1"]}), trusted=[authority().trusted], idle_limit=0
             )
             await self.begin(self.client, f"https://a.example:{self.port}/")
@@ -289,7 +289,7 @@ class SessionTests(LeanTestCase):
         before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
         self.serve(self.CLOSE, tls=forgetful)
         self.server.protocol = Resumable
-        context: Any = self.client.outbound._exchanges._tls  # type: ignore[attr-defined] # it has one
+        context: Any = self.client.outbound._exchanger._tls  # type: ignore[attr-defined] # it has one
         session = context._sessions.pop(("a.example", before), None)
         self.assertIsNotNone(session)
         context._sessions["a.example", self.port] = session

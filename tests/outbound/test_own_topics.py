@@ -8,7 +8,7 @@ from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.interfaces import IJudge, ITopicFetcher
+from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import AddressRefused, Content, TopicUnreadable, Validators
 from rsscloud_broker.outbound import OwnTopics
 from rsscloud_broker.testing import FakeFetcher
@@ -17,9 +17,9 @@ HERE = "http://broker.example:5337"
 ELSEWHERE = "http://feeds.example/rss.xml"
 
 
-@implementer(IJudge)
+@implementer(IURLPolicy)
 class StrictJudge:
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         raise AddressRefused("no")
 
 
@@ -39,7 +39,7 @@ class OwnTopicsTests(TestCase):
         self.topics = OwnTopics(self.others, StrictJudge(), HERE, self.directory, execute)
 
     def test_interfaces(self) -> None:
-        for interface in (ITopicFetcher, IJudge):
+        for interface in (ITopicFetcher, IURLPolicy):
             self.assertTrue(verifyObject(interface, self.topics))
 
     async def test_own_files_are_read_where_they_lie(self) -> None:
@@ -48,7 +48,7 @@ class OwnTopicsTests(TestCase):
             ("/2026/11/21/07.xml", b"<hour/>"),
             ("/.well-known/resourcesync", b"<urlset/>"),
         ):
-            await self.topics.judge(HERE + path)
+            await self.topics.check(HERE + path)
             fetched = await self.topics.fetch(HERE + path, Validators('"a"'), 3)
             self.assertEqual(fetched.content, Content(body, "text/xml; charset=utf-8"))
             self.assertEqual(fetched.result, f"a file of this broker, {len(body)} bytes")
@@ -61,7 +61,7 @@ class OwnTopicsTests(TestCase):
         self.assertEqual(self.others.asked, [(known, 3)])
         for url in (ELSEWHERE, "http://broker.example:53370/changes.xml", HERE):
             with self.assertRaises(AddressRefused):
-                await self.topics.judge(url)
+                await self.topics.check(url)
 
     async def test_nothing_else_on_this_disk(self) -> None:
         for path in (

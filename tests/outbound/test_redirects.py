@@ -9,7 +9,7 @@ from twisted.web.server import Request
 from tests.outbound.client_case import ClientTestCase
 from tests.outbound.servers import (
     Names,
-    make_lean_client,
+    make_callback_client,
     page,
 )
 
@@ -130,4 +130,4 @@ class RedirectTests(ClientTestCase):
 
 
 class LeanRedirectTests(RedirectTests):
-    make_client = staticmethod(make_lean_client)
+    make_client = staticmethod(make_callback_client)

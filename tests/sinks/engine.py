@@ -21,10 +21,10 @@ from rsscloud_broker.model import (
     Content,
     Denial,
     Fanout,
+    FetchResult,
     Lease,
     Notification,
     Outcome,
-    Reading,
     Subscription,
     Unavailable,
 )
@@ -217,10 +217,10 @@ class EngineTestCase(SynchronousTestCase):
         """Have the store begin a walk, and tell of it."""
         self.contents += 1
         content = Content(b"%d" % self.contents, "text/plain")
-        reading = Reading(
+        reading = FetchResult(
             topic, content.digest, len(content.body), self.clock.wall_seconds(), content
         )
-        self.successResultOf(self.store.record_reading(reading, None))
+        self.successResultOf(self.store.record_fetch(reading, None))
         self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
     def hand_in(self, body: bytes, topic: str = FEED) -> None:

@@ -6,7 +6,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.model import Content, Reading, Unavailable
+from rsscloud_broker.model import Content, FetchResult, Unavailable
 from rsscloud_broker.sinks.carried import OF_WALKS, SMALL, UnderWay, WalkRoom
 from tests.sinks.engine import EngineTestCase
 
@@ -94,8 +94,8 @@ class DistributionTests(EngineTestCase):
     def change_all(self, size: int) -> None:
         for number, feed in enumerate(self.feeds):
             content = Content(b"%2d" % number * (size // 2))
-            reading = Reading(feed, content.digest, size, self.clock.wall_seconds(), content)
-            self.successResultOf(self.store.record_reading(reading, None))
+            reading = FetchResult(feed, content.digest, size, self.clock.wall_seconds(), content)
+            self.successResultOf(self.store.record_fetch(reading, None))
             self.hint(TopicChanged(feed, self.clock.wall_seconds()))
 
     def test_everybody_gets_its_content_in_the_end(self) -> None:

@@ -6,7 +6,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.events import ContentBrought, ContentMissed
-from rsscloud_broker.model import Bounds, Content, Denial, Outcome, Reading
+from rsscloud_broker.model import Bounds, Content, Denial, FetchResult, Outcome
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.storage.deliveries import MAX_QUEUED
 from rsscloud_broker.testing import RecordingBus, memory_store
@@ -74,8 +74,8 @@ class CarriedTests(EngineTestCase):
         """A notification waits whose content is read anew just now."""
         (subscription, _) = self.subscriptions()
         known = b"something else"
-        reading = Reading(FEED, b"1" * 32, 1, NOW)
-        self.successResultOf(self.store.record_reading(reading, None))
+        reading = FetchResult(FEED, b"1" * 32, 1, NOW)
+        self.successResultOf(self.store.record_fetch(reading, None))
         self.advance(1)
         del self.notifier.calls[:], self.notifier.contents[:]
         self.successResultOf(self.store.put_subscription(subscription, known))
@@ -83,8 +83,8 @@ class CarriedTests(EngineTestCase):
         self.advance(1)
         self.assertEqual(self.called(), [])
         content = Content(b"here it is")
-        again = Reading(FEED, content.digest, 10, NOW + 2, content)
-        self.successResultOf(self.store.record_reading(again, None))
+        again = FetchResult(FEED, content.digest, 10, NOW + 2, content)
+        self.successResultOf(self.store.record_fetch(again, None))
         self.advance(10)
         self.assertEqual(self.notifier.contents, [b"here it is"])
         self.assertEqual(self.waiting(), {})
@@ -121,8 +121,8 @@ class LaterTests(EngineTestCase):
         """Read what is there, when there is room."""
         self.store._bounds = Bounds()
         content = Content(b"%d" % self.contents, "text/plain")
-        reading = Reading(FEED, content.digest, 1, self.clock.wall_seconds(), content)
-        record = self.successResultOf(self.store.record_reading(reading, None))
+        reading = FetchResult(FEED, content.digest, 1, self.clock.wall_seconds(), content)
+        record = self.successResultOf(self.store.record_fetch(reading, None))
         if record.brought:
             self.hint(ContentBrought(FEED))
 

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.sinks.dispatch import MOST_PER_HOST, Dispatcher, Job
-from rsscloud_broker.sinks.pace import LONGEST_PATIENCE, PATIENCE, TICK
+from rsscloud_broker.sinks.pace import SLOW_AFTER, SLOW_AFTER_AT_MOST, TICK
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -86,7 +86,7 @@ class DispatchTestCase(SynchronousTestCase):
     def assert_idle(self) -> None:
         """Nothing is kept of hosts and jobs that are over."""
         self.assertEqual([self.gauge(name) for name in ("in_flight", "slow", "queued")], [0.0] * 3)
-        for kept in ("_hosts", "_quick_line", "_line", "_young", "_slow"):
+        for kept in ("_hosts", "_quick_queue", "_queue", "_active", "_slow"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
         self.assertEqual((self.dispatcher._behind, self.dispatcher._young_quick), (0, 0))
 
@@ -254,7 +254,7 @@ class EarnTests(DispatchTestCase):
         self.make()
         self.notify(200)
         self.submit("slow", "host")
-        self.advance(2 * PATIENCE)
+        self.advance(2 * SLOW_AFTER)
         self.end("slow")
         self.assertEqual(self.places(), 4)
 
@@ -278,7 +278,7 @@ class LingerTests(DispatchTestCase):
     def test_only_when_somebody_waits(self) -> None:
         self.make(places=1)
         self.submit("a")
-        self.advance(10 * PATIENCE)
+        self.advance(10 * SLOW_AFTER)
         self.assertEqual(self.gauge("slow"), 0)
         self.submit("b")
         self.advance(TICK)
@@ -291,11 +291,11 @@ class LingerTests(DispatchTestCase):
         self.make(places=1)
         for name in "abc":
             self.submit(name)
-        self.advance(PATIENCE - 0.02)
+        self.advance(SLOW_AFTER - 0.02)
         self.assertEqual(self.begun, ["a"])
         self.advance(0.02 + TICK)
         self.assertEqual(self.begun, ["a", "b"])
-        self.advance(PATIENCE + TICK)
+        self.advance(SLOW_AFTER + TICK)
         self.assertEqual(self.begun, ["a", "b", "c"])
         self.assertEqual(self.gauge("queued"), 0)
 
@@ -304,10 +304,10 @@ class LingerTests(DispatchTestCase):
         self.submit("a", "host")
         self.submit("b", "host")
         self.submit("c")
-        self.advance(PATIENCE + TICK)
+        self.advance(SLOW_AFTER + TICK)
         self.assertEqual(self.begun, ["a", "c"])
         self.end("a")
-        self.advance(PATIENCE + TICK)
+        self.advance(SLOW_AFTER + TICK)
         self.assertEqual(self.begun, ["a", "c", "b"])
 
     def test_none_is_called_off_because_others_wait(self) -> None:
@@ -324,7 +324,7 @@ class LingerTests(DispatchTestCase):
         self.make(places=1, max_slow=0)
         for name in "ab":
             self.submit(name)
-        self.advance(10 * PATIENCE)
+        self.advance(10 * SLOW_AFTER)
         self.assertEqual((self.begun, self.called_off), (["a"], []))
         self.end("a", "b")
         self.assertEqual(self.begun, ["a", "b"])
@@ -388,7 +388,7 @@ class SlowSelfTests(DispatchTestCase):
             del self.begun[:5]
         self.assertEqual(self.gauge("slow"), 0)
         for _ in range(5):  # from now on it is the others that say nothing
-            self.advance(LONGEST_PATIENCE)
+            self.advance(SLOW_AFTER_AT_MOST)
         self.assertGreater(self.gauge("slow"), 0)
 
 
@@ -399,7 +399,7 @@ class GaugeTests(DispatchTestCase):
             self.submit(name)
         self.submit("behind", "a")
         self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (2, 2))
-        self.advance(PATIENCE + TICK)
+        self.advance(SLOW_AFTER + TICK)
         self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (3, 1))
         self.assertEqual(self.gauge("slow"), 1)
         self.end("a", "b", "c", "behind")

@@ -15,20 +15,20 @@ from rsscloud_broker.model import (
     Callback,
     Delivery,
     Fanout,
+    FetchResult,
     Lease,
     Outcome,
-    Reading,
     Subscription,
     Unavailable,
 )
-from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks.distribution import (
-    STOP_PATIENCE,
+    STOP_TIMEOUT,
     Distribution,
     DistributionOptions,
 )
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
 from rsscloud_broker.sinks.walk import SAVE_WITHIN
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
@@ -114,8 +114,8 @@ class DistributionTestCase(SynchronousTestCase):
         """Have the store begin a walk; the event that tells of it."""
         self.contents += 1
         digest = self.contents.to_bytes(32, "big")
-        reading = Reading(topic, digest, self.contents, self.clock.wall_seconds())
-        self.successResultOf(self.store.record_reading(reading, None))
+        reading = FetchResult(topic, digest, self.contents, self.clock.wall_seconds())
+        self.successResultOf(self.store.record_fetch(reading, None))
         return TopicChanged(topic, self.clock.wall_seconds())
 
     def tell(self, distribution: Distribution, topic: str = FEED) -> None:
@@ -436,7 +436,7 @@ class StopTests(DistributionTestCase):
         distribution = self.start(in_flight=2)
         self.tell(distribution)
         stopped = distribution.stopService()
-        self.clock.advance(STOP_PATIENCE - 0.1)
+        self.clock.advance(STOP_TIMEOUT - 0.1)
         self.assertNoResult(stopped)
         self.clock.advance(0.1)
         self.successResultOf(stopped)
@@ -451,7 +451,7 @@ class StopTests(DistributionTestCase):
         distribution = self.start()
         self.tell(distribution)
         distribution.stopService()
-        self.clock.advance(STOP_PATIENCE)
+        self.clock.advance(STOP_TIMEOUT)
         self.notifier.held, self.notifier.notified = None, []
         distribution.startService()
         self.clock.advance(LEAST_PAUSE)
@@ -473,7 +473,7 @@ class StopTests(DistributionTestCase):
         distribution = self.start()
         self.tell(distribution)
         stopped = distribution.stopService()
-        self.clock.advance(STOP_PATIENCE)
+        self.clock.advance(STOP_TIMEOUT)
         self.successResultOf(stopped)
         for gate in gates[4:]:
             gate.callback(Outcome(True))
@@ -489,7 +489,7 @@ class StopTests(DistributionTestCase):
         self.clock.advance(7)
         self.assertEqual(len(self.told()), 6)  # two of the four have begun
         stopped = distribution.stopService()
-        self.clock.advance(STOP_PATIENCE)
+        self.clock.advance(STOP_TIMEOUT)
         self.successResultOf(stopped)
         self.notifier.held, self.notifier.notified = None, []
         self.notifier.outcomes.clear()

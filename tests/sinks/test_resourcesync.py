@@ -21,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.events import FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, IHandsIn
+from rsscloud_broker.interfaces import IEventSink, IPushesContent
 from rsscloud_broker.model import Callback, Content, Lease, Subscription, Unavailable
 from rsscloud_broker.sinks import resourcesync
 from rsscloud_broker.sinks.resourcesync import (
@@ -118,11 +118,11 @@ class DocumentsTests(ResourceSyncTestCase):
         sink = self.make()
         self.assertTrue(verifyObject(IEventSink, sink))
         self.assertTrue(verifyObject(IService, sink))
-        self.assertTrue(verifyObject(IHandsIn, sink))
+        self.assertTrue(verifyObject(IPushesContent, sink))
 
     def test_only_the_channel_is_handed_in(self) -> None:
-        self.assertEqual(self.make().hands_in, (BROKER + CHANNEL,))
-        self.assertEqual(self.make(has_hub=False).hands_in, ())
+        self.assertEqual(self.make().pushes, (BROKER + CHANNEL,))
+        self.assertEqual(self.make(has_hub=False).pushes, ())
 
     def test_they_lead_to_one_another(self) -> None:
         self.start()

@@ -8,11 +8,11 @@ from attrs import evolve
 
 from rsscloud_broker.events import SubscriptionStored
 from rsscloud_broker.model import Lease, Outcome
-from rsscloud_broker.patience import UNAVAILABLE_PAUSE
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
 from rsscloud_broker.sinks.retries import AT_A_TIME, OF_A_HOST, PORTION
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 
 URL = "http://reader0.example/0"

@@ -10,7 +10,7 @@ from attrs import evolve
 from sqlalchemy import Connection, inspect, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Check, Ping, Reading
+from rsscloud_broker.model import Check, FetchResult, Ping
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database, sqlite
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.intents import intents
@@ -19,7 +19,7 @@ from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
 from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
-from rsscloud_broker.storage.topics import checks_due, record_reading
+from rsscloud_broker.storage.topics import checks_due, record_fetch
 from rsscloud_broker.storage.walks import fanouts, record_slice
 
 #: What the tables of the first version may hold.
@@ -156,7 +156,7 @@ class MigrationSteps(SynchronousTestCase):
             (due,) = polls_due(conn, 1.0, 10)  # the other one has no subscribers
             self.assertEqual((due.topic.url, due.next_poll_at), (one.topic, 0.0))
             record_slice(conn, walk, 7, [], True)
-            record_reading(conn, Reading(one.topic, b"n" * 32, 1, 2.0), None)
+            record_fetch(conn, FetchResult(one.topic, b"n" * 32, 1, 2.0), None)
             (walk,) = fanouts(conn, 10)
             self.assertGreater(walk.id, 9)  # ids that were used are not used again
             self.assertGreater(put_subscription(conn, evolve(one, topic="http://b/")).id, 8)
@@ -246,9 +246,9 @@ class MigrationSteps(SynchronousTestCase):
                 },
             )
             self.assertEqual(checks_due(conn, 10), [Check("http://a/~x", pinged=False)])
-            merged = record_reading(conn, Reading("http://a/~x", b"n" * 32, 1, 2.0), None)
+            merged = record_fetch(conn, FetchResult("http://a/~x", b"n" * 32, 1, 2.0), None)
             self.assertTrue(merged.changed)
-            same = record_reading(conn, Reading("http://b/", b"d" * 32, 1, 2.0), None)
+            same = record_fetch(conn, FetchResult("http://b/", b"d" * 32, 1, 2.0), None)
             self.assertFalse(same.changed)
             self.assertEqual([walk.topic for walk in fanouts(conn, 10)], ["http://a/~x"])
             (waiting,) = intents(conn)

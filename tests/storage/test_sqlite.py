@@ -7,17 +7,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, delete, event, insert, select
+from sqlalchemy import Connection, delete, event, insert, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Unavailable
-from rsscloud_broker.storage import Store, open_database, sqlite
+from rsscloud_broker.storage import open_database, sqlite
 from rsscloud_broker.storage.engine import as_unavailable, for_writing, open_engine
 from rsscloud_broker.storage.schema import fanout, metadata, ping, topic
-from rsscloud_broker.testing import make_store_tests, memory_store
 from tests.storage.databases import file_database, memory_database
 
 
@@ -192,25 +191,6 @@ class InsertionTests(SynchronousTestCase):
             self.insert(conn, "http://a.example/", "http://b.example/")
             conn.exec_driver_sql("DELETE FROM sqlite_sequence")
             self.assertEqual(self.insert(conn, "http://c.example/"), {"http://c.example/": 3})
-
-
-def _also_for_postgresql(case: TestCase) -> Store:
-    """A store in memory, each of whose statements PostgreSQL could be given too."""
-    dialect = postgresql.dialect()
-
-    def compile_it(_conn: Connection, statement: Any, *_rest: Any) -> None:
-        compiled = str(statement.compile(dialect=dialect))
-        case.assertNotIn("sqlite", compiled.lower())
-
-    case.patch(sqlite, "serves", lambda conn: False)
-    store = memory_store()
-    event.listen(Engine, "before_execute", compile_it)
-    case.addCleanup(event.remove, Engine, "before_execute", compile_it)
-    return store
-
-
-class PortableStatementTests(make_store_tests(_also_for_postgresql)):  # type: ignore[misc] # made at run time
-    """Another dialect can say all that the store says."""
 
 
 class PortableSchemaTests(SynchronousTestCase):

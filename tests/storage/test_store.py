@@ -15,7 +15,7 @@ from twisted.internet.utils import getProcessOutputAndValue
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.model import Content, Ping, Reading, Unavailable
+from rsscloud_broker.model import Content, FetchResult, Ping, Unavailable
 from rsscloud_broker.storage import Store, open_database, sweep
 from rsscloud_broker.testing import make_bounds_tests, make_store_tests, memory_store
 from tests.storage.databases import file_database, threaded_store
@@ -90,9 +90,9 @@ class LifeTests(TestCase):
         """It can be had again, unlike what was handed in."""
         store = threaded_store(self)
         content = Content(b"x" * 1000)
-        reading = Reading("http://feeds.example/", content.digest, 1000, 1000.0, content)
+        reading = FetchResult("http://feeds.example/", content.digest, 1000, 1000.0, content)
         held = ref(content)
-        await store.record_reading(reading, None)
+        await store.record_fetch(reading, None)
         del content, reading
         await store.drop_check("http://feeds.example/", 0)  # the writer is at something else
         self.assertIsNone(held())

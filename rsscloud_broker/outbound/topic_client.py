@@ -15,7 +15,7 @@ from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import Client
-from rsscloud_broker.outbound.exchanges import Waiting
+from rsscloud_broker.outbound.exchanges import PendingRequest
 from rsscloud_broker.outbound.unpacking import InThread, Unpacker
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
 
@@ -30,7 +30,7 @@ class _NoCookies(IndexableCookieJar):
         pass
 
 
-class TreqClient(Client):
+class TopicClient(Client):
     """Makes guarded requests; a longer answer than allowed is an error.
 
     The limit is one of the bytes of an answer before and after it is decompressed.
@@ -54,20 +54,25 @@ class TreqClient(Client):
         self._reactor = reactor
         self._cookies = _NoCookies()
         self._unpacker = Unpacker(body_limit, self._budget, in_thread)
-        self._treq = HTTPClient(GuardedAgent(self._exchanges, self._unpacker), self._cookies)
+        self._treq = HTTPClient(GuardedAgent(self._exchanger, self._unpacker), self._cookies)
 
     def change_body_limit(self, limit: int) -> None:
         """Read answers of so many bytes from now on, on new connections.
 
         :param limit: bytes, before and after decompression.
         """
-        self._exchanges.make_body = partial(self.body, limit=limit)
+        self._exchanger.make_body = partial(self.body, limit=limit)
         self._unpacker.limit = limit
         self._budget.make_room(limit)
-        self._exchanges.call_anew()
+        self._exchanger.call_anew()
 
     async def _exchange(
-        self, waiting: Waiting, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self,
+        waiting: PendingRequest,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
     ) -> OutboundReply:
         waiting.waits_for = asking = self._treq.request(
             method,

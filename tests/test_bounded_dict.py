@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.remembered import Remembered
+from rsscloud_broker.bounded_dict import BoundedDict
 
 
 class RememberedTests(SynchronousTestCase):
     def test_forgets_what_was_set_longest_ago(self) -> None:
-        remembered: Remembered[str, int] = Remembered(2)
+        remembered: BoundedDict[str, int] = BoundedDict(2)
         remembered["a"] = 1
         remembered["b"] = 2
         remembered["a"] = 3
@@ -18,7 +18,7 @@ class RememberedTests(SynchronousTestCase):
         self.assertEqual(len(remembered), 2)
 
     def test_values_are_replaced_where_they_are(self) -> None:
-        remembered: Remembered[str, int] = Remembered(2)
+        remembered: BoundedDict[str, int] = BoundedDict(2)
         remembered["a"] = 1
         remembered["b"] = 2
         remembered.replace_each(lambda value: value * 10)
@@ -26,7 +26,7 @@ class RememberedTests(SynchronousTestCase):
         self.assertEqual([remembered.get(key, 0) for key in "abc"], [0, 20, 3])
 
     def test_forgets_what_was_taken(self) -> None:
-        remembered: Remembered[str, int] = Remembered(2)
+        remembered: BoundedDict[str, int] = BoundedDict(2)
         remembered["a"] = 1
         self.assertEqual((remembered.pop("a", 0), remembered.pop("a", 0)), (1, 0))
         self.assertEqual(len(remembered), 0)

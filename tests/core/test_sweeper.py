@@ -6,7 +6,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
-from rsscloud_broker.core.leases import IDLE_TOPIC_SECONDS
+from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.model import Callback, Delivery, Lease, Outcome, Subscription, Swept
 from tests.core.house import FEED, NOW, CoreTestCase
@@ -34,7 +34,7 @@ class SweeperTests(CoreTestCase):
         return stored
 
     def mark(self, subscription: Subscription) -> None:
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         (walk,) = self.successResultOf(self.store.fanouts(10))
         failure = Delivery(subscription, Outcome(False, "gone"), self.clock.wall_seconds(), marks=1)
         self.successResultOf(self.store.record_slice(walk, subscription.id, [failure], True))
@@ -66,7 +66,7 @@ class SweeperTests(CoreTestCase):
             self.assertEqual(len(self.left()), left)
 
     def test_topics_that_nobody_watches_are_forgotten(self) -> None:
-        self.successResultOf(self.detector.check(FEED))
+        self.successResultOf(self.detector.check_now(FEED))
         self.clock.advance(IDLE_TOPIC_SECONDS - HOUR)
         self.assertIsNotNone(self.successResultOf(self.store.topic(FEED)))
         self.clock.advance(2 * HOUR)

@@ -12,18 +12,18 @@ from twisted.internet.defer import TimeoutError as DeadlineError
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IJudge
+from rsscloud_broker.interfaces import IURLPolicy
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import is_address, target_of
 
 #: Seconds after which nobody waits for a name any more.
-PATIENCE = 3.0
+LOOKUP_TIMEOUT = 3.0
 
 
-@implementer(IJudge)
-class Judge:
+@implementer(IURLPolicy)
+class URLPolicy:
     """Looks at the form of a URL, and at the addresses of its host.
 
     :param resolve: looks names up.
@@ -34,17 +34,17 @@ class Judge:
         self._guard = guard
         self._clock = clock
 
-    async def judge(self, url: str) -> None:
+    async def check(self, url: str) -> None:
         target = target_of(url)
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):
             looking = Deferred.fromCoroutine(self._look_up(target.host))
             try:
-                addresses = await looking.addTimeout(PATIENCE, self._clock)
+                addresses = await looking.addTimeout(LOOKUP_TIMEOUT, self._clock)
             except (OSError, UnicodeError, DeadlineError, Unavailable):
                 return  # it may have an address by the time it is called
         for address in addresses:
-            self._guard.judge(address, target.port)
+            self._guard.check(address, target.port)
 
     async def _look_up(self, host: str) -> Sequence[str]:
         return await self._resolve(host)

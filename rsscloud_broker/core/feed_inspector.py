@@ -32,7 +32,7 @@ MAX_ENTRIES = 50
 MAX_SUMMARY = 16 * 1024
 
 
-class FeedReading:
+class FeedInspector:
     """Reads feeds and keeps what they say of themselves.
 
     :param in_thread: calls a function in a thread.

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Remembered(Generic[K, V]):
+class BoundedDict(Generic[K, V]):
     """A dictionary that forgets what was set longest ago when it is full."""
 
     def __init__(self, size: int) -> None:

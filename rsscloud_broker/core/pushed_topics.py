@@ -11,7 +11,7 @@ from attrs import define
 
 
 @define
-class HandedIn:
+class PushedTopics:
     """The URLs of such topics.
 
     :ivar prefixes: how they begin.  The parts that hand in contents say so: when they

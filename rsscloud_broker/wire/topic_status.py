@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from rsscloud_broker.model import TopicAccount
+from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.wire.text import clean
 
 #: How many ids of entries are shown as text.
 SHOWN_ENTRIES = 3
 
 
-def to_json(account: TopicAccount) -> dict[str, Any]:
+def to_json(account: TopicStatus) -> dict[str, Any]:
     """An account as ``json.dumps`` takes it."""
     topic = account.topic
     return {
@@ -46,12 +46,12 @@ def to_json(account: TopicAccount) -> dict[str, Any]:
     }
 
 
-def to_text(account: TopicAccount) -> str:
+def to_text(account: TopicStatus) -> str:
     """An account as lines, without a last line break."""
     return "\n".join(f"{name:<14}{clean(text)}".rstrip() for name, text in _lines(account) if text)
 
 
-def _lines(account: TopicAccount) -> Iterator[tuple[str, str]]:
+def _lines(account: TopicStatus) -> Iterator[tuple[str, str]]:
     topic, feed = account.topic, account.feed
     yield "topic", topic.url
     yield "moved from", ", ".join(account.moved_from)

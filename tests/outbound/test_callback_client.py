@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.outbound.scripted import OK, LeanTestCase, Scripted
+from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
 from tests.outbound.servers import (
     Pages,
-    make_lean_client,
+    make_callback_client,
     page,
     serve,
 )
 
 
-class RequestTests(LeanTestCase):
+class RequestTests(CallbackClientTestCase):
     async def test_bytes(self) -> None:
         headers = {"content-type": "text/xml", "x-a": "é"}
         await self.answer(OK, method="POST", headers=headers, body=b"<a/>")
@@ -48,7 +48,7 @@ class RequestTests(LeanTestCase):
         self.serve()
         for value in ("a\r\nx-evil: 1", "a\nb", "a\rb", "a\0", "\ud800"):
             for headers in ({"x-a": value}, {value: "a"}):
-                reason = await self.refusal(self.begin(make_lean_client(), headers=headers))
+                reason = await self.refusal(self.begin(make_callback_client(), headers=headers))
                 self.assertIn("must be one line of text", reason)
         self.assertEqual(self.server.connections, [])
 
@@ -56,11 +56,11 @@ class RequestTests(LeanTestCase):
         body = b"x" * 3_000_000
         pages = Pages({})
         url = f"http://127.0.0.1:{serve(self, pages)}/"
-        await self.begin(make_lean_client(), url, method="POST", body=body)
+        await self.begin(make_callback_client(), url, method="POST", body=body)
         self.assertEqual(pages.seen[0].body, body)
 
 
-class AnswerTests(LeanTestCase):
+class AnswerTests(CallbackClientTestCase):
     async def test_forms(self) -> None:
         for answer, expected in (
             (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"")),
@@ -88,7 +88,7 @@ class AnswerTests(LeanTestCase):
     async def test_headers_are_those_of_the_answer(self) -> None:
         """The last of several, in lower case, without the spaces around."""
         pages = Pages({"/": page(200, b"", x_one=" 1 ")})
-        reply = await self.begin(make_lean_client(), f"http://127.0.0.1:{serve(self, pages)}/")
+        reply = await self.begin(make_callback_client(), f"http://127.0.0.1:{serve(self, pages)}/")
         self.assertEqual(reply.headers["x-one"], "1")
 
     async def test_in_pieces(self) -> None:
@@ -129,7 +129,7 @@ class AnswerTests(LeanTestCase):
         ):
             with self.subTest(answer[:40]):
                 self.serve(answer)
-                self.assertIn(why, await self.refusal(self.begin(make_lean_client())))
+                self.assertIn(why, await self.refusal(self.begin(make_callback_client())))
                 await self.server.connections[0].lost
 
     async def test_closed_too_early(self) -> None:
@@ -140,7 +140,7 @@ class AnswerTests(LeanTestCase):
                 connection.transport.loseConnection()
 
             self.serve(close)
-            reason = await self.refusal(self.begin(make_lean_client()))
+            reason = await self.refusal(self.begin(make_callback_client()))
             self.assertIn("lost before the answer was whole: it was closed", reason)
 
     async def test_answer_before_the_request_was_read(self) -> None:

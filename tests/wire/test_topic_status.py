@@ -7,12 +7,12 @@ import json
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Topic, TopicAccount, Validators
-from rsscloud_broker.wire.topic_account import to_json, to_text
+from rsscloud_broker.model import Topic, TopicStatus, Validators
+from rsscloud_broker.wire.topic_status import to_json, to_text
 
 URL = "http://feeds.example/rss.xml"
 NOON = 1_790_683_200.0
-ACCOUNT = TopicAccount(
+ACCOUNT = TopicStatus(
     Topic(
         URL,
         b"\x01" * 32,
@@ -54,7 +54,7 @@ class JsonTests(SynchronousTestCase):
         self.assertEqual(said["feed"]["hints"]["ttl_minutes"], 60)
 
     def test_next_to_nothing(self) -> None:
-        said = json.loads(json.dumps(to_json(TopicAccount(Topic(URL)))))
+        said = json.loads(json.dumps(to_json(TopicStatus(Topic(URL)))))
         self.assertEqual((said["asked_at"], said["sha256"], said["feed"]), (None, None, {}))
 
 
@@ -74,7 +74,7 @@ class TextTests(SynchronousTestCase):
         self.assertNotIn("failures", text)
 
     def test_next_to_nothing(self) -> None:
-        lines = to_text(TopicAccount(Topic(URL))).splitlines()
+        lines = to_text(TopicStatus(Topic(URL))).splitlines()
         self.assertIn("last asked    never", lines)
         self.assertIn("next poll     none: not planned", lines)
 

@@ -6,16 +6,16 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker import descriptors
-from rsscloud_broker.descriptors import allow
+from rsscloud_broker import fd_limit
+from rsscloud_broker.fd_limit import allow
 
 
 class AllowTests(SynchronousTestCase):
     def limited(self, soft: int, hard: int) -> None:
         """Have the system say that these are the limits."""
         self.set: list[tuple[int, int]] = []
-        self.patch(descriptors, "getrlimit", lambda which: (soft, hard))
-        self.patch(descriptors, "setrlimit", lambda which, limits: self.set.append(limits))
+        self.patch(fd_limit, "getrlimit", lambda which: (soft, hard))
+        self.patch(fd_limit, "setrlimit", lambda which, limits: self.set.append(limits))
 
     def test_of_this_process(self) -> None:
         soft, hard = getrlimit(RLIMIT_NOFILE)
@@ -44,5 +44,5 @@ class AllowTests(SynchronousTestCase):
             raise ValueError("current limit exceeds maximum limit")
 
         self.limited(256, RLIM_INFINITY)
-        self.patch(descriptors, "setrlimit", refuse)
+        self.patch(fd_limit, "setrlimit", refuse)
         self.assertEqual(allow(16_384), 256)

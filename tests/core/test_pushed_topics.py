@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rsscloud_broker.config import Polling
-from rsscloud_broker.core import HandedIn, Poller
+from rsscloud_broker.core import Poller, PushedTopics
 from rsscloud_broker.model import Callback, Content, Intent, Ping, TopicUnreadable
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
@@ -35,10 +35,10 @@ class HandedInTests(BrokerTestCase):
     def test_prefixes(self) -> None:
         self.assertIn(CHANNEL, self.handed_in)
         self.assertNotIn("http://source.example/", self.handed_in)
-        self.assertNotIn(CHANNEL, HandedIn())
+        self.assertNotIn(CHANNEL, PushedTopics())
 
     def test_subscriptions_need_nothing_to_be_there(self) -> None:
-        self.topic_judge.refused.add(CHANNEL)  # nor the broker to call such a URL
+        self.topic_policy.refused.add(CHANNEL)  # nor the broker to call such a URL
         self.result(self.broker.accept(Intent(CHANNEL, CARRIER, LEASE)))
         self.result(self.broker.subscribe(Intent(CHANNEL, CALLBACK, LEASE)))
         stored = self.successResultOf(self.store.subscriptions(CHANNEL, 0, 10))
@@ -85,6 +85,6 @@ class HandedInTests(BrokerTestCase):
         self.subscribe_carrier()
         for _ in range(200):
             self.clock.advance(60)
-        account = self.successResultOf(self.store.account(CHANNEL))
+        account = self.successResultOf(self.store.topic_status(CHANNEL))
         self.assertIsNone(account.next_poll_at)
         self.assertIn("handed in", account.poll_reason)

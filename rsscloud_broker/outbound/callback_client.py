@@ -13,21 +13,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.outbound.bodies import CutOff
+from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.client import Client
-from rsscloud_broker.outbound.exchanges import Waiting
+from rsscloud_broker.outbound.exchanges import PendingRequest
 from rsscloud_broker.outbound.http1 import message
 from rsscloud_broker.outbound.urls import target_of
 
 
-class LeanClient(Client):
+class CallbackClient(Client):
     """Makes guarded requests; a longer answer than allowed is cut off."""
 
-    body = CutOff
+    body = TruncatingBody
 
     async def _exchange(
-        self, waiting: Waiting, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self,
+        waiting: PendingRequest,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
     ) -> OutboundReply:
         target = target_of(url)
-        answer = await self._exchanges.ask(waiting, target, message(method, target, headers, body))
+        answer = await self._exchanger.request(
+            waiting, target, message(method, target, headers, body)
+        )
         return OutboundReply(answer.status, answer.headers(), answer.body, url)

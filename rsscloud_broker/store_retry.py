@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @define
-class Patience:
+class StoreRetry:
     """Calls the store again and again while it is unavailable.
 
     :param what: is put off meanwhile, for the log.

@@ -8,10 +8,10 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.interfaces import IJudge
+from rsscloud_broker.interfaces import IURLPolicy
 from rsscloud_broker.model import AddressRefused
-from rsscloud_broker.outbound import AddressGuard, Judge
-from rsscloud_broker.outbound.judging import PATIENCE
+from rsscloud_broker.outbound import AddressGuard, URLPolicy
+from rsscloud_broker.outbound.url_policy import LOOKUP_TIMEOUT
 from rsscloud_broker.testing.clock import Clock
 
 NAMES = {
@@ -34,18 +34,18 @@ class JudgeTests(TestCase):
     def setUp(self) -> None:
         guard = AddressGuard((ip_network("10.1.0.0/16"),), (("93.184.216.99", 80),))
         self.clock = Clock()
-        self.judge = Judge(resolve, guard, self.clock)
+        self.judge = URLPolicy(resolve, guard, self.clock)
 
     async def assert_refused(self, url: str, because: str) -> None:
         try:
-            await self.judge.judge(url)
+            await self.judge.check(url)
         except AddressRefused as error:
             self.assertIn(because, str(error))
         else:
             self.fail(f"{url} was let through")
 
     def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IJudge, self.judge))
+        self.assertTrue(verifyObject(IURLPolicy, self.judge))
 
     async def test_let_through(self) -> None:
         for url in (
@@ -55,20 +55,20 @@ class JudgeTests(TestCase):
             "http://10.1.2.3/",
             "http://ours.example:8080/",
         ):
-            await self.judge.judge(url)
+            await self.judge.check(url)
 
     async def test_name_that_does_not_resolve_now(self) -> None:
-        await self.judge.judge("http://not-yet.example/")
+        await self.judge.check("http://not-yet.example/")
 
     def test_name_server_that_hangs(self) -> None:
         async def hang(host: str) -> list[str]:
             await Deferred[None]()
             raise AssertionError("it does not come to this")
 
-        judge = Judge(hang, AddressGuard((), ()), self.clock)
-        judged = Deferred.fromCoroutine(judge.judge("http://slow.example/"))
+        judge = URLPolicy(hang, AddressGuard((), ()), self.clock)
+        judged = Deferred.fromCoroutine(judge.check("http://slow.example/"))
         self.assertNoResult(judged)
-        self.clock.advance(PATIENCE)
+        self.clock.advance(LOOKUP_TIMEOUT)
         self.successResultOf(judged)
 
     async def test_refused(self) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select
 from rsscloud_broker.storage import sqlite
 
 
-class Portion:
+class RowBatch:
     """A query for so few rows that they may all be in memory.
 
     :param query: of columns with numbers and texts.  What is true or false may come as

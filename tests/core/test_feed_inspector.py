@@ -9,11 +9,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.feed_reading import (
+from rsscloud_broker.core.feed_inspector import (
     MAX_BYTES,
     MAX_SUMMARY,
     MAX_WAITING,
-    FeedReading,
+    FeedInspector,
     summary,
 )
 from rsscloud_broker.model import Content
@@ -32,7 +32,7 @@ class WaitingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.begun: list[tuple[Content, Deferred[Any]]] = []
         self.recorded: list[str] = []
-        self.reading = FeedReading(self, self.in_thread)  # type: ignore[arg-type] # a part of it
+        self.reading = FeedInspector(self, self.in_thread)  # type: ignore[arg-type] # a part of it
 
     def in_thread(self, function: Callable[[Content], Any], content: Content) -> Deferred[Any]:
         self.begun.append((content, Deferred()))

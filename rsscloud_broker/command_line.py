@@ -1,0 +1,78 @@
+"""The command line of ``twistd rsscloud-broker``, and the configuration that comes of it."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any, ClassVar
+
+from twisted.python import usage
+
+from rsscloud_broker import config as configuration
+from rsscloud_broker.config import Config
+from rsscloud_broker.discovery import Makers, faults
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
+
+
+class Options(usage.Options):
+    """The command line; what stands here goes before the configuration file."""
+
+    synopsis = "[options]"
+    longdesc = "Runs a notification broker. Without options it listens on port 5337."
+    optParameters: ClassVar[list[list[Any]]] = [
+        # It is read again at SIGHUP, when the working directory may be another.
+        ["config", "c", None, "A configuration file (TOML).", os.path.abspath],
+        ["data", "d", None, "The directory of everything the broker keeps."],
+        ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
+    ]
+    optFlags: ClassVar[list[list[str | None]]] = [
+        ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["listen"] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Where to listen: a Twisted endpoint such as tcp:5337; may be repeated."""
+        self["listen"].append(endpoint)
+
+    opt_l = opt_listen
+
+    def configuration(self, makers: Makers | None = None) -> Config:
+        """The configuration file, with what the command line says instead.
+
+        :param makers: the plugins that its tables are checked against.
+        :raises ConfigError: one of them cannot be used.
+        """
+        check = partial(faults, makers) if makers else None
+        config = configuration.load(self["config"], check)
+        values: dict[str, Any] = {
+            "data": self["data"],
+            "public_url": self["public-url"],
+            "listen": tuple(self["listen"]) or None,
+        }
+        override = partial(configuration.override, where="the command line")
+        config = override(config, **{k: v for k, v in values.items() if v is not None})
+        return _local(config) if self["local"] else config
+
+
+def _local(config: Config) -> Config:
+    """Allow loopback, without limits; and listen only there, unless it was said where.
+
+    The address for this machine's own browser is the right public one then.
+    """
+    egress = configuration.override(
+        config.egress,
+        "--local",
+        allow_topics=(*config.egress.allow_topics, *LOOPBACK),
+        allow_callbacks=(*config.egress.allow_callbacks, *LOOPBACK),
+    )
+    limits = configuration.override(
+        config.limits, "--local", exempt=(*config.limits.exempt, *LOOPBACK)
+    )
+    listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
+    local = configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
+    return configuration.override(local, "--local", public_url=local.address)
