@@ -34,6 +34,7 @@ _URL: Final = re.compile(
 )
 
 _PERCENT_ENCODED: Final = re.compile(r"%([0-9a-f]{2})", re.IGNORECASE)
+_DOTS: Final = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 _STRAY_PERCENT: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 
 
@@ -56,8 +57,8 @@ def normal_form(url: str) -> str:
     scheme = match["scheme"].lower()
     try:
         host = _host(match["host"])
-        path = _without_dots(_encoded(match["path"] or "/"))
-        query = _encoded(match["query"] or "")
+        path = _without_dots(encoded(match["path"] or "/"))
+        query = encoded(match["query"] or "")
     except ValueError:  # a name or a character that cannot be in any URL
         return url
     return f"{scheme}://{host}{_port(scheme, match['port'])}{path}{query}{match['fragment'] or ''}"
@@ -75,7 +76,8 @@ def _port(scheme: str, port: str | None) -> str:
     return "" if number == _DEFAULT_PORTS[scheme] else f":{number}"
 
 
-def _encoded(text: str) -> str:
+def encoded(text: str) -> str:
+    """A part of a URL behind its host, with just those characters encoded that have to be."""
     if not text.isascii():
         text = quote(text, safe=printable)
     return _decoded(text)
@@ -97,12 +99,20 @@ def _if_unreserved(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
+def _dots(segment: str) -> str:
+    """A segment, with its dots decoded if there is nothing else in it.
+
+    That is so already, but beside a stray percent sign, where servers decode it all the same.
+    """
+    return re.sub("%2e", ".", segment, flags=re.IGNORECASE) if _DOTS.fullmatch(segment) else segment
+
+
 def _without_dots(path: str) -> str:
     """An absolute path with its dot segments resolved (RFC 3986, section 5.2.4)."""
-    if "/." not in path:
+    if "/." not in path and "%2" not in path:
         return path
     kept: list[str] = []
-    segments = path.split("/")[1:]
+    segments = [_dots(segment) for segment in path.split("/")[1:]]
     for segment in segments:
         if segment == "..":
             del kept[-1:]

@@ -50,6 +50,8 @@ SAME = {
     "http://a/?u=x/../y": "http://a/?u=x/../y",
     "http://a/?u=%7e+%20&v=%26": "http://a/?u=~+%20&v=%26",
     "http://a/50%": "http://a/50%",
+    "http://a/b/%2e%2E/c%": "http://a/c%",
+    "http://a/b/%2e/.%2e%/%2ec%": "http://a/b/.%2e%/%2ec%",
     "http://a/%zz%4": "http://a/%zz%4",
 }
 

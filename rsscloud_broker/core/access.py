@@ -11,13 +11,18 @@ from fnmatch import translate
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.model import Forbidden
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.urls import encoded, normal_form
 
 #: Why a topic has ended to which there may be no subscriptions any more.  By that it is
 #: known in the database as one that may go on, so it must stay as it is.
 NOT_ALLOWED = "this broker takes no subscriptions to it any more"
 
-_SCHEME_AND_HOST = re.compile(r"https?://[^/*?\[]+/", re.IGNORECASE)
+_WILDCARD = re.compile(r"[*?\[]")
+_PIECES = re.compile(r"(\*|\?|\[[^\]]*\])")
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<authority>[^/]*)(?P<path>/.*)?", re.IGNORECASE | re.DOTALL
+)
+_DEFAULT_PORT = {"http": ":80", "https": ":443"}
 
 
 class Access:
@@ -65,6 +70,23 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 def _written(pattern: str) -> str:
-    """A pattern as the URLs of topics are written, which are in normal form, up to its path."""
-    beginning = _SCHEME_AND_HOST.match(pattern)
-    return normal_form(beginning[0]) + pattern[beginning.end() :] if beginning else pattern
+    """A pattern of URLs in normal form, which those of topics are.
+
+    What stands for itself in the pattern is brought into normal form; what stands for other
+    characters is left as it is.
+    """
+    if not _WILDCARD.search(pattern):
+        return normal_form(pattern)
+    found = _URL.fullmatch(pattern)
+    if found is None:
+        return pattern
+    scheme, authority = found["scheme"].lower(), found["authority"]
+    if not _WILDCARD.search(authority):
+        authority = normal_form(f"{scheme}://{authority}/").split("/")[2]
+    else:
+        authority = authority.lower().removesuffix(_DEFAULT_PORT[scheme])
+    path = "".join(
+        piece if _WILDCARD.match(piece) else encoded(piece)
+        for piece in _PIECES.split(found["path"] or "")
+    )
+    return f"{scheme}://{authority}{path}"

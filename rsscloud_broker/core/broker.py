@@ -17,7 +17,7 @@ from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
-from rsscloud_broker.core.web_addresses import check_intent, check_ping, check_topic
+from rsscloud_broker.core.web_addresses import about_topic, check_ping, check_topic, topic_of
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
@@ -119,8 +119,7 @@ class Broker:
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
         self._check_space()
         self._admission.ping(source)
-        check_topic(url)
-        url = normal_form(url)
+        url = topic_of(url)
         self._access.check_publish(url)
         await self._admit_reading(url, source)
         try:
@@ -207,8 +206,7 @@ class Broker:
 
     async def distribute(self, topic: str, content: Content) -> bool:
         self._check_space()
-        check_topic(topic)
-        topic = normal_form(topic)
+        topic = topic_of(topic)
         now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
         if wanted:
@@ -218,8 +216,7 @@ class Broker:
     async def subscribe(self, intent: Intent) -> Subscription:
         self._check_space()
         self._verifier.notifier(intent.callback.protocol)
-        check_intent(intent)
-        intent = _in_normal_form(intent)
+        intent = about_topic(intent)
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
         try:
@@ -234,8 +231,7 @@ class Broker:
 
     async def unsubscribe(self, intent: Intent) -> bool:
         self._verifier.notifier(intent.callback.protocol)
-        check_intent(evolve(intent, ends=True))
-        intent = _in_normal_form(intent)
+        intent = about_topic(evolve(intent, ends=True))
         await self._admission.verification(intent)
         try:
             return await self._verifier.unsubscribe(intent)
@@ -245,8 +241,7 @@ class Broker:
 
     async def accept(self, intent: Intent) -> None:
         self._verifier.notifier(intent.callback.protocol)
-        check_intent(intent)
-        intent = _in_normal_form(intent)
+        intent = about_topic(intent)
         if not intent.ends:
             self._check_space()
             self._access.check_subscribe(intent.topic)
@@ -311,12 +306,6 @@ class Broker:
                 raise
         await self._store.revive_topic(url)
         return await attempt()
-
-
-def _in_normal_form(intent: Intent) -> Intent:
-    """An intent about the topic's URL in normal form, which remembers how it was written."""
-    topic = normal_form(intent.topic)
-    return intent if topic == intent.topic else evolve(intent, topic=topic, written=intent.topic)
 
 
 def _sentence(url: str, problem: str | Refused) -> str:

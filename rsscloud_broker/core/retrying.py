@@ -14,6 +14,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import TopicEnded, TopicUnreadable
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
@@ -165,6 +166,8 @@ class Retries:
                     "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
                 )
                 return delay
+        if error.reason == NOT_READ:  # nobody has pinged it, or else that was refused
+            return None
         self.log.warn("{error}; given up: its subscribers are not told of this ping.", error=error)
         return None
 

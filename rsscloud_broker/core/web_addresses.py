@@ -6,11 +6,39 @@ protocols.  A front door of a plugin may check nothing.
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from rsscloud_broker.model import CallbackFailed, Intent, InvalidPing, Ping, TopicUnreadable
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How much of a URL is shown that nobody can call.
 _SHOWN = 100
+
+
+def topic_of(url: str) -> str:
+    """The URL of a topic in normal form, if it is a web address in that form, too.
+
+    :raises TopicUnreadable: it is not: characters that have to be encoded may make it too long.
+    """
+    check_topic(url)
+    url = normal_form(url)
+    check_topic(url)
+    return url
+
+
+def about_topic(intent: Intent) -> Intent:
+    """An intent about its topic in normal form, which remembers how the topic was written.
+
+    :raises TopicUnreadable, CallbackFailed: as ``check_intent``, of both forms.
+    """
+    check_intent(intent)
+    topic = normal_form(intent.topic)
+    if topic == intent.topic:
+        return intent
+    intent = evolve(intent, topic=topic, written=intent.topic)
+    check_intent(intent)
+    return intent
 
 
 def check_ping(ping: Ping) -> None:

@@ -240,7 +240,7 @@ class ResourceSyncDoor:
         if not odd:
             _only(found, "resourcesync", "the capability list")
         hubs = links.targets(found, "hub")
-        if not set(self._hubs).intersection(hubs):
+        if not set(self._hubs).intersection(map(normal_form, hubs)):
             raise _Refusal(
                 400,
                 f"The Link header must have a link with rel=hub to this hub, "

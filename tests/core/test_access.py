@@ -32,9 +32,19 @@ class AccessTests(SynchronousTestCase):
             self.assertIn(topic, str(caught.exception))
 
     def test_patterns_are_of_urls_in_normal_form(self) -> None:
-        access = Access(Topics(("HTTPS://Blogs.example:443/*", "http://*.Example/")))
-        self.assertTrue(access.may_subscribe(OURS))
-        self.assertFalse(access.may_subscribe("http://a.example/"))  # it has no beginning
+        for pattern, topic in (
+            ("HTTPS://Blogs.example:443/*", OURS),
+            ("https://blogs.example", "https://blogs.example/"),
+            ("HTTPS://Blogs.example*", OURS),
+            ("https://*.Example:443/*", OURS),
+            ("https://b.example/%7Ejoe/*", "https://b.example/~joe/feed"),
+            ("https://bücher.example/é/*", "https://xn--bcher-kva.example/%C3%A9/feed"),
+            ("https://b.example/[%7e]?/%2f", "https://b.example/~x/%2F"),
+            ("*.xml", OURS),
+        ):
+            access = Access(Topics((pattern,)))
+            self.assertEqual(access.may_subscribe(topic), topic != "https://b.example/~x/%2F")
+            self.assertFalse(access.may_subscribe("https://a.other/"))
 
     def test_patterns_can_change(self) -> None:
         access = Access(Topics(subscribe=()))

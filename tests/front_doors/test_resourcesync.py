@@ -162,6 +162,10 @@ class TakenInTests(DoorTestCase):
         self.assertIn("a resourcelist that was deleted is unusual", answer.text)
         self.assertEqual(len(self.broker.distributed), 1)
 
+    def test_this_hub_in_another_spelling(self) -> None:
+        hub = f"{BROKER}/websub".replace("http://broker.example", "HTTP://Broker.example:80")
+        self.assertEqual(self.notify(Link=link(hub=hub)).status, 202)
+
     def test_without_a_link_to_the_capability_list(self) -> None:
         value = link().replace("resourcesync", "up")
         answer = self.notify(Link=value)

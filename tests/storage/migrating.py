@@ -65,6 +65,16 @@ OTHER_SPELLINGS = (
     _subscribed(2, 1, 10),
     _subscribed(3, 3),
     "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (1, 2, 0, 0)",
+    # Contents that were pushed for two of them and wait, for one who is in both.
+    "INSERT INTO content (id, topic_id, content_type, link, body) "
+    "VALUES (1, 2, '', '', ''), (2, 1, '', '', ''), (3, 2, '', '', '')",
+    "INSERT INTO waiting (subscription_id, attempts, due_at, content_id, content_topic_id) "
+    "SELECT id, 3, 5, 3 - topic_id, topic_id FROM subscription WHERE callback_url = 'http://r/2'",
+    "INSERT INTO queued (subscription_id, content_id) "
+    "SELECT id, 3 FROM subscription WHERE callback_url = 'http://r/2' AND topic_id = 2",
+    # One who waits in that alone which goes.
+    "INSERT INTO waiting (subscription_id, attempts, due_at) "
+    "SELECT id, 7, 5 FROM subscription WHERE callback_url = 'http://r/1' AND topic_id = 2",
     # One alone.
     f"INSERT INTO topic (id, url, digest, size) VALUES (4, 'http://B', '{'d' * 32}', 1)",
     _subscribed(4, 1),
@@ -245,6 +255,11 @@ class MigrationSteps(SynchronousTestCase):
                     ],
                 },
             )
+            first, second, _ = subscriptions(conn, "http://a/~x", 0, 10)
+            self.assertEqual((first.attempts, first.content_id), (7, None))
+            self.assertEqual((second.attempts, second.content_id), (3, 1))
+            queue = text("SELECT subscription_id, content_id FROM queued ORDER BY content_id")
+            self.assertEqual(conn.execute(queue).tuples().all(), [(second.id, 2), (second.id, 3)])
             self.assertEqual(checks_due(conn, 10), [Check("http://a/~x", pinged=False)])
             merged = record_fetch(conn, FetchResult("http://a/~x", b"n" * 32, 1, 2.0), None)
             self.assertTrue(merged.changed)

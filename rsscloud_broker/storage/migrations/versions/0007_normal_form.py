@@ -37,7 +37,8 @@ _subscription = _table(
     "procedure", "expires_at",
 )  # fmt: skip
 _intent = _table("intent", "id", "topic", "written_topic", "callback_url", "protocol", "procedure")
-_waiting = _table("waiting", "subscription_id", "content_topic_id")
+_waiting = _table("waiting", "subscription_id", "content_topic_id", "content_id")
+_queued = _table("queued", "subscription_id", "content_id")
 _fanout = _table("fanout", "id", "topic_id")
 _content = _table("content", "id", "topic_id")
 
@@ -109,18 +110,24 @@ def _move_subscriptions(
         mine.c.asked_url == ("" if old.moved_to_id is None else old.url),
     )
     other = _subscription.alias("other")
-    of_other = sa.and_(other.c.topic_id == topic_id, other.c.asked_url == asked_url)
-    same = sa.and_(other.c.id != mine.c.id, *(mine.c[name] == other.c[name] for name in _CALLBACK))
-    keys = list(conn.execute(sa.select(mine.c.id).where(of_old)).scalars())
-    lasting = same & (mine.c.expires_at >= other.c.expires_at)
-    shorter = sa.select(other.c.id).join_from(other, mine, lasting).where(of_old, of_other)
-    _remove(conn, list(conn.execute(shorter).scalars()))
-    twins = sa.select(mine.c.id).join_from(mine, other, same).where(of_old, of_other)
-    gone = list(conn.execute(twins).scalars())
-    _remove(conn, gone)
-    left = sorted(set(keys) - set(gone))
-    for start in range(0, len(left), _STEP):
-        some = left[start : start + _STEP]
+    same = sa.and_(
+        other.c.topic_id == topic_id,
+        other.c.asked_url == asked_url,
+        other.c.id != mine.c.id,
+        *(mine.c[name] == other.c[name] for name in _CALLBACK),
+    )
+    left = set(conn.execute(sa.select(mine.c.id).where(of_old)).scalars())
+    twins = sa.select(
+        mine.c.id, other.c.id, (mine.c.expires_at >= other.c.expires_at).label("mine_stays")
+    ).join_from(mine, other, same)
+    for my_id, other_id, mine_stays in conn.execute(twins.where(of_old)).all():
+        gone, stays = (other_id, my_id) if mine_stays else (my_id, other_id)
+        _hand_over(conn, gone, stays)
+        conn.execute(sa.delete(_subscription).where(_subscription.c.id == gone))
+        left.discard(gone)
+    keys = sorted(left)
+    for start in range(0, len(keys), _STEP):
+        some = keys[start : start + _STEP]
         conn.execute(
             sa.update(_subscription)
             .where(_subscription.c.id.in_(some))
@@ -138,10 +145,30 @@ def _move_subscriptions(
         )
 
 
-def _remove(conn: sa.Connection, keys: list[int]) -> None:
-    for start in range(0, len(keys), _STEP):
-        some = keys[start : start + _STEP]
-        conn.execute(sa.delete(_subscription).where(_subscription.c.id.in_(some)))
+def _hand_over(conn: sa.Connection, gone: int, stays: int) -> None:
+    """Have one subscription wait for all that two wait for: what was pushed cannot be had again."""
+    ids = sa.union(
+        sa.select(_queued.c.content_id).where(_queued.c.subscription_id.in_((gone, stays))),
+        sa.select(_waiting.c.content_id).where(
+            _waiting.c.subscription_id.in_((gone, stays)), _waiting.c.content_id.is_not(None)
+        ),
+    )
+    pushed = sorted(conn.execute(ids).scalars())
+    waits = sa.select(_waiting.c.subscription_id).where(_waiting.c.subscription_id == stays)
+    if conn.execute(waits).first() is None:
+        conn.execute(
+            sa.update(_waiting)
+            .where(_waiting.c.subscription_id == gone)
+            .values(subscription_id=stays)
+        )
+    if not pushed:
+        return
+    conn.execute(
+        sa.update(_waiting).where(_waiting.c.subscription_id == stays).values(content_id=pushed[0])
+    )
+    conn.execute(sa.delete(_queued).where(_queued.c.subscription_id.in_((gone, stays))))
+    for key in pushed[1:]:
+        conn.execute(sa.insert(_queued).values(subscription_id=stays, content_id=key))
 
 
 def _merge(conn: sa.Connection, old: sa.Row[Any], there: sa.Row[Any]) -> None:
