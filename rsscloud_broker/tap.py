@@ -75,6 +75,7 @@ from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.pages import Pages, error_page
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
@@ -360,13 +361,18 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     handed_in.prefixes = tuple(
-        prefix
+        normal_form(prefix)
         for part in (*sinks, *doors)
         if (handing := IPushesContent(part, None)) is not None
         for prefix in handing.pushes
     )
     limits = Limits(config.http, reactor)
-    site = bounded_site(Root(doors, public_url), limits, counters, error_page)
+    site = bounded_site(
+        Root(doors, public_url),
+        limits,
+        counters,
+        error_page if "front_page" in running else None,  # which its pages lead to
+    )
     certificates: list[Certificate] = []
     service.reloading = Reloading(
         config,

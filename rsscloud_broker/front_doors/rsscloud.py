@@ -125,7 +125,8 @@ class RssCloud:
         except CallbackFailed as error:
             return BadRegistration(rsscloud.callback_failed(_rule(error)), str(error))
         except TooMany as error:
-            return Limited(rsscloud.limited("subscription", error.reason, error.retry_after))
+            sentence = rsscloud.limited("subscription", error.reason, error.retry_after)
+            return Limited(sentence, error.retry_after)
         except Forbidden as error:
             return NotAllowed(str(error))
         except Refused:
@@ -156,7 +157,8 @@ class RssCloud:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
             self._last_pings.pop(topic, 0.0)  # it was none
-            return Limited(rsscloud.limited("ping", error.reason, error.retry_after))
+            sentence = rsscloud.limited("ping", error.reason, error.retry_after)
+            return Limited(sentence, error.retry_after)
         except Forbidden as error:
             return NotAllowed(str(error))
         return None

@@ -64,8 +64,12 @@ class RssCloudPages:
         try:
             message = await doing
         except BadRegistration as error:
-            return await self._forms(request, _status(error), str(error))
-        url = " ".join(rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request))))
+            if isinstance(error, Limited):
+                request.setHeader("retry-after", str(error.retry_after))
+            return await self._forms(request, _status(error), _in_words(error))
+        topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
+        # Of several, which only programs send, some may have been refused.
+        url = topics[0] if len(topics) == 1 else ""
         page = await self._pages.render(title, template, message=message, url=url, **self._running)
         return _html(request, 200, page)
 
@@ -81,6 +85,12 @@ class RssCloudPages:
             **slots,
         )
         return _html(request, status, page)
+
+
+def _in_words(error: BadRegistration) -> str:
+    """What went wrong, and why, for people."""
+    sentence = str(error).replace("<i>", "").replace("</i>", "")  # as rssCloud has it
+    return f"{sentence} {error.reason}." if error.reason else sentence
 
 
 def _status(error: BadRegistration) -> int:

@@ -61,7 +61,7 @@ CALL_PATHS = frozenset(
 #: (https://fetch.spec.whatwg.org/#http-cors-protocol).
 FOR_EVERYBODY = {
     b"access-control-allow-origin": b"*",
-    b"access-control-expose-headers": b"link, retry-after",
+    b"access-control-expose-headers": b"link, retry-after, rsscloud-reason",
 }
 
 #: On the answer to the question whether a request to everybody may be made.

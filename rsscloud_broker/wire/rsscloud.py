@@ -65,7 +65,14 @@ class NotAllowed(BadRegistration):
 
 
 class Limited(BadRegistration):
-    """A registration or ping that is one too many for now."""
+    """A registration or ping that is one too many for now.
+
+    :ivar retry_after: seconds after which it may be tried again.
+    """
+
+    def __init__(self, sentence: str, retry_after: int) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
 
 
 @frozen

@@ -47,7 +47,7 @@ needs has_systemd "systemd's own tools, which check and start the units in tap/"
 install_packages() {
     has apt-get || { skipped "there is no apt-get"; return; }
     test "$(id -u)" = 0 || { skipped "only root may; as root run: apt-get install$missing"; return; }
-    echo "Installing them takes about a minute."
+    echo "Installing them takes a minute or two."
 
     # The tests start what they need: no service of a package is to be started.
     policy=/usr/sbin/policy-rc.d

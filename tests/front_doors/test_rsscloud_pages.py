@@ -90,10 +90,27 @@ class FormsTests(SynchronousTestCase):
         self.assertEqual(self.filled(page, "/rsscloud/pleaseNotify"), fields)
         self.assertEqual(self.house.stored()["subscription"], [])
 
+    def test_refusals_say_why(self) -> None:
+        page = self.page(self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX), 400)
+        said = page.xpath("string(//*[@role='alert'])")
+        self.assertTrue(said.endswith("its server answered with status 404."), said)
+        fields = {**REGISTRATION, "protocol": "gopher"}
+        page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
+        self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))
+
+    def test_several_topics(self) -> None:
+        """Some may have been refused: the page does not say of which it will tell."""
+        fields = {**REGISTRATION, "url2": MISSING}
+        page = self.page(self.house.form("/rsscloud/pleaseNotify", fields, FIREFOX), 200)
+        self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))]"), [])
+        self.assertNotIn(MISSING, page.xpath("string(//main)"))
+
     def test_too_many(self) -> None:
         self.house = House(self, limits=Limits(pings_per_source=0.1, pings_burst=1))
         self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
-        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 429)
+        answer = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX)
+        page = self.page(answer, 429)
+        self.assertGreater(int(answer.headers["Retry-After"]), 0)
         self.assertIn("Try again in", page.xpath("string(//*[@role='alert'])"))
 
     def test_everything_is_escaped(self) -> None:
