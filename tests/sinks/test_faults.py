@@ -207,5 +207,5 @@ class DeliveryMachine(RuleBasedStateMachine):
 
 class DeliveryTests(SynchronousTestCase):
     def test_everybody_is_told_in_the_end(self) -> None:
-        often = settings(max_examples=60, stateful_step_count=40, deadline=None)
+        often = settings(max_examples=40, stateful_step_count=40, deadline=None)
         run_state_machine_as_test(DeliveryMachine, settings=often)

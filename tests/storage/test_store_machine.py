@@ -17,9 +17,10 @@ from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.store_machine import make_store_machine
+from tests.postgresql import borrowed_database
 from tests.storage.databases import file_database
 
-MANY = settings(max_examples=80, stateful_step_count=40, deadline=None)
+MANY = settings(max_examples=40, stateful_step_count=40, deadline=None)
 FEW = settings(MANY, max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -41,12 +42,29 @@ class ThreadedStoreMachineTests(TestCase):
         machine = make_store_machine(self.store_on_file, in_reactor_thread)
         await deferToThread(run_state_machine_as_test, machine, settings=FEW)
 
+    async def test_as_the_model_on_postgresql(self) -> None:
+        with borrowed_database():  # or else this test is skipped
+            machine = make_store_machine(self.store_on_postgresql, in_reactor_thread)
+            await deferToThread(run_state_machine_as_test, machine, settings=FEW)
+
     @contextmanager
     def store_on_file(self) -> Iterator[IStore]:
-        store = Store(IReactorFromThreads(reactor), file_database(self))
-        in_reactor_thread(store.startService)
-        yield store
-        in_reactor_thread(store.stopService)
+        with running_store(file_database(self)) as store:
+            yield store
+
+    @contextmanager
+    def store_on_postgresql(self) -> Iterator[IStore]:
+        with borrowed_database() as url, running_store(url) as store:
+            yield store
+
+
+@contextmanager
+def running_store(url: str) -> Iterator[IStore]:
+    """A store that runs in the reactor's thread; called in another one."""
+    store = Store(IReactorFromThreads(reactor), url)
+    in_reactor_thread(store.startService)
+    yield store
+    in_reactor_thread(store.stopService)
 
 
 def in_reactor_thread(method: Callable[..., Any], *arguments: Any) -> Any:
