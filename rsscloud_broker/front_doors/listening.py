@@ -57,7 +57,7 @@ def listener(
 def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> None:
     """Find endpoints that are none.
 
-    :param where: what names them, for the message.
+    :param where: what names them, for the message; empty if the reader knows.
     :raises ConfigError: with a line for each.
     """
     problems = []
@@ -66,7 +66,7 @@ def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> No
             listener(description, Factory(), reactor)
         except ConfigError as error:
             if not _is_for_systemd(description, error):
-                problems.append(f"{where}: {error}")
+                problems.append(f"{where}: {error}" if where else str(error))
     if problems:
         raise ConfigError("\n".join(problems))
 

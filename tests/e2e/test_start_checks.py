@@ -35,9 +35,15 @@ def why_not_as_nobody() -> str:
 
 
 class StartTestCase(EndToEndTestCase):
+    #: Whether the configuration says where to listen.
+    listens_by_file = False
+
     def outputs(self, *options: object, prefix: list[str] | None = None) -> list[str]:
-        """What the start says that fails, and what check-config says that fails."""
-        if "--listen" not in options:
+        """What the start says that fails, and what check-config says that fails.
+
+        They listen at a free port, if neither the options nor a configuration say where.
+        """
+        if "--listen" not in options and not self.listens_by_file:
             options = (*options, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
         said = []
         for command in (
@@ -177,6 +183,41 @@ class OwnModeTests(StartTestCase):
         for said in (start, check):
             self.assertIn(f"{data} cannot be written by its owner", said)
             self.assertIn(f"chmod -R u+rwX {data}", said)
+
+
+class ConfigurationTests(StartTestCase):
+    """What stands in the configuration, or is named by it."""
+
+    listens_by_file = True
+
+    def test_what_cannot_be_used(self) -> None:
+        home = self.directory()
+        file = home / "broker.toml"
+        (home / "junk.pem").write_text("no certificate", encoding="utf-8")
+        for text, said in (
+            ('data = "\\u0000x"', "data: holds the character NUL"),
+            (f"x = {'[' * 5000}", "stand within each other too deeply"),
+            (
+                f"listen = ['ssl:0:privateKey={home}/junk.pem']",
+                f"{home}/junk.pem holds no certificate in PEM that can be read",
+            ),
+            ("listen = ['systemd:nonsense']", "listen: 'systemd:nonsense' is no endpoint"),
+        ):
+            file.write_text(f"{text}\n", encoding="utf-8")
+            for output in self.outputs("--config", file):
+                self.assertIn(said, output)
+
+    def test_a_file_where_the_socket_should_be(self) -> None:
+        directory = Path(tempfile.mkdtemp())  # short, as paths of sockets must be
+        self.addCleanup(shutil.rmtree, directory)
+        file = directory / "broker.sock"
+        file.write_text("Somebody's letters.", encoding="utf-8")
+        self.assert_both_say(
+            f"cannot listen: {file} is a file and no socket: remove it, or name another address "
+            "with --listen",
+            *("--data", directory / "data", "--listen", f"unix:{file}"),
+        )
+        self.assertEqual(file.read_text(encoding="utf-8"), "Somebody's letters.")
 
 
 PLUGIN = """
