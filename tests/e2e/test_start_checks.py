@@ -298,6 +298,35 @@ class PluginTests(StartTestCase):
             sink="Sink()",
         )
 
+    def test_a_module_that_cannot_be_imported(self) -> None:
+        home = self.directory()
+        plugins = home / "rsscloud_broker" / "plugins"
+        plugins.mkdir(parents=True)
+        broken = plugins / "broken.py"
+        broken.write_text("import no_such_module", encoding="utf-8")
+        (plugins / "mistaken.py").write_text(dedent(PLUGIN).replace("SINK", "None"))
+        self.env = {"PYTHONPATH": str(home)}
+        file = home / "broker.toml"
+        file.write_text("[sinks.broken]\n[sinks.mine]\n", encoding="utf-8")
+        said = f"rsscloud_broker.plugins.broken ({broken}) cannot be imported: ModuleNotFoundError"
+        for output in self.outputs("--config", file, "--data", home / "data"):
+            self.assertIn(said, output)
+            self.assertNotIn("Unhandled", output)
+        done = subprocess.run(
+            command_line("rsscloud-broker", "plugins", "--config", file),
+            check=False,
+            env=os.environ | self.env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^sinks +mine +yes ")
+        self.assertRegex(done.stdout, r"(?m)^sinks +archive +yes ")
+        self.assertTrue(done.stderr.startswith("Error: plugins cannot be used:\n"), done.stderr)
+        self.assertIn(said, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
     def test_two_of_one_protocol(self) -> None:
         self.assert_refused(
             "two notifiers carry the protocol 'http-post': the notifier 'http_post' of "
