@@ -32,6 +32,7 @@ from rsscloud_broker.rules import (
     is_endpoint,
     is_name_server,
     is_network,
+    is_path,
     is_public_url,
     not_empty,
 )
@@ -283,8 +284,8 @@ class Config:
     :ivar sinks: likewise, of sinks.
     """
 
-    data: str = field(default="rsscloud-broker-data", validator=not_empty)
-    database: str | None = field(default=None, validator=optional(is_database))
+    data: str = field(default="rsscloud-broker-data", validator=and_(not_empty, is_path))
+    database: str | None = field(default=None, validator=optional(and_(is_path, is_database)))
     listen: tuple[str, ...] = field(
         default=("tcp:5337",), validator=and_(not_empty, deep_iterable(is_endpoint))
     )
@@ -326,6 +327,12 @@ class Config:
         return normal_form(derived).rstrip("/")
 
 
+_TOO_DEEP = (
+    "lists or tables stand within each other too deeply to be read; no key needs more than a few "
+    "of them: look for brackets that are not closed"
+)
+
+
 def load(path: str | None, check: Check | None = None) -> Config:
     """Read a configuration file; None gives the defaults.
 
@@ -354,7 +361,12 @@ def loads(text: str, where: str, check: Check | None = None) -> Config:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where}: is not TOML: {error}") from error
-    return build(Config, table, where, further=check(table) if check else ())
+    except RecursionError as error:
+        raise ConfigError(f"{where}: {_TOO_DEEP}") from error
+    try:
+        return build(Config, table, where, further=check(table) if check else ())
+    except RecursionError as error:
+        raise ConfigError(f"{where}: {_TOO_DEEP}") from error
 
 
 def override(config: T, where: str, **values: Any) -> T:

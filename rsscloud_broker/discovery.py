@@ -16,7 +16,7 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, TypeVar, get_type_hints
@@ -98,10 +98,22 @@ def discover(package: ModuleType = plugins) -> Makers:
         that cannot be a table or that another one has, or options that are no
         attrs class.  All of it is told at once.
     """
+    makers, problems = survey(package)
+    if problems:
+        raise PluginError(f"{report(problems)}\n  found: {makers}")
+    return makers
+
+
+def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
+    """Find the makers on a drop-in path that can be used, and what is wrong with the others.
+
+    :returns: the makers, and a sentence for each fault.
+    """
     problems: list[str] = []
-    places = _places(package, problems)
+    modules = _import_all(package, problems)
+    places = _places(modules, problems)
     makers, seen = Makers(places=places), set()
-    for plugin in getPlugins(IPlugin, package):
+    for plugin in _plugins(package, modules, complete=not problems):
         # One object may stand in several modules, where one imports from another.
         if id(plugin) in places and id(plugin) not in seen:
             seen.add(id(plugin))
@@ -112,28 +124,56 @@ def discover(package: ModuleType = plugins) -> Makers:
         for maker, place in places.items()
         if maker not in seen
     )
-    if problems:
-        lines = "".join(f"\n  {problem}" for problem in problems)
-        raise PluginError(f"plugins cannot be used:{lines}\n  found: {makers}")
-    return makers
+    return makers, problems
 
 
-def _places(package: ModuleType, problems: list[str]) -> dict[int, Place]:
-    """Import every module of a drop-in path, and say where its plugins stand.
+def report(problems: Sequence[str]) -> str:
+    """The faults that `survey` has found, for people."""
+    return "plugins cannot be used:" + "".join(f"\n  {problem}" for problem in problems)
 
-    :returns: the place of each plugin, by its id.
+
+def _plugins(
+    package: ModuleType, modules: Mapping[str, tuple[ModuleType, str]], *, complete: bool
+) -> Iterator[Any]:
+    """Every plugin on a drop-in path.
+
+    Twisted is asked only if each module is in order: it imports them again, and would log the
+    traceback of each that fails.
+
+    :param modules: as `_import_all` gives them.
     """
-    places: dict[int, Place] = {}
+    if complete:
+        yield from getPlugins(IPlugin, package)
+        return
+    for module, _ in modules.values():
+        yield from filter(IPlugin.providedBy, vars(module).values())
+
+
+def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[ModuleType, str]]:
+    """Import every module of a drop-in path.
+
+    :returns: the modules by name, each with its file.
+    """
+    modules: dict[str, tuple[ModuleType, str]] = {}
     for name, file in _modules(package, problems):
         # A plugin may fail in any way, at worst with sys.exit().
         try:
-            module = import_module(name)
+            modules[name] = (import_module(name), file)
         except (Exception, SystemExit) as error:
             problems.append(
                 f"{name} ({file}) cannot be imported: {type(error).__name__}: {error}; "
                 "mend or uninstall the package that it belongs to"
             )
-            continue
+    return modules
+
+
+def _places(modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]) -> dict[int, Place]:
+    """Say where the plugins of modules stand.
+
+    :returns: the place of each plugin, by its id.
+    """
+    places: dict[int, Place] = {}
+    for name, (module, file) in modules.items():
         here = {
             id(value): Place(name, key, file, type(value).__module__)
             for key, value in vars(module).items()
@@ -197,6 +237,8 @@ def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
             f"its name is {maker.name!r}; it must be a str of letters, digits, '_' and '-' "
             "of ASCII, for it names a table in the configuration"
         )
+    if not isinstance(maker.help, str):
+        yield f"its help is {maker.help!r}; it must be a str that says what the plugin does"
     if not isinstance(maker.options, type) or not attrs.has(maker.options):
         yield f"its options are {maker.options!r}; they must be an attrs class"
         return

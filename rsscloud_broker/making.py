@@ -125,6 +125,12 @@ def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
     except Invalid as error:
         for each in getattr(error, "exceptions", (error,)):  # one fault is raised as itself
             yield _fault(each)
+        return
+    for attribute in ("name", "protocol"):  # others are found by them
+        if attribute in interface.names(all=True):
+            value = getattr(part, attribute)
+            if not isinstance(value, str):
+                yield f"its {attribute} is a {type(value).__name__} and must be a str"
 
 
 def _fault(error: Invalid) -> str:

@@ -2,8 +2,8 @@
 
 What a part can take while it runs, it takes: it is given here with the keys that it takes.  Of all
 other keys that have changed the log says that they need a restart.  Certificates are read again
-from their files.  If anything is wrong with the configuration or with a certificate, nothing
-changes at all, and the log says what is wrong.
+from their files.  If anything is wrong with the configuration, with an endpoint that it names or
+with a certificate, nothing changes at all, and the log says what is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from attrs import frozen
 from twisted.logger import Logger
 
 from rsscloud_broker.config import Config, ConfigError, Http, Limits, Network, Topics
+from rsscloud_broker.front_doors.listening import check_endpoints
 
 #: Takes what it needs of a new configuration.
 Taker: TypeAlias = Callable[[Config], object]
@@ -134,10 +135,42 @@ class Reloading:
         :param read: reads it.
         """
         self.log.info("Reading the configuration again.")
+        try:
+            config, renewed, faults = self._prepare(read)
+        except Exception:  # a plugin may check its options by any code
+            self.log.failure("Reading the configuration again failed.")
+            config, renewed, faults = None, [], []
+        if config is None or faults:
+            for fault in "\n".join(faults).splitlines():
+                self.log.error("The configuration cannot be used: {fault}", fault=fault)
+            self.log.error("Nothing was changed: the broker goes on as it was.")
+            return
+        try:
+            self._take(config)
+            self._renew(renewed)
+        except Exception:
+            self.log.failure(
+                "Taking over the configuration failed, perhaps with a part of it in use; restart "
+                "the broker to be sure."
+            )
+            return
+        self.log.info("Reloaded the configuration.")
+
+    def _prepare(
+        self, read: Callable[[], Config]
+    ) -> tuple[Config | None, list[tuple[Certificate, Any]], list[str]]:
+        """Read the configuration and the certificates, and change nothing.
+
+        :returns: the configuration, if it can be read; the certificates with what they would use;
+            and what is wrong with any of it.
+        """
         faults: list[str] = []
         config = None
         try:
             config = read()
+            # Those of now are listened at already, which needs a restart to change.
+            new = [each for each in config.listen if each not in self._running["listen"]]
+            check_endpoints(new, "", self._reactor)
         except ConfigError as error:
             faults.append(str(error))
         renewed = []
@@ -146,12 +179,10 @@ class Reloading:
                 renewed.append((certificate, certificate.read_again(self._reactor)))
             except ConfigError as error:
                 faults.append(str(error))
-        if config is None or faults:
-            for fault in "\n".join(faults).splitlines():
-                self.log.error("The configuration cannot be used: {fault}", fault=fault)
-            self.log.error("Nothing was changed: the broker goes on as it was.")
-            return
-        self._take(config)
+        return config, renewed, faults
+
+    def _renew(self, renewed: Sequence[tuple[Certificate, Any]]) -> None:
+        """Have certificates use what was read for them, and log which of them are new."""
         for certificate, options in renewed:
             until = certificate.use(options)
             if until:
@@ -160,7 +191,6 @@ class Reloading:
                     listen=certificate.description,
                     until=until,
                 )
-        self.log.info("Reloaded the configuration.")
 
     def _take(self, config: Config) -> None:
         wanted = dict(settings(config))

@@ -24,6 +24,14 @@ def not_empty(_: object, key: _Attribute, value: Sized) -> None:
         raise ValueError(f"'{key.name}' must not be empty")
 
 
+def is_path(_: object, key: _Attribute, text: str) -> None:
+    """It must be such that a file can have it for a name, or within it."""
+    if "\0" in text:
+        raise ValueError(
+            f"'{key.name}' holds the character NUL, which no name of a file may; remove it"
+        )
+
+
 def is_network(_: object, key: _Attribute, text: str) -> None:
     """It must be a network, or an address."""
     try:
@@ -54,6 +62,10 @@ def is_name_server(_: object, key: _Attribute, text: str) -> None:
         )
 
 
+#: A UNIX socket of Linux without a file, and so without a lock beside it.
+_ABSTRACT = re.compile(r"unix:(?:address=)?\0[^\0]+:lockfile=0")
+
+
 def is_endpoint(_: object, key: _Attribute, text: str) -> None:
     """It must look like a Twisted endpoint's description."""
     if not re.fullmatch(r"[A-Za-z0-9_]+:\S.*", text):
@@ -61,6 +73,8 @@ def is_endpoint(_: object, key: _Attribute, text: str) -> None:
             f"'{key.name}' has {text!r}, which is no Twisted endpoint; "
             'write a kind and its arguments, such as "tcp:5337" or "tcp:5337:interface=127.0.0.1"'
         )
+    if not _ABSTRACT.match(text):
+        is_path(_, key, text)
     port = re.match(r"(?:tcp6?|ssl):(?:port=)?(-?[0-9]{1,9})(?::|$)", text)
     if port and not 0 <= int(port[1]) <= 65535:
         raise ValueError(f"'{key.name}' has {text!r}, whose port is not in 0 to 65535")

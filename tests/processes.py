@@ -93,6 +93,11 @@ class Process:
         self._reader.start()
         test.addCleanup(self.stop)
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
     def send(self, text: str) -> None:
         """Give it something to read."""
         assert self._process.stdin is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker import config
 from rsscloud_broker.config import Config, ConfigError, build, load, loads, override
-from rsscloud_broker.discovery import KINDS, select
+from rsscloud_broker.discovery import KINDS, discover, faults, select
 from rsscloud_broker.plugins import bundled
 
 EXAMPLE = Path(config.__file__).with_name("example.toml")
@@ -221,6 +222,40 @@ class RefusalTests(ConfigTestCase):
     def test_database_password_stays_out(self) -> None:
         message = self.refusal("database = 'nosuch://user:secret@host/name'")
         self.assertNotIn("secret", message)
+
+    def test_deep_documents(self) -> None:
+        for text in (
+            f"x = {'[' * 5000}",
+            f"x = {'[' * 5000}{']' * 5000}",
+            f"x = {'{a=' * 5000}",
+            f"[sinks.archive]\nkeep_hours = {'[' * 300}{']' * 300}",
+            f"sinks.{'.'.join('a' * 5000)} = 1",
+            f"listen = {'[' * 300}{']' * 300}",
+        ):
+            self.assertRaises(ConfigError, loads, text, "broker.toml", partial(faults, discover()))
+        self.assertEqual(
+            self.refusal(f"x = {'[' * 5000}"),
+            "broker.toml: lists or tables stand within each other too deeply to be read; no key "
+            "needs more than a few of them: look for brackets that are not closed",
+        )
+
+    def test_the_character_nul(self) -> None:
+        for text in (
+            'data = "\\u0000x"',
+            'database = "sqlite:////x\\u0000"',
+            'listen = ["ssl:443:privateKey=a\\u0000"]',
+            'listen = ["unix:/x\\u0000y:lockfile=0"]',
+            'listen = ["unix:\\u0000x"]',  # with a lock it would need a file
+        ):
+            said = self.refusal(text)
+            key = text.partition(" ")[0]
+            self.assertEqual(
+                said,
+                f"broker.toml: {key}: holds the character NUL, which no name of a file may; "
+                "remove it",
+            )
+        abstract = loads('listen = ["unix:\\u0000x:lockfile=0"]', "broker.toml")
+        self.assertEqual(abstract.listen, ("unix:\0x:lockfile=0",))
 
     def test_syntax_error_keeps_its_line(self) -> None:
         message = self.refusal('data = "x"\nlisten = [')

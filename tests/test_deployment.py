@@ -12,12 +12,13 @@ import zipfile
 from configparser import ConfigParser
 from pathlib import Path
 from shutil import rmtree
-from signal import SIGINT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM
 from tempfile import mkdtemp
 
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from tests.e2e.fixture import until
 from tests.e2e.programs import program
 from tests.processes import BIN, LISTENS, PATIENCE, Process
 
@@ -154,8 +155,8 @@ class SystemdTests(DeploymentTests):
         # twistd sends no readiness message, so that must not be waited for.
         self.assertIn(service["Type"], {"simple", "exec"})
 
-    def test_socket_activation(self) -> None:
-        """The service's own command line, given a socket as systemd gives it."""
+    def line_of_service(self) -> list[str]:
+        """The service's own command line, with the places of this test."""
         config = self.written("broker.toml", "")
         line = unit("rsscloud-broker.service")["Service"]["ExecStart"]
         for said, meant in (
@@ -165,6 +166,24 @@ class SystemdTests(DeploymentTests):
         ):
             self.assertIn(said, line)
             line = line.replace(said, meant)
+        return line.split()
+
+    def test_a_reload_just_after_the_start(self) -> None:
+        """The broker cannot expect it yet, and goes on all the same."""
+        line = self.line_of_service()
+        line[-1] = "tcp:0:interface=127.0.0.1"
+        broker = Process(self, line, cwd=self.directory)
+        place = Path(f"/proc/{broker.pid}/cmdline")
+        until(lambda: not place.read_bytes().startswith(line[0].encode()), "Python to begin")
+        broker.signal(SIGHUP)
+        port = broker.wait_for(LISTENS)[1]
+        self.assertEqual(status_and_body(f"http://127.0.0.1:{port}/")[0], 200)
+        broker.signal(SIGHUP)
+        broker.wait_for("Reloaded the configuration")
+
+    def test_socket_activation(self) -> None:
+        """The service's own command line, given a socket as systemd gives it."""
+        line = self.line_of_service()
         host = unit("rsscloud-broker.socket")["Socket"]["ListenStream"].rpartition(":")[0]
         self.assertEqual(host, "0.0.0.0")
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -174,7 +193,7 @@ class SystemdTests(DeploymentTests):
                 [
                     *(sys.executable, "-c", ACTIVATOR),
                     *(f"{number}", "rsscloud-broker.socket"),
-                    *line.split(),
+                    *line,
                 ],
                 cwd=self.directory,
                 pass_fds=[number],

@@ -126,6 +126,20 @@ class MakingTests(SynchronousTestCase):
         message = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
         self.assertIn("IEventSink: it lacks the attribute name; mend", message)
 
+    def test_names_that_are_none(self) -> None:
+        notifier: Any = FakeNotifier("pigeon")
+        notifier.protocol = ["pigeon"]
+        self.assertEqual(
+            self.refusal("notifiers", Maker("mine", lambda options, outbound: notifier)),
+            "the notifier 'mine' of tests.test_making does not keep to INotifier: its protocol is "
+            "a list and must be a str; mend or uninstall it, or set enabled = false in "
+            "[notifiers.mine]",
+        )
+        sink: Any = RecordingSink()
+        sink.name = None
+        said = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
+        self.assertIn("its name is a NoneType and must be a str; mend", said)
+
     def test_all_of_a_kind_are_told_at_once(self) -> None:
         bad = raising(ValueError("no"))
         lines = self.refusal("sinks", Maker("a", bad), Maker("b", bad)).splitlines()

@@ -179,6 +179,48 @@ class ReloadingTests(SynchronousTestCase):
         self.assertEqual(self.told(), [])
         self.assertEqual(self.said()[-1][:28], "error: Nothing was changed: ")
 
+    def test_endpoints_that_are_none_change_nothing(self) -> None:
+        listen = ("tcp:notaport", "nonsense:1", "tcp:80")
+        self.make().reload(lambda: Config(listen=listen, limits=Limits(pings_burst=7)))
+        said = self.said()
+        for line, endpoint in zip(said[1:3], listen[:2], strict=True):
+            beginning = f"error: The configuration cannot be used: listen: {endpoint!r} is no"
+            self.assertTrue(line.startswith(beginning), line)
+        self.assertEqual(said[3:], ["error: Nothing was changed: the broker goes on as it was."])
+        self.assertEqual((self.told(), self.certificate.used), ([], []))
+
+    def test_an_endpoint_that_is_new_needs_a_restart(self) -> None:
+        self.make().reload(lambda: Config(listen=("tcp:80",)))
+        self.assertIn("warn: What has changed in these keys needs a restart: listen.", self.said())
+
+    def test_an_error_of_somebody_elses_code_changes_nothing(self) -> None:
+        def read() -> Config:
+            raise ZeroDivisionError("in the validator of a plugin")
+
+        reloading = self.make()
+        reloading.reload(read)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(
+            self.said()[1:],
+            [
+                "critical: Reading the configuration again failed.",
+                "error: Nothing was changed: the broker goes on as it was.",
+            ],
+        )
+        self.assertEqual((self.told(), self.certificate.used), ([], []))
+        reloading.reload(Config)
+        self.assertIn("info: Reloaded the configuration.", self.said())
+
+    def test_a_part_that_fails_to_take_its_keys(self) -> None:
+        def fail(new: Config) -> None:
+            raise ZeroDivisionError("in a part")
+
+        reloading = self.make()
+        reloading.take_too("[topics]", fail)
+        reloading.reload(lambda: Config(topics=Topics(body_limit=2000)))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertIn("critical: Taking over the configuration failed, perhaps", self.said()[-1])
+
     def test_a_new_certificate_is_told_of(self) -> None:
         self.make().reload(Config)
         self.assertEqual(

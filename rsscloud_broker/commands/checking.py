@@ -72,13 +72,23 @@ def _without_systemd(settings: config.Config) -> config.Config:
 @config_option
 @plain_errors()
 def plugins(config_file: str | None) -> None:
-    """List every plugin that is installed, and whether it runs with a configuration."""
-    makers = discovery.discover()
-    settings = config.load(config_file, partial(discovery.faults, makers))
+    """List every plugin that is installed, and whether it runs with a configuration.
+
+    Plugins that cannot be used are named after the list, and the exit status is 1.
+    """
+    makers, problems = discovery.survey()
+    # With plugins missing, the tables of these would be faults too.
+    check = None if problems else partial(discovery.faults, makers)
+    settings = config.load(config_file, check)
     rows = [("KIND", "NAME", "RUNS", "PACKAGE", "HELP")]
     for kind in discovery.KINDS:
         found = makers.of_kind(kind)
-        chosen = discovery.select(found, getattr(settings, kind), kind, config_file or "")
+        tables = {
+            name: table
+            for name, table in getattr(settings, kind).items()
+            if name in found or not problems
+        }
+        chosen = discovery.select(found, tables, kind, config_file or "")
         running = {maker.name for maker, _ in chosen}
         for name, maker in sorted(found.items()):
             runs = "yes" if name in running else "no"
@@ -87,3 +97,5 @@ def plugins(config_file: str | None) -> None:
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo(line.rstrip())
+    if problems:
+        raise click.ClickException(discovery.report(problems))

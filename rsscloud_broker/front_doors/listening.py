@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.front_doors.adopting import Adopting
-from rsscloud_broker.front_doors.certificates import Certificate
+from rsscloud_broker.front_doors.certificates import TLS, Certificate, tls_options
+from rsscloud_broker.front_doors.endpoint_text import arguments
 
 #: What begins the name of a socket that systemd passes on, and nobody else.
 SYSTEMD = "systemd:"
@@ -41,6 +43,8 @@ def listener(
     """
     adopting: Any = Adopting(reactor, description, [] if certificates is None else certificates)
     try:
+        if description.startswith(TLS):
+            tls_options(description, reactor)
         service: IService = strports.service(description, site, reactor=adopting)
     except Exception as error:  # the parsers of endpoints raise whatever they like
         reason = str(error)
@@ -53,19 +57,31 @@ def listener(
 def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> None:
     """Find endpoints that are none.
 
-    :param where: what names them, for the message.
+    :param where: what names them, for the message; empty if the reader knows.
     :raises ConfigError: with a line for each.
     """
     problems = []
     for description in descriptions:
-        if description.startswith(SYSTEMD):
-            continue  # its sockets are there for who is started by systemd
         try:
             listener(description, Factory(), reactor)
         except ConfigError as error:
-            problems.append(f"{where}: {error}")
+            if not _is_for_systemd(description, error):
+                problems.append(f"{where}: {error}" if where else str(error))
     if problems:
         raise ConfigError("\n".join(problems))
+
+
+def _is_for_systemd(description: str, error: ConfigError) -> bool:
+    """Whether an endpoint fails only because this process was not started by systemd.
+
+    Twisted looks the socket up by its number or name before it looks at the domain.
+
+    :param error: what ``listener`` has raised.
+    """
+    if not description.startswith(SYSTEMD) or not isinstance(error.__cause__, LookupError):
+        return False
+    domain = arguments(description, "domain").get("domain", "")
+    return hasattr(socket, f"AF_{domain}")
 
 
 # --- trying -----------------------------------------------------------------
@@ -103,6 +119,8 @@ def why_not(description: str) -> OSError | CannotListenError | None:
 
 def is_busy(error: OSError | CannotListenError) -> bool:
     """Whether somebody else listens there."""
+    if isinstance(error, CannotListenError) and not isinstance(error.port, int):
+        return _number(error) == errno.EADDRINUSE and not _is_other_file(error.port)
     return _number(error) == errno.EADDRINUSE
 
 
@@ -113,6 +131,11 @@ def sentence(error: OSError | CannotListenError) -> str:
         place = os.fsdecode(error.filename2 or error.filename or "")
         return f"cannot listen: {place}: {error.strerror}; --listen names another address"
     if not isinstance(error.port, int):  # likewise
+        if _is_other_file(error.port):
+            return (
+                f"cannot listen: {os.fsdecode(error.port)} is a file and no socket: remove it, or "
+                "name another address with --listen"
+            )
         why = os.strerror(number) if number else str(error.socketError)
         return f"cannot listen: {os.fsdecode(error.port)}: {why}; --listen names another address"
     if number in {errno.EACCES, errno.EPERM} and error.port < 1024:
@@ -180,12 +203,22 @@ class _Trial:
                 there = os.path.exists(path.parent)
                 number = errno.EACCES if there else errno.ENOENT
                 raise OSError(number, os.strerror(number), address)
-        elif not wantPID or _answers(address):
+        elif not wantPID or not os.path.lexists(f"{address}.lock") or not _is_left_over(address):
             busy = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             raise CannotListenError(None, address, busy)
 
 
-def _answers(address: str) -> bool:
-    """Whether somebody listens at a UNIX socket."""
+def _is_other_file(address: str | bytes | None) -> bool:
+    """Whether the path of a UNIX socket leads to a file that is none."""
+    try:
+        return bool(address) and not stat.S_ISSOCK(os.stat(address).st_mode)  # type: ignore[arg-type]
+    except OSError:
+        return False
+
+
+def _is_left_over(address: str) -> bool:
+    """Whether there is a UNIX socket at which nobody listens."""
+    if _is_other_file(address):
+        return False
     with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(address) == 0
+        return client.connect_ex(address) != 0

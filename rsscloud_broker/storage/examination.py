@@ -5,6 +5,7 @@ What is found out is what the next start would do with it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,43 @@ def _check_rights(connection: Connection) -> None:
         for right in _RIGHTS
         if not _may(connection, "has_table_privilege(:what, :right)", table, right)
     ]
+    clauses = []
     if lacking:
         rights = ", ".join(dict.fromkeys(right for right, _ in lacking))
         tables = ", ".join(dict.fromkeys(table for _, table in lacking))
+        clauses.append(f"{rights} on {tables}")
+    if sequences := _closed_sequences(connection, ours):
+        clauses.append(f"USAGE on the sequences {', '.join(sequences)}")
+    if clauses:
         raise UnfitDatabase(
-            f"{_role(connection)} lacks {rights} on {tables}; grant that, or let it own the tables"
+            f"{_role(connection)} lacks {', and '.join(clauses)}; "
+            "grant that, or let it own the tables"
         )
     schema = "has_schema_privilege(current_schema(), :right)"
     if not ours and not _may(connection, schema, "", "CREATE"):
         raise UnfitDatabase(
             f"{_role(connection)} may make no tables in it; grant CREATE on the schema"
         )
+
+
+def _closed_sequences(connection: Connection, tables: Sequence[str]) -> list[str]:
+    """The sequences from which a role may not take the numbers of new rows.
+
+    PostgreSQL grants the rights to a table and those to its sequences apart.
+
+    :param tables: the tables that the sequences belong to.
+    """
+    query = text(
+        "SELECT sequence FROM ("
+        " SELECT pg_get_serial_sequence(attrelid::regclass::text, attname) AS sequence"
+        " FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
+        " WHERE relnamespace = current_schema()::regnamespace AND relname = ANY(:tables)"
+        " AND attnum > 0 AND NOT attisdropped"
+        ") AS owned"
+        " WHERE NOT has_sequence_privilege(sequence, 'USAGE, UPDATE') ORDER BY sequence"
+    )
+    closed = connection.execute(query, {"tables": list(tables)}).scalars()
+    return [name.rpartition(".")[2] for name in closed]
 
 
 def _check_ownership(connection: Connection) -> None:

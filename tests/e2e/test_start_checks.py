@@ -35,9 +35,15 @@ def why_not_as_nobody() -> str:
 
 
 class StartTestCase(EndToEndTestCase):
+    #: Whether the configuration says where to listen.
+    listens_by_file = False
+
     def outputs(self, *options: object, prefix: list[str] | None = None) -> list[str]:
-        """What the start says that fails, and what check-config says that fails."""
-        if "--listen" not in options:
+        """What the start says that fails, and what check-config says that fails.
+
+        They listen at a free port, if neither the options nor a configuration say where.
+        """
+        if "--listen" not in options and not self.listens_by_file:
             options = (*options, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
         said = []
         for command in (
@@ -179,6 +185,41 @@ class OwnModeTests(StartTestCase):
             self.assertIn(f"chmod -R u+rwX {data}", said)
 
 
+class ConfigurationTests(StartTestCase):
+    """What stands in the configuration, or is named by it."""
+
+    listens_by_file = True
+
+    def test_what_cannot_be_used(self) -> None:
+        home = self.directory()
+        file = home / "broker.toml"
+        (home / "junk.pem").write_text("no certificate", encoding="utf-8")
+        for text, said in (
+            ('data = "\\u0000x"', "data: holds the character NUL"),
+            (f"x = {'[' * 5000}", "stand within each other too deeply"),
+            (
+                f"listen = ['ssl:0:privateKey={home}/junk.pem']",
+                f"{home}/junk.pem holds no certificate in PEM that can be read",
+            ),
+            ("listen = ['systemd:nonsense']", "listen: 'systemd:nonsense' is no endpoint"),
+        ):
+            file.write_text(f"{text}\n", encoding="utf-8")
+            for output in self.outputs("--config", file):
+                self.assertIn(said, output)
+
+    def test_a_file_where_the_socket_should_be(self) -> None:
+        directory = Path(tempfile.mkdtemp())  # short, as paths of sockets must be
+        self.addCleanup(shutil.rmtree, directory)
+        file = directory / "broker.sock"
+        file.write_text("Somebody's letters.", encoding="utf-8")
+        self.assert_both_say(
+            f"cannot listen: {file} is a file and no socket: remove it, or name another address "
+            "with --listen",
+            *("--data", directory / "data", "--listen", f"unix:{file}"),
+        )
+        self.assertEqual(file.read_text(encoding="utf-8"), "Somebody's letters.")
+
+
 PLUGIN = """
 from attrs import frozen
 from twisted.plugin import IPlugin
@@ -256,6 +297,35 @@ class PluginTests(StartTestCase):
             "sinks.mine",
             sink="Sink()",
         )
+
+    def test_a_module_that_cannot_be_imported(self) -> None:
+        home = self.directory()
+        plugins = home / "rsscloud_broker" / "plugins"
+        plugins.mkdir(parents=True)
+        broken = plugins / "broken.py"
+        broken.write_text("import no_such_module", encoding="utf-8")
+        (plugins / "mistaken.py").write_text(dedent(PLUGIN).replace("SINK", "None"))
+        self.env = {"PYTHONPATH": str(home)}
+        file = home / "broker.toml"
+        file.write_text("[sinks.broken]\n[sinks.mine]\n", encoding="utf-8")
+        said = f"rsscloud_broker.plugins.broken ({broken}) cannot be imported: ModuleNotFoundError"
+        for output in self.outputs("--config", file, "--data", home / "data"):
+            self.assertIn(said, output)
+            self.assertNotIn("Unhandled", output)
+        done = subprocess.run(
+            command_line("rsscloud-broker", "plugins", "--config", file),
+            check=False,
+            env=os.environ | self.env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^sinks +mine +yes ")
+        self.assertRegex(done.stdout, r"(?m)^sinks +archive +yes ")
+        self.assertTrue(done.stderr.startswith("Error: plugins cannot be used:\n"), done.stderr)
+        self.assertIn(said, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
 
     def test_two_of_one_protocol(self) -> None:
         self.assert_refused(

@@ -8,11 +8,140 @@ import socket
 from pathlib import Path
 from tempfile import mkdtemp
 
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from twisted.internet import reactor
 from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.front_doors.listening import can_be_tried, is_busy, sentence, why_not
+from rsscloud_broker.config import ConfigError
+from rsscloud_broker.front_doors.listening import (
+    can_be_tried,
+    check_endpoints,
+    is_busy,
+    sentence,
+    why_not,
+)
+from tests.outbound.authority import authority
 from tests.processes import free_port
+
+
+class CheckedTests(SynchronousTestCase):
+    """Endpoints that the configuration names."""
+
+    def refusal(self, *descriptions: str) -> str:
+        error = self.assertRaises(ConfigError, check_endpoints, descriptions, "c.toml", reactor)
+        return str(error)
+
+    def test_a_line_for_each(self) -> None:
+        said = self.refusal("tcp:notaport", "tcp:80", "nonsense:1").splitlines()
+        self.assertEqual(
+            [line.partition(" to use")[0] for line in said],
+            [
+                "c.toml: listen: 'tcp:notaport' is no endpoint",
+                "c.toml: listen: 'nonsense:1' is no endpoint",
+            ],
+        )
+
+    def test_sockets_of_systemd_that_are_not_there_yet(self) -> None:
+        check_endpoints(
+            ["systemd:domain=INET:index=0", "systemd:UNIX:name=web", "systemd:domain=INET6:name=a"],
+            "c.toml",
+            reactor,
+        )
+
+    def test_what_systemd_can_pass_to_nobody(self) -> None:
+        for description in (
+            "systemd:nonsense",
+            "systemd:domain=INET",
+            "systemd:domain=INET:index=first",
+            "systemd:domain=INET:index=0:name=web",
+            "systemd:domain=NONSENSE:index=0",
+            "systemd:index=0",
+            "systemd:domain=INET:index=0:colour=red",
+        ):
+            self.assertIn(f"c.toml: listen: {description!r} is no", self.refusal(description))
+
+
+class TLSFilesTests(SynchronousTestCase):
+    """The files of an ``ssl:`` endpoint; OpenSSL's codes are no sentence."""
+
+    def setUp(self) -> None:
+        self.directory = Path(self.mktemp()).absolute()
+        self.directory.mkdir()
+        self.certificate = self.directory / "cert.pem"
+        self.key = self.directory / "key.pem"
+        certificate, key = authority().pem("localhost")
+        self.certificate.write_bytes(certificate)
+        self.key.write_bytes(key)
+
+    def refusal(self, more: str = "") -> str:
+        description = f"ssl:443:privateKey={self.key}:certKey={self.certificate}{more}"
+        error = self.assertRaises(ConfigError, check_endpoints, [description], "c.toml", reactor)
+        beginning = f"c.toml: listen: {description!r} is no endpoint to use: "
+        self.assertTrue(str(error).startswith(beginning), str(error))
+        reason = str(error).removeprefix(beginning)
+        self.assertNotIn("[(", reason)
+        self.assertNotIn("\n", reason)
+        return reason
+
+    def test_files_that_can_be_used(self) -> None:
+        description = f"ssl:443:privateKey={self.key}:certKey={self.certificate}"
+        check_endpoints([description, f"ssl:443:{self.key}:{self.certificate}"], "", reactor)
+        both = self.directory / "both.pem"
+        both.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
+        check_endpoints([f"ssl:443:privateKey={both}"], "", reactor)
+
+    def test_no_certificate(self) -> None:
+        self.certificate.write_text("no certificate", encoding="utf-8")
+        self.assertEqual(
+            self.refusal(),
+            f"{self.certificate} holds no certificate in PEM that can be read (no start line); "
+            "certKey must name one",
+        )
+
+    def test_no_key(self) -> None:
+        self.key.write_text("no key", encoding="utf-8")
+        said = self.refusal()
+        self.assertTrue(said.startswith(f"{self.key} holds no private key in PEM"), said)
+        self.assertTrue(said.endswith("; privateKey must name one"), said)
+
+    def test_a_key_with_a_passphrase(self) -> None:
+        """OpenSSL would ask for it at the terminal, and the start would wait."""
+        key = load_pem_private_key(self.key.read_bytes(), None)
+        for kind in (PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL):
+            self.key.write_bytes(
+                key.private_bytes(Encoding.PEM, kind, BestAvailableEncryption(b"sesame"))
+            )
+            self.assertIn(f"the key in {self.key} has a passphrase", self.refusal())
+
+    def test_the_key_of_another_certificate(self) -> None:
+        self.key.write_bytes(authority().pem("localhost")[1])
+        self.assertIn("the key and the certificate do not belong together", self.refusal())
+
+    def test_files_that_cannot_be_read(self) -> None:
+        self.assertEqual(
+            self.refusal(f":extraCertChain={self.directory}/no.pem"),
+            f"{self.directory}/no.pem cannot be read: No such file or directory",
+        )
+        self.key.unlink()
+        self.assertIn(f"{self.key} cannot be read: No such file", self.refusal())
+        self.certificate.unlink()
+        self.certificate.mkdir()
+        self.assertIn(f"{self.certificate} cannot be read: Is a directory", self.refusal())
+
+    def test_other_files_that_hold_something_else(self) -> None:
+        other = self.directory / "other.pem"
+        other.write_text(
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8"
+        )
+        for name in ("extraCertChain", "dhParameters"):
+            said = self.refusal(f":{name}={other}")
+            self.assertIn("OpenSSL refuses its files: ", said)
 
 
 class TryingTests(SynchronousTestCase):
@@ -99,5 +228,27 @@ class UnixTests(TryingTests):
         """A broker that was killed leaves its socket; the lock beside it tells that it has gone."""
         self.listening(socket.AF_UNIX, str(self.path)).close()
         self.addCleanup(self.path.unlink)
+        self.assertIn("in use", self.refusal(f"unix:{self.path}"))
+        lock = Path(f"{self.path}.lock")
+        lock.symlink_to("1")
+        self.addCleanup(lock.unlink)
         self.assertIsNone(why_not(f"unix:{self.path}"))
         self.assertIn("in use", self.refusal(f"unix:{self.path}:lockfile=0"))
+
+    def test_another_file_in_its_place(self) -> None:
+        self.path.write_text("Somebody's letters.", encoding="utf-8")
+        self.addCleanup(self.path.unlink)
+        lock = Path(f"{self.path}.lock")
+        lock.symlink_to("1")
+        self.addCleanup(lock.unlink)
+        said = (
+            f"cannot listen: {self.path} is a file and no socket: remove it, or name another "
+            "address with --listen"
+        )
+        self.assertEqual(self.refusal(f"unix:{self.path}"), said)
+        error = why_not(f"unix:{self.path}")
+        assert error is not None
+        self.assertFalse(is_busy(error))  # a broker that runs is no reason for it
+        busy = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        at_start = CannotListenError(None, os.fsencode(self.path), busy)
+        self.assertEqual(sentence(at_start), said)

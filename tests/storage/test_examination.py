@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
+from sqlalchemy import create_engine, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, database_file, examine
 from rsscloud_broker.storage.upgrade import latest_revision
+from tests.postgresql import borrowed_database, empty_database
 from tests.storage.databases import file_database
+
+#: Numbers for roles, which all databases of a server share.
+_numbers = count(1)
 
 
 class ExaminationTests(SynchronousTestCase):
@@ -84,3 +90,108 @@ class ExaminationTests(SynchronousTestCase):
         self.assertEqual(database_file("sqlite:////var/lib/x.db"), Path("/var/lib/x.db"))
         for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true"):
             self.assertIsNone(database_file(url), url)
+
+
+class PostgresqlTests(SynchronousTestCase):
+    """A database of a server, seen by a role that owns nothing in it."""
+
+    def setUp(self) -> None:
+        self.role = f"guest{next(_numbers)}"
+
+    def run_as_owner(self, url: str, *statements: str) -> None:
+        engine = create_engine(url)
+        try:
+            with engine.begin() as connection:
+                for statement in statements:
+                    connection.execute(text(statement))
+        finally:
+            engine.dispose()
+
+    def borrowed(self, *grants: str) -> str:
+        """The URL of a database with tables, for a role that has these rights alone."""
+        owner = self.enterContext(borrowed_database())
+        self.addCleanup(
+            self.run_as_owner, owner, f"DROP OWNED BY {self.role}", f"DROP ROLE {self.role}"
+        )
+        self.run_as_owner(
+            owner,
+            f"CREATE ROLE {self.role} LOGIN",
+            *(f"GRANT {grant} TO {self.role}" for grant in grants),
+        )
+        return self.as_role(owner)
+
+    def as_role(self, url: str) -> str:
+        return make_url(url).set(username=self.role).render_as_string(hide_password=False)
+
+    def refusal(self, url: str) -> str:
+        return str(self.assertRaises(UnfitDatabase, examine, url))
+
+    def test_the_owner(self) -> None:
+        found = examine(self.enterContext(borrowed_database()))
+        self.assertEqual((found.revision, found.latest), (latest_revision(), latest_revision()))
+
+    def test_an_empty_one(self) -> None:
+        self.assertEqual(examine(empty_database()).revision, "")
+
+    def test_all_rights(self) -> None:
+        for right in ("USAGE", "UPDATE"):  # a sequence gives numbers for either
+            url = self.borrowed(
+                "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
+                f"{right} ON ALL SEQUENCES IN SCHEMA public",
+            )
+            self.assertEqual(examine(url).revision, latest_revision(), right)
+            self.role = f"guest{next(_numbers)}"
+
+    def test_a_role_without_sequences(self) -> None:
+        url = self.borrowed("SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public")
+        said = self.refusal(url)
+        self.assertTrue(
+            said.startswith(f"the role {self.role} lacks USAGE on the sequences "), said
+        )
+        self.assertIn(" ping_id_seq, ", said)
+        self.assertTrue(said.endswith("; grant that, or let it own the tables"), said)
+
+    def test_a_role_without_one_of_the_sequences(self) -> None:
+        url = self.borrowed(
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
+            "USAGE ON ALL SEQUENCES IN SCHEMA public",
+        )
+        owner = make_url(url).set(username="postgres").render_as_string(hide_password=False)
+        self.run_as_owner(owner, f"REVOKE USAGE ON ping_id_seq FROM {self.role}")
+        self.assertEqual(
+            self.refusal(url),
+            f"the role {self.role} lacks USAGE on the sequences ping_id_seq; "
+            "grant that, or let it own the tables",
+        )
+
+    def test_a_role_that_may_only_read(self) -> None:
+        said = self.refusal(self.borrowed("SELECT ON ALL TABLES IN SCHEMA public"))
+        self.assertIn(f"the role {self.role} lacks INSERT, UPDATE, DELETE on alembic_version", said)
+        self.assertIn(", and USAGE on the sequences ", said)
+
+    def test_a_role_that_may_make_no_tables(self) -> None:
+        owner = empty_database()
+        self.run_as_owner(owner, f"CREATE ROLE {self.role} LOGIN")
+        self.addCleanup(self.run_as_owner, owner, f"DROP ROLE {self.role}")
+        self.assertEqual(
+            self.refusal(self.as_role(owner)),
+            f"the role {self.role} may make no tables in it; grant CREATE on the schema",
+        )
+
+    def test_a_role_that_would_have_to_migrate(self) -> None:
+        url = self.borrowed(
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
+            "USAGE ON ALL SEQUENCES IN SCHEMA public",
+        )
+        owner = make_url(url).set(username="postgres").render_as_string(hide_password=False)
+        self.run_as_owner(owner, "UPDATE alembic_version SET version_num = '0004'")
+        restore = f"UPDATE alembic_version SET version_num = '{latest_revision()}'"
+        self.addCleanup(self.run_as_owner, owner, restore)
+        said = self.refusal(url)
+        self.assertIn(f"the start migrates it, and the role {self.role} does not own ", said)
+
+    def test_a_database_that_takes_no_changes(self) -> None:
+        url = empty_database()
+        name = make_url(url).database
+        self.run_as_owner(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        self.assertIn("it takes no changes", self.refusal(url))
