@@ -60,6 +60,12 @@ def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.
     return Delivery(subscription, None, now, attempts=0, retry_at=now, pause=pause)
 
 
+def put_off(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
+    """That a notification is not delivered yet, and waits in the store until it is due."""
+    tried = subscription.attempts or 0
+    return Delivery(subscription, None, now, attempts=tried, retry_at=due, content_id=content_id)
+
+
 def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
     """What to store for an attempt that ended with another of the same subscription.  A failure
     counts once, for the other.

@@ -45,6 +45,7 @@ from rsscloud_broker.sinks.attempt import (
     leave_to_the_store,
     nobody_asks,
     of_follower,
+    put_off,
 )
 from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.contents import Contents
@@ -416,10 +417,7 @@ class Attempts:
     ) -> Delivery:
         now = self._clock.wall_seconds()
         due = now if self.stopping else now + seconds
-        tried = subscription.attempts or 0
-        return Delivery(
-            subscription, None, now, attempts=tried, retry_at=due, content_id=content_id
-        )
+        return put_off(subscription, now, due, content_id)
 
     def _stretch(self) -> float:
         return 1.0 + JITTER * self._jitter()

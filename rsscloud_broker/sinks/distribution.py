@@ -37,7 +37,7 @@ from rsscloud_broker.events import (
     TopicEnded,
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
-from rsscloud_broker.model import Fanout, Subscription, Unavailable
+from rsscloud_broker.model import Fanout, Subscription, Terms, Unavailable
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
 from rsscloud_broker.sinks.carried import WalkRoom
@@ -164,16 +164,19 @@ class Distribution(Service):
             self._renewed(event.subscription)
         elif isinstance(event, SubscriptionRemoved):
             self._attempts.withdraw_of(event.topic, event.callback_url)
-            for walk in self._walks.values():
-                walk.reconsider(event.topic, event.callback_url, None)
+            self._reconsider(event.topic, event.callback_url, None)
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # when it was verified
         self._attempts.withdraw_outdated(stored)
-        for walk in self._walks.values():
-            walk.reconsider(stored.topic, stored.callback.url, stored.terms)
+        self._reconsider(stored.topic, stored.callback.url, stored.terms)
         if stored.attempts is not None:  # the topic changed while it was verified
             self._retries.wake_at(self._clock.wall_seconds())
+
+    def _reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
+        self._retries.reconsider(topic, callback_url, terms)
+        for walk in self._walks.values():
+            walk.reconsider(topic, callback_url, terms)
 
     async def _begin(self) -> None:
         try:

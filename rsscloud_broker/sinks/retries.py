@@ -19,9 +19,10 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Delivery, Recorded
-from rsscloud_broker.sinks.attempt import Attempt
+from rsscloud_broker.model import Delivery, Recorded, Subscription, Terms
+from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
+from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
 #: Retries in memory at a time that have not begun, and how many are claimed at once.
@@ -63,6 +64,7 @@ class Retries:
         self._attempts = attempts
         self._store_retry = store_retry
         self._dropped = counters.dropped_contents
+        self._outdated = OutdatedSubscriptions()  # of what is being claimed
         self._in_memory: dict[int, Attempt] = {}
         self._slow: dict[str, float] = {}  # hosts, and until when nothing of theirs is claimed
         self._alarm: IDelayedCall | None = None
@@ -117,6 +119,12 @@ class Retries:
         """Return when those have been saved that were to be saved by now."""
         await self._saving
 
+    def reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
+        """A subscription was stored with some terms, or removed if there are none; what is being
+        claimed may have it as it was.
+        """
+        self._outdated.add(topic, callback_url, terms)
+
     def stop(self) -> None:
         """Look for nothing any more."""
         if self._alarm is not None:
@@ -145,14 +153,11 @@ class Retries:
         try:
             while not self._store_retry.stopped and self._has_room():
                 now = self._clock.wall_seconds()
+                self._outdated = OutdatedSubscriptions()
                 claim = partial(self._store.claim_due, now, PORTION, self._busy_hosts())
                 due = await self._store_retry(claim)
                 for subscription in due:
-                    attempt = self._attempts.submit(
-                        subscription, self._done, news=False, content_id=subscription.content_id
-                    )
-                    if not attempt.over:
-                        self._in_memory[subscription.id] = attempt
+                    self._submit(subscription)
                 if len(due) < PORTION:
                     break
             following = await self._store_retry(self._store.next_due)
@@ -167,6 +172,16 @@ class Retries:
             following = self._clock.wall_seconds()
         latest = self._clock.wall_seconds() + LOOK
         self.wake_at(latest if following is None else min(following, latest))
+
+    def _submit(self, subscription: Subscription) -> None:
+        content_id = subscription.content_id
+        if subscription in self._outdated:  # it is claimed again as it is now, if it is there
+            now = self._clock.wall_seconds()
+            self.record([put_off(subscription, now, now, content_id)])
+            return
+        attempt = self._attempts.submit(subscription, self._done, news=False, content_id=content_id)
+        if not attempt.over:
+            self._in_memory[subscription.id] = attempt
 
     def _has_room(self) -> bool:
         """Whether more may wait in memory; makes room if there is none."""

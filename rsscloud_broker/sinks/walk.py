@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeAlias
 
 from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
@@ -30,6 +29,7 @@ from rsscloud_broker.model import Content, Delivery, Fanout, Recorded, Subscript
 from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkRoom
+from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
 #: Seconds that a walk waits at its end for attempts that have begun, or at any time for
@@ -76,11 +76,6 @@ class Tools:
     slice_size: int
 
 
-#: The terms of subscriptions that were stored or removed, by topic and callback URL; None
-#: for those that were removed.
-_Changed: TypeAlias = dict[tuple[str, str], Terms | None]
-
-
 @define(eq=False)
 class _Progress:
     """What a walk has handed out, and what came of it.
@@ -118,7 +113,8 @@ class Walk:
         self._progress = _Progress(fanout.cursor)
         self._content: Content | None = None
         self._first_told = fanout.cursor > 0
-        self._changed: _Changed = {}
+        # Of what is handed out, and of what is read ahead meanwhile.
+        self._outdated = self._outdated_ahead = OutdatedSubscriptions()
         self._in_line: set[int] = set()  # attempts that others of the walk wait for
         self._changes: list[Deferred[None]] = []
         self._saving = False
@@ -128,9 +124,10 @@ class Walk:
 
     def reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
         """A subscription was stored with some terms, or removed if there are none; what was
-        read ahead may have it as it was.
+        read, or is being read, may have it as it was.
         """
-        self._changed[topic, callback_url] = terms
+        self._outdated.add(topic, callback_url, terms)
+        self._outdated_ahead.add(topic, callback_url, terms)
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops; or for one turn, where
@@ -147,9 +144,11 @@ class Walk:
                 subscriptions = await reading
                 done = len(subscriptions) < tools.slice_size
                 if not done:  # the next are read while these are handed out
+                    self._outdated_ahead = OutdatedSubscriptions()
                     reading = self._read(subscriptions[-1].id)
                 turn -= len(subscriptions)
                 await self._hand_out_all(subscriptions)
+                self._outdated = self._outdated_ahead
                 if self._stops:
                     done = False
             await self._settle()
@@ -221,13 +220,12 @@ class Walk:
 
     def _hand_out(self, subscriptions: Sequence[Subscription]) -> None:
         tools, progress = self._tools, self._progress
-        changed, self._changed = self._changed, {}
         for subscription in subscriptions:
             progress.cursor = max(progress.cursor, subscription.id)
             progress.left.discard(subscription.id)
             if not self._concerns(subscription):
                 continue
-            if changed and _is_outdated(subscription, changed):
+            if subscription in self._outdated:
                 self._done(leave_to_the_store(subscription, tools.clock.wall_seconds()))
                 continue
             self._in_line.add(subscription.id)
@@ -424,11 +422,6 @@ def _claimed(attempt: Attempt, now: float) -> Delivery:
         content_id=attempt.content_id,
         claimed=True,
     )
-
-
-def _is_outdated(subscription: Subscription, changed: _Changed) -> bool:
-    key = subscription.topic, subscription.callback.url
-    return key in changed and changed[key] != subscription.terms
 
 
 def changes_something(delivery: Delivery) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from attrs import evolve
+from twisted.internet.defer import Deferred, succeed
 
-from rsscloud_broker.events import SubscriptionStored
-from rsscloud_broker.model import Lease, Outcome
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
+from rsscloud_broker.model import Lease, Notification, Outcome, Terms
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
@@ -102,6 +106,60 @@ class ScheduleTests(EngineTestCase):
         self.notifier.outcomes.clear()
         self.advance(2)
         self.assert_times(URL, [0, 100])
+
+    def claim_late(self) -> Callable[[], None]:
+        """One subscriber refused, and the store has claimed the notification that waits for it.
+
+        :returns: lets the store say so.
+        """
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(self.retries[0] - 1)
+        claim, held = self.store.claim_due, []
+
+        def claimed(*args: Any) -> Deferred[Any]:
+            due = self.successResultOf(claim(*args))
+            result: Deferred[Any] = Deferred()
+            if not due:
+                return succeed(due)
+            held.append(partial(result.callback, due))
+            return result
+
+        patched = self.patch(self.store, "claim_due", claimed)
+        self.advance(2)
+        patched.restore()
+        self.notifier.outcomes.clear()
+        (release,) = held
+        return release
+
+    def test_who_leaves_while_it_is_claimed_is_told_no_more(self) -> None:
+        release = self.claim_late()
+        (found,) = self.subscriptions()
+        self.successResultOf(self.store.remove_subscription(found.topic, found.callback))
+        self.hint(SubscriptionRemoved(found.topic, found.callback.url))
+        release()
+        self.advance(60)
+        self.assertEqual(len(self.notifier.calls), 1)
+
+    def test_who_asks_something_else_while_it_is_claimed_gets_that(self) -> None:
+        release = self.claim_late()
+        (found,) = self.subscriptions()
+        renewed = evolve(found, terms={"secret": "new"})
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        terms: list[Terms] = []
+        works = self.notifier.notify
+
+        def noted(notification: Notification) -> Coroutine[Deferred[object], object, Outcome]:
+            terms.append(notification.terms)
+            return works(notification)
+
+        self.patch(self.notifier, "notify", noted)
+        release()
+        self.advance(60)
+        self.assertEqual((terms, self.waiting()), ([{"secret": "new"}], {}))
 
     def test_who_is_gone_is_told_no_more(self) -> None:
         urls = self.subscribe_many(2)

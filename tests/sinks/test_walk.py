@@ -460,6 +460,37 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.walks()), (urls[:3] + urls[4:], []))
         self.assertEqual(self.waiting(), {})
 
+    def test_who_leaves_long_before_its_slice_is_handed_out_is_not_told(self) -> None:
+        """A slice is handed out by portions, and the next one lies in memory meanwhile."""
+        urls = self.subscribe_many(3 * PORTION + 4)
+        self.notifier.holds = {urls[0], urls[PORTION + 1], urls[2 * PORTION + 1]}
+        self.start(slice_size=3 * PORTION, in_flight=1, max_slow=0)
+        self.change()
+        leaving = self.subscriptions()
+        for number in (-2, 2 * PORTION + 50):
+            self.leave(leaving[number])
+            urls.remove(leaving[number].callback.url)
+        for _ in range(3):
+            self.notifier.end()
+            self.advance(1)
+        self.assertEqual((self.called(), self.walks()), (urls, []))
+
+    def test_who_leaves_while_those_are_told_who_were_left_is_not_told(self) -> None:
+        """When a process begins, it reads the next ones before it tells those that were left."""
+        urls = self.subscribe_many(6)
+        self.notifier.holds = {urls[1]}
+        self.start(slice_size=2, in_flight=1, max_slow=0)
+        self.change()
+        self.advance(1)
+        self.crash()
+        self.slow.add("subscriptions_of")
+        self.start(slice_size=2, in_flight=4, max_slow=0)
+        self.leave(self.subscriptions()[5])
+        self.notifier.holds.clear()
+        self.hurry()
+        self.advance(1)
+        self.assertEqual((self.called(), self.walks()), ([*urls[:2], *urls[1:5]], []))
+
     def test_who_leaves_while_it_waits_in_line_is_not_told(self) -> None:
         urls = self.subscribe_many(3, host="slow.example")
         self.notifier.holds = {"slow.example"}
