@@ -30,12 +30,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker import plugins
 from rsscloud_broker.config import ConfigError, build, nearest
-from rsscloud_broker.interfaces import (
-    IFrontDoorMaker,
-    INotifierMaker,
-    IPluginMaker,
-    ISinkMaker,
-)
+from rsscloud_broker.interfaces import IFrontDoorMaker, INotifierMaker, IPluginMaker, ISinkMaker
 from rsscloud_broker.provenance import Place
 
 Maker = TypeVar("Maker", bound=IPluginMaker)

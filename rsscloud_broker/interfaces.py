@@ -316,7 +316,7 @@ class ITopicFetcher(Interface):
         :param known: the validators of what was read before.
         :param subscribers: how many want to be told of changes, for its publisher to know.
         :raises TopicUnreadable: there is no 2xx answer with a body in bounds.
-        :raises model.TopicEnded: its server says that it is gone for good.
+        :raises errors.TopicEnded: its server says that it is gone for good.
         """
 
 

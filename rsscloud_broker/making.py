@@ -22,6 +22,7 @@ from zope.interface.interface import InterfaceClass, Method
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.discovery import Makers, PluginError, discover, select
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import (
     IEventSink,
     IFrontDoor,
@@ -30,7 +31,6 @@ from rsscloud_broker.interfaces import (
     IPluginMaker,
     OutboundReply,
 )
-from rsscloud_broker.model import OutboundError
 from rsscloud_broker.wire.text import clean
 
 

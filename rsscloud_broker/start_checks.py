@@ -19,8 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from rsscloud_broker import data_lock, storage
 from rsscloud_broker.config import Config
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors import listening
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.wire.text import clean
 
 #: What an operator is told who has not set ``public_url``; ``--local`` sets it.  The broker starts

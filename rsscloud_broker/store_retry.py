@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 
 #: Seconds until the store is tried again after it could not be used.
 UNAVAILABLE_PAUSE = 10.0

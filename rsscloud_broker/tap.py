@@ -46,6 +46,7 @@ from rsscloud_broker.core import (
 )
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener, sentence
@@ -54,7 +55,6 @@ from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts, IPushesContent, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,

@@ -18,8 +18,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.model import Unavailable
 
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0

@@ -20,9 +20,10 @@ from zope.interface import implementer
 from rsscloud_broker.command_line import LOOPBACK
 from rsscloud_broker.config import Config
 from rsscloud_broker.discovery import Makers
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.tap import MOMENT, STOP_WITHIN, BrokerService, Options, make_broker

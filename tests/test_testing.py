@@ -10,6 +10,7 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import OutboundError, TopicUnreadable, Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.interfaces import (
     IBroker,
@@ -28,12 +29,9 @@ from rsscloud_broker.model import (
     Intent,
     Lease,
     Notification,
-    OutboundError,
     Outcome,
     Ping,
     Subscription,
-    TopicUnreadable,
-    Unavailable,
     Validators,
 )
 from rsscloud_broker.plugins import bundled

@@ -19,8 +19,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.timing import (
     LOOK,

@@ -22,9 +22,9 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
-from rsscloud_broker.model import Unavailable
 
 #: Seconds that sinks have, when the broker stops, for what was published.
 DRAIN_TIMEOUT = 2.0

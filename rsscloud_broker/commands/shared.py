@@ -22,8 +22,8 @@ from twisted.internet.task import react
 
 from rsscloud_broker import __version__, config, discovery, storage
 from rsscloud_broker.client.web import ClientError, Web, trusting
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.offers import FrontDoorsError
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.timing import SystemClock
 from rsscloud_broker.wire import cloud, text
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fnmatch import translate
 
 from rsscloud_broker.config import Topics
-from rsscloud_broker.model import Forbidden
+from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.urls import encoded, normal_form
 
 #: Why a topic has ended to which there may be no subscriptions any more.  By that it is

@@ -19,22 +19,18 @@ from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.core.web_addresses import about_topic, check_ping, check_topic, topic_of
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
-from rsscloud_broker.model import (
+from rsscloud_broker.errors import (
     AddressRefused,
     CallbackFailed,
-    Content,
     Forbidden,
-    Intent,
-    Ping,
     Refused,
-    Subscription,
     TooMany,
     TopicEnded,
     TopicUnreadable,
-    host_of,
 )
+from rsscloud_broker.events import PingReceived, TopicChanged
+from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
+from rsscloud_broker.model import Content, Intent, Ping, Subscription, host_of
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 

@@ -31,9 +31,10 @@ from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingReading, SharedReadings
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentBrought, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.model import FetchRecord, FetchResult, Ping, TopicUnreadable, Unavailable
+from rsscloud_broker.model import FetchRecord, FetchResult, Ping
 from rsscloud_broker.store_retry import StoreRetry
 
 #: Topics of which is known when they were pinged last.

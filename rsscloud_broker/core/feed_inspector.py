@@ -17,8 +17,9 @@ from attrs import asdict
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Content, Unavailable
+from rsscloud_broker.model import Content
 from rsscloud_broker.wire.feed import UnreadableFeed, read_feed
 from rsscloud_broker.wire.feed_hints import Hints
 

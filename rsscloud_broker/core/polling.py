@@ -17,14 +17,9 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_inspector import hints_of
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
+from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import (
-    PollPlan,
-    TopicStatus,
-    TopicUnreadable,
-    Unavailable,
-    host_of,
-)
+from rsscloud_broker.model import PollPlan, TopicStatus, host_of
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.timing import EachPeriod
 

@@ -32,8 +32,9 @@ from twisted.internet.interfaces import IReactorTime
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.config import Limits, Network
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import CallbackFailed, TooMany
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import CallbackFailed, Intent, TooMany, host_of
+from rsscloud_broker.model import Intent, host_of
 from rsscloud_broker.sources import MAX_SOURCES, address_of, bucket_of
 
 #: Keys of which a limit knows more than that their buckets are full.

@@ -15,8 +15,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rsscloud_broker.core.topic_reader import NOT_READ
+from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import TopicEnded, TopicUnreadable
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds until a topic is read again that could not be read, for each further attempt.

@@ -14,16 +14,9 @@ from rsscloud_broker import events
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
-    Fetched,
-    FetchResult,
-    Topic,
-    TopicEnded,
-    TopicUnreadable,
-    host_of,
-)
+from rsscloud_broker.model import NO_VALIDATORS, Fetched, FetchResult, Topic, host_of
 from rsscloud_broker.urls import normal_form
 
 #: Why there is no reading of a topic whose content is handed in.

@@ -15,22 +15,16 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
-from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
-from rsscloud_broker.model import (
+from rsscloud_broker.errors import (
     CallbackFailed,
-    Denial,
-    FetchResult,
-    Intent,
-    Lease,
-    Outcome,
-    Subscription,
-    Topic,
     TopicEnded,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
 )
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
+from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
+from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
 
 #: Bytes of a content that is not held while a callback is verified.
 LARGE = 64 * 1024

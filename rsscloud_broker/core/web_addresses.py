@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.model import CallbackFailed, Intent, InvalidPing, Ping, TopicUnreadable
+from rsscloud_broker.errors import CallbackFailed, InvalidPing, TopicUnreadable
+from rsscloud_broker.model import Intent, Ping
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
 

@@ -12,9 +12,9 @@ from twisted.web.http import NO_CONTENT
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from rsscloud_broker.errors import TooMany, Unavailable
 from rsscloud_broker.front_doors.limits import BoundedRequest
 from rsscloud_broker.front_doors.requests import plain
-from rsscloud_broker.model import TooMany, Unavailable
 
 log = Logger()
 

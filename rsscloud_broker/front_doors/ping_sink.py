@@ -36,6 +36,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.requests import caller, parameters, respond
 from rsscloud_broker.front_doors.xmlrpc import procedure
@@ -47,7 +48,7 @@ from rsscloud_broker.interfaces import (
     SoapOperation,
     SoapService,
 )
-from rsscloud_broker.model import Forbidden, Ping, Refused, TooMany
+from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import weblog_updates
 from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing

@@ -45,17 +45,11 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.change_lists import PublishedFile
 from rsscloud_broker.front_doors.connections import within
-from rsscloud_broker.front_doors.requests import (
-    body_of,
-    caller,
-    charset,
-    header,
-    media_type,
-    plain,
-)
+from rsscloud_broker.front_doors.requests import body_of, caller, charset, header, media_type, plain
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -63,7 +57,7 @@ from rsscloud_broker.interfaces import (
     Route,
     SoapService,
 )
-from rsscloud_broker.model import Content, Refused, TooMany
+from rsscloud_broker.model import Content
 from rsscloud_broker.rules import is_network
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links

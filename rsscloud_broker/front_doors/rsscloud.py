@@ -36,6 +36,15 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.errors import (
+    CallbackFailed,
+    Forbidden,
+    PingTooSoon,
+    Refused,
+    TooMany,
+    TopicUnreadable,
+    UnsupportedProtocol,
+)
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.negotiation import preferred, wants_page
 from rsscloud_broker.front_doors.requests import (
@@ -57,16 +66,7 @@ from rsscloud_broker.interfaces import (
     SoapOperation,
     SoapService,
 )
-from rsscloud_broker.model import (
-    CallbackFailed,
-    Forbidden,
-    Intent,
-    PingTooSoon,
-    Refused,
-    TooMany,
-    TopicUnreadable,
-    UnsupportedProtocol,
-)
+from rsscloud_broker.model import Intent
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import rsscloud

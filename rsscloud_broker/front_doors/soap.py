@@ -21,10 +21,10 @@ from lxml import etree
 from twisted.logger import Logger
 from twisted.web.server import Request
 
+from rsscloud_broker.errors import Refused, Unavailable
 from rsscloud_broker.front_doors.answering import answer
 from rsscloud_broker.front_doors.requests import caller, header, respond
 from rsscloud_broker.interfaces import SoapOperation, SoapService
-from rsscloud_broker.model import Refused, Unavailable
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.xml import MalformedXML
 

@@ -32,6 +32,15 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
+from rsscloud_broker.errors import (
+    CallbackFailed,
+    Forbidden,
+    Refused,
+    TooMany,
+    TopicEnded,
+    TopicUnreadable,
+    UnsupportedProtocol,
+)
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.negotiation import wants_page
 from rsscloud_broker.front_doors.requests import (
@@ -43,17 +52,7 @@ from rsscloud_broker.front_doors.requests import (
     respond,
 )
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
-from rsscloud_broker.model import (
-    Callback,
-    CallbackFailed,
-    Forbidden,
-    Intent,
-    Refused,
-    TooMany,
-    TopicEnded,
-    TopicUnreadable,
-    UnsupportedProtocol,
-)
+from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire import links, websub
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.text import decode_exactly

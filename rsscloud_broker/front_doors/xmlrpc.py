@@ -19,9 +19,9 @@ from twisted.python.failure import Failure
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault, XMLRPCIntrospection, withRequest
 
+from rsscloud_broker.errors import Refused, Unavailable
 from rsscloud_broker.front_doors.answering import answer
 from rsscloud_broker.front_doors.requests import respond
-from rsscloud_broker.model import Refused, Unavailable
 from rsscloud_broker.wire import xmlrpc
 from rsscloud_broker.wire.xml import MalformedXML
 

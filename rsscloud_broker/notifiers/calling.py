@@ -8,15 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from rsscloud_broker.model import (
-    AddressRefused,
-    Denial,
-    Intent,
-    Notification,
-    OutboundError,
-    Outcome,
-)
+from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.text import clean

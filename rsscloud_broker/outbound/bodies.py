@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from rsscloud_broker.model import OutboundError, TooLarge
+from rsscloud_broker.errors import OutboundError, TooLarge
 
 #: Names and values of headers as they stand in an answer, in order.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]

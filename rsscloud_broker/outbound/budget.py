@@ -16,7 +16,8 @@ from weakref import finalize
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.budget import Budget
-from rsscloud_broker.model import Content, OutboundError
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.model import Content
 
 #: Bytes of answers that arrive, of those that wait to be unpacked, and of contents; those of an
 #: answer that is not counted.

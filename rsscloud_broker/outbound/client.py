@@ -12,8 +12,8 @@ from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest

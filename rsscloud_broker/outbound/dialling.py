@@ -22,7 +22,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer_only
 
-from rsscloud_broker.model import OutboundError, Unavailable
+from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, NotConnected
 

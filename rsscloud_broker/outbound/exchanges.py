@@ -15,7 +15,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.model import OutboundError
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.connections import IdleConnections

@@ -18,7 +18,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, AF_INET6, inet_pton
 from typing import TypeAlias
 
-from rsscloud_broker.model import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, OutboundError
 
 Network: TypeAlias = IPv4Network | IPv6Network
 

@@ -20,7 +20,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rsscloud_broker.model import OutboundError, Unavailable
+from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
 from rsscloud_broker.outbound.budget import LONGEST, AnswerBudget
 from rsscloud_broker.outbound.tls import HostTLS

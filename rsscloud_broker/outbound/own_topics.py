@@ -14,8 +14,9 @@ from typing import Final
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
+from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy
-from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, TopicUnreadable, Validators
+from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
 from rsscloud_broker.outbound.bodies import in_bytes
 
 #: Names that lead nowhere else than to the files below the directory, but for the twin of

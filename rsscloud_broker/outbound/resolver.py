@@ -28,7 +28,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadable import isInIOThread
 from zope.interface import implementer
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 
 #: Gives every address of a host name; raises OSError where there is none, and Unavailable
 #: where that cannot be found out for want of our own means.

@@ -16,18 +16,15 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
+from rsscloud_broker.errors import (
     AddressRefused,
-    Content,
-    Fetched,
     OutboundError,
     TooLarge,
     TopicEnded,
     TopicUnreadable,
-    Validators,
 )
+from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
+from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
 from rsscloud_broker.outbound.bodies import in_bytes
 from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected

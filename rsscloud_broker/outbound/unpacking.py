@@ -14,7 +14,7 @@ from attrs import define
 from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.python.failure import Failure
 
-from rsscloud_broker.model import OutboundError, TooLarge
+from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.outbound.bodies import Fields, coding_of, too_large
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer

@@ -12,8 +12,8 @@ from twisted.internet.defer import TimeoutError as DeadlineError
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IURLPolicy
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import is_address, target_of

@@ -11,7 +11,7 @@ from urllib.parse import quote, urldefrag, urljoin, urlsplit
 
 from hyperlink import EncodedURL
 
-from rsscloud_broker.model import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.wire.web_address import fault_of_form
 
 #: Ports of services that are not HTTP.  Some of them take a line of text from

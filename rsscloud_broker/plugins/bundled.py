@@ -22,12 +22,7 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     ISinkMaker,
 )
-from rsscloud_broker.notifiers import (
-    HttpPostNotifier,
-    SoapNotifier,
-    WebSubNotifier,
-    XMLRPCNotifier,
-)
+from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, WebSubNotifier, XMLRPCNotifier
 from rsscloud_broker.notifiers import RssCloudOptions as RssCloudNotifierOptions
 from rsscloud_broker.notifiers import WebSubOptions as WebSubNotifierOptions
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink

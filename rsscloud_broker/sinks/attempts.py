@@ -28,16 +28,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, INotifier
-from rsscloud_broker.model import (
-    Content,
-    Delivery,
-    Denial,
-    Notification,
-    Outcome,
-    Subscription,
-    Unavailable,
-)
+from rsscloud_broker.model import Content, Delivery, Denial, Notification, Outcome, Subscription
 from rsscloud_broker.sinks.attempt import (
     Attempt,
     Began,

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.model import Content, Unavailable
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import Content
 
 #: Bytes of a content that does not count.
 SMALL = 64 * 1024

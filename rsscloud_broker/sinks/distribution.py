@@ -28,6 +28,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
     ContentBrought,
     Event,
@@ -37,7 +38,7 @@ from rsscloud_broker.events import (
     TopicEnded,
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
-from rsscloud_broker.model import Fanout, Subscription, Terms, Unavailable
+from rsscloud_broker.model import Fanout, Subscription, Terms
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
 from rsscloud_broker.sinks.carried import WalkRoom

@@ -18,8 +18,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace
-from rsscloud_broker.model import Unavailable
 
 #: Seconds between two looks.
 PERIOD: Final = 3.0

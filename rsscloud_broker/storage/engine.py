@@ -19,7 +19,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import postgresql, sqlite
 
 _WRITES = "rsscloud_broker_writes"

@@ -15,19 +15,9 @@ from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from rsscloud_broker.model import Subscription, Topic
-from rsscloud_broker.storage.documents import (
-    WEBSUB,
-    InvalidDocument,
-    TopicEntry,
-    read_document,
-)
+from rsscloud_broker.storage.documents import WEBSUB, InvalidDocument, TopicEntry, read_document
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import (
-    from_terms,
-    subscription,
-    to_micros_or_none,
-    topic,
-)
+from rsscloud_broker.storage.schema import from_terms, subscription, to_micros_or_none, topic
 from rsscloud_broker.storage.subscriptions import MATCH_WAITING, lease_values
 from rsscloud_broker.storage.topics import NO_VALIDATORS
 from rsscloud_broker.wire import websub

@@ -12,14 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, delete, insert, select, update
 
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import (
-    content,
-    fanout,
-    subscription,
-    to_micros,
-    topic,
-    waiting,
-)
+from rsscloud_broker.storage.schema import content, fanout, subscription, to_micros, topic, waiting
 from rsscloud_broker.storage.topic_urls import ASKED, SOMEBODY, key_of
 from rsscloud_broker.storage.topics import topic_row
 from rsscloud_broker.storage.walks import hand_out, handed_out

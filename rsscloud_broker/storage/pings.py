@@ -29,14 +29,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Ping, PingRecord
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.schema import (
-    MICROSECONDS,
-    ping,
-    tally,
-    to_micros,
-    to_seconds,
-    topic,
-)
+from rsscloud_broker.storage.schema import MICROSECONDS, ping, tally, to_micros, to_seconds, topic
 from rsscloud_broker.storage.topic_urls import PRESENT, SOMEBODY, named
 from rsscloud_broker.urls import normal_form
 

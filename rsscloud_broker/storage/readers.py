@@ -20,7 +20,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.operations import Batched, Job, Operation, Outcome, failed, fire
 from rsscloud_broker.workers import Daemons

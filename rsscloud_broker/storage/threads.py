@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.readers import Readers
 from rsscloud_broker.storage.writer import Writer

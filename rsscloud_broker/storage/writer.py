@@ -34,7 +34,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
 from rsscloud_broker.storage.operations import Batched, Heavy, Job, Operation, Outcome, failed, fire
 from rsscloud_broker.storage.sqlite import files_of

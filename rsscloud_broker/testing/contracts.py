@@ -15,6 +15,7 @@ from twisted.web.resource import IResource
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.events import (
     Event,
     FilePublished,
@@ -40,7 +41,6 @@ from rsscloud_broker.model import (
     Intent,
     Lease,
     Notification,
-    OutboundError,
     Outcome,
     Ping,
     Subscription,

@@ -12,6 +12,7 @@ from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, TopicChanged
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -37,7 +38,6 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
-    TopicUnreadable,
     Validators,
 )
 from rsscloud_broker.testing.clock import Clock

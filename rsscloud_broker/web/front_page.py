@@ -17,8 +17,9 @@ from twisted.web.template import Flattenable, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.web.assets import ASSETS, Asset
 from rsscloud_broker.web.pages import linked, rendered
 

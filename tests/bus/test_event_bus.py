@@ -14,9 +14,9 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.bus.event_bus import DRAIN_TIMEOUT
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IEventBus, IEventSink
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.testing.clock import Clock
 
 

@@ -24,16 +24,9 @@ from rsscloud_broker.core import (
 )
 from rsscloud_broker.core.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import AddressRefused, Unavailable
 from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IStore, ITopicFetcher, IURLPolicy
-from rsscloud_broker.model import (
-    AddressRefused,
-    Callback,
-    Lease,
-    Ping,
-    Subscription,
-    Unavailable,
-    host_of,
-)
+from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 

@@ -6,7 +6,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
-from rsscloud_broker.model import Forbidden, Intent, TopicEnded
+from rsscloud_broker.errors import Forbidden, TopicEnded
+from rsscloud_broker.model import Intent
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 OURS = "https://blogs.example/anna/rss.xml"

@@ -11,6 +11,16 @@ from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
 from rsscloud_broker.core.verification import LARGE, MAX_OF_HOST
+from rsscloud_broker.errors import (
+    CallbackFailed,
+    Forbidden,
+    InvalidPing,
+    TooMany,
+    TopicEnded,
+    TopicUnreadable,
+    Unavailable,
+    UnsupportedProtocol,
+)
 from rsscloud_broker.events import (
     Event,
     PingReceived,
@@ -22,21 +32,13 @@ from rsscloud_broker.interfaces import IBroker
 from rsscloud_broker.model import (
     Bounds,
     Callback,
-    CallbackFailed,
     Content,
     Fanout,
-    Forbidden,
     Intent,
-    InvalidPing,
     Lease,
     Outcome,
     Ping,
     Subscription,
-    TooMany,
-    TopicEnded,
-    TopicUnreadable,
-    Unavailable,
-    UnsupportedProtocol,
     host_of,
 )
 from rsscloud_broker.urls import normal_form

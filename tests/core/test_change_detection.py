@@ -7,8 +7,9 @@ from twisted.internet.defer import Deferred, fail
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
+from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import FetchResult, Ping, TopicUnreadable, Unavailable
+from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 

@@ -10,14 +10,13 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
+from rsscloud_broker.errors import TooMany, TopicUnreadable
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Callback,
     Fetched,
     Intent,
     Outcome,
-    TooMany,
-    TopicUnreadable,
     Validators,
     host_of,
 )

@@ -9,20 +9,22 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.core import IntentQueue
-from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import (
-    Callback,
+from rsscloud_broker.errors import (
     CallbackFailed,
-    Content,
-    Denial,
-    FetchResult,
-    Intent,
-    Outcome,
     TooMany,
     TopicEnded,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
+)
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
+from rsscloud_broker.model import (
+    Callback,
+    Content,
+    Denial,
+    FetchResult,
+    Intent,
+    Outcome,
     WaitingIntent,
 )
 from tests.core.house import FEED, NOW, BrokerTestCase

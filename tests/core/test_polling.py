@@ -7,8 +7,9 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller
+from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.model import PollPlan, TopicEnded, TopicStatus, TopicUnreadable
+from rsscloud_broker.model import PollPlan, TopicStatus
 from tests.core.house import FEED, CoreTestCase
 
 OPTIONS = Polling(

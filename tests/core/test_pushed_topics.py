@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller, PushedTopics
-from rsscloud_broker.model import Callback, Content, Intent, Ping, TopicUnreadable
+from rsscloud_broker.errors import TopicUnreadable
+from rsscloud_broker.model import Callback, Content, Intent, Ping
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 CHANNEL = "http://source.example/channel/1"

@@ -21,14 +21,8 @@ from rsscloud_broker.core.rate_limits import (
     Room,
 )
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.model import (
-    Callback,
-    CallbackFailed,
-    Intent,
-    Lease,
-    Subscription,
-    TooMany,
-)
+from rsscloud_broker.errors import CallbackFailed, TooMany
+from rsscloud_broker.model import Callback, Intent, Lease, Subscription
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.core.house import NOW

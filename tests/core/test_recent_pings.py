@@ -10,7 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.recent_pings import RECENT, RecentPings
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import Clock
 
 A, B = Ping("A", "http://a.example/", 1.0), Ping("B", "http://b.example/", 2.0)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker import events
+from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Content,
     FetchRecord,
     FetchResult,
-    TopicEnded,
     TopicStatus,
-    TopicUnreadable,
     Validators,
 )
 from tests.core.house import FEED, NOW, CoreTestCase

@@ -7,14 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e.fixture import (
-    PATIENCE,
-    Broker,
-    EndToEndTestCase,
-    command_line,
-    run,
-    until,
-)
+from tests.e2e.fixture import PATIENCE, Broker, EndToEndTestCase, command_line, run, until
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
 from tests.processes import free_port
 

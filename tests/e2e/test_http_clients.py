@@ -13,15 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from tests.e2e.fixture import (
-    PATIENCE,
-    Answer,
-    Broker,
-    EndToEndTestCase,
-    post_form,
-    request,
-    until,
-)
+from tests.e2e.fixture import PATIENCE, Answer, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.servers import DeafReceiver, HttpPostReceiver
 
 LIMIT = 1_048_576

@@ -9,15 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from rsscloud_broker.storage import export_text, open_database
-from tests.e2e.fixture import (
-    Answer,
-    Broker,
-    EndToEndTestCase,
-    post_form,
-    request,
-    run,
-    until,
-)
+from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, run, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.websub_servers import APART, FlaskSubscriber, GoneOrigin, HubReceiver
 from tests.processes import free_port

@@ -25,15 +25,9 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import (
-    Access,
-    Admission,
-    Broker,
-    FairLimiter,
-    IntentQueue,
-    Verifier,
-)
+from rsscloud_broker.core import Access, Admission, Broker, FairLimiter, IntentQueue, Verifier
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import (
@@ -45,18 +39,7 @@ from rsscloud_broker.interfaces import (
     OutboundReply,
     SinkParts,
 )
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
-    AddressRefused,
-    Content,
-    Fetched,
-    OutboundError,
-    Ping,
-    Subscription,
-    TopicEnded,
-    TopicUnreadable,
-    Validators,
-)
+from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Ping, Subscription, Validators
 from rsscloud_broker.notifiers import (
     HttpPostNotifier,
     RssCloudOptions,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors import answering
-from rsscloud_broker.model import Unavailable
 from tests.front_doors.exchange import call
 from tests.front_doors.fixture import House
 

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.errors import Forbidden, TooMany, Unavailable
 from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.resourcesync import (
     MAX_LINK,
@@ -20,7 +21,7 @@ from rsscloud_broker.front_doors.resourcesync import (
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import IPushesContent
-from rsscloud_broker.model import Content, Forbidden, TooMany, Unavailable
+from rsscloud_broker.model import Content
 from rsscloud_broker.options import ConfigError, build
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock

@@ -11,10 +11,7 @@ from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import (
-    IOpenSSLServerConnectionCreator,
-    IProtocolNegotiationFactory,
-)
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator, IProtocolNegotiationFactory
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject

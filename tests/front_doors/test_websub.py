@@ -8,15 +8,9 @@ from urllib.parse import urlencode
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
-from rsscloud_broker.front_doors.limits import Limits, bounded_site
-from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
-from rsscloud_broker.interfaces import IFrontDoor, Route
-from rsscloud_broker.model import (
-    Callback,
+from rsscloud_broker.errors import (
     CallbackFailed,
     Forbidden,
-    Intent,
     Refused,
     TooMany,
     TopicEnded,
@@ -24,6 +18,11 @@ from rsscloud_broker.model import (
     Unavailable,
     UnsupportedProtocol,
 )
+from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.interfaces import IFrontDoor, Route
+from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.web.pages import Pages

@@ -6,14 +6,9 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import INotifier, OutboundReply
-from rsscloud_broker.model import (
-    AddressRefused,
-    Callback,
-    Notification,
-    OutboundError,
-    Outcome,
-)
+from rsscloud_broker.model import Callback, Notification, Outcome
 from rsscloud_broker.notifiers import (
     HttpPostNotifier,
     RssCloudOptions,

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import INotifier, IOutbound
-from rsscloud_broker.model import Callback, Intent, Notification, OutboundError, Outcome
+from rsscloud_broker.model import Callback, Intent, Notification, Outcome
 from rsscloud_broker.notifiers import RssCloudOptions, SoapNotifier, XMLRPCNotifier
 from rsscloud_broker.testing import FakeOutbound, make_notifier_tests, reply
 from rsscloud_broker.wire import soap, xmlrpc

@@ -8,15 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
-from rsscloud_broker.model import (
-    AddressRefused,
-    Callback,
-    Intent,
-    Notification,
-    OutboundError,
-    Outcome,
-)
+from rsscloud_broker.model import Callback, Intent, Notification, Outcome
 from rsscloud_broker.notifiers import HttpPostNotifier, RssCloudOptions
 from rsscloud_broker.testing import FakeOutbound, OutboundRequest, make_notifier_tests, reply
 

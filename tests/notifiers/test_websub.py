@@ -9,17 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
-from rsscloud_broker.model import (
-    AddressRefused,
-    Callback,
-    Content,
-    Denial,
-    Intent,
-    Notification,
-    OutboundError,
-    Outcome,
-)
+from rsscloud_broker.model import Callback, Content, Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers import WebSubNotifier, WebSubOptions
 from rsscloud_broker.notifiers.websub import RETRIES
 from rsscloud_broker.testing import FakeOutbound, OutboundRequest, make_notifier_tests, reply

@@ -8,8 +8,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import OutboundError
 from tests.outbound.servers import Client, Pages, make_client, serve
 
 

@@ -10,13 +10,9 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import OutboundError
-from tests.outbound.servers import (
-    Client,
-    listen,
-    make_callback_client,
-)
+from tests.outbound.servers import Client, listen, make_callback_client
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 

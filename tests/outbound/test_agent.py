@@ -18,7 +18,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IResponse
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.model import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import OutboundError, TooLarge
+from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.outbound.bodies import Body, TruncatingBody, Whole
 
 

@@ -10,7 +10,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Content, OutboundError
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.model import Content
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer, Http1, message

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
-from tests.outbound.servers import (
-    Pages,
-    make_callback_client,
-    page,
-    serve,
-)
+from tests.outbound.servers import Pages, make_callback_client, page, serve
 
 
 class RequestTests(CallbackClientTestCase):

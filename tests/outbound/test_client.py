@@ -11,13 +11,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IOutbound
 from tests.outbound.client_case import ClientTestCase
-from tests.outbound.servers import (
-    RawFactory,
-    listen,
-    make_callback_client,
-    page,
-    serve,
-)
+from tests.outbound.servers import RawFactory, listen, make_callback_client, page, serve
 
 
 class RequestTests(ClientTestCase):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.web.server import Request
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import OutboundError
 from tests.outbound.client_case import ClientTestCase
 from tests.outbound.servers import (
     Client,

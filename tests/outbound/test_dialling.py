@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.outbound import dialling
 from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget

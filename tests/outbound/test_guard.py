@@ -10,7 +10,7 @@ from hypothesis.strategies import ip_addresses
 from twisted.internet import reactor
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.model import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.outbound import AddressGuard, Resolver
 from rsscloud_broker.outbound.guard import DENIED, own_listeners
 

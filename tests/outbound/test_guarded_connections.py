@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.ssl import TLSVersion
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import OutboundError
 from rsscloud_broker.outbound import dialling
 from tests.outbound.authority import authority
 from tests.outbound.servers import (

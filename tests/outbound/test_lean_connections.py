@@ -10,18 +10,12 @@ from OpenSSL._util import lib as openssl  # for what a server knows and pyOpenSS
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.ssl import TLSVersion
 
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import AddressRefused, OutboundError
 from rsscloud_broker.outbound import tls
 from tests.outbound.authority import authority
 from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
-from tests.outbound.servers import (
-    Names,
-    RawFactory,
-    black_hole,
-    listen,
-    make_callback_client,
-)
+from tests.outbound.servers import Names, RawFactory, black_hole, listen, make_callback_client
 
 NETWORKS = (ip_network("127.0.0.0/8"),)
 

@@ -8,8 +8,9 @@ from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import AddressRefused, TopicUnreadable
 from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy
-from rsscloud_broker.model import AddressRefused, Content, TopicUnreadable, Validators
+from rsscloud_broker.model import Content, Validators
 from rsscloud_broker.outbound import OwnTopics
 from rsscloud_broker.testing import FakeFetcher
 

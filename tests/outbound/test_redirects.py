@@ -7,11 +7,7 @@ from functools import partial
 from twisted.web.server import Request
 
 from tests.outbound.client_case import ClientTestCase
-from tests.outbound.servers import (
-    Names,
-    make_callback_client,
-    page,
-)
+from tests.outbound.servers import Names, make_callback_client, page
 
 
 class RedirectTests(ClientTestCase):

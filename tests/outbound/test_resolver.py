@@ -14,7 +14,7 @@ from twisted.internet.threads import deferToThread
 from twisted.python.threadable import isInIOThread
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.outbound import Resolver, resolver
 from tests.name_server import NameServer
 

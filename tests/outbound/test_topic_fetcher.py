@@ -11,18 +11,15 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.interfaces import ITopicFetcher, OutboundReply
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
+from rsscloud_broker.errors import (
     AddressRefused,
-    Content,
-    Fetched,
     OutboundError,
     TooLarge,
     TopicEnded,
     TopicUnreadable,
-    Validators,
 )
+from rsscloud_broker.interfaces import ITopicFetcher, OutboundReply
+from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
 from rsscloud_broker.outbound import TopicFetcher
 from rsscloud_broker.testing import FakeOutbound, reply
 from rsscloud_broker.testing.clock import About, Clock

@@ -10,7 +10,8 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Content, OutboundError, TooLarge
+from rsscloud_broker.errors import OutboundError, TooLarge
+from rsscloud_broker.model import Content
 from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
 from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, PACKED_AT_ONCE, Unpacker

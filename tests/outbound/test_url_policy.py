@@ -8,8 +8,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.interfaces import IURLPolicy
-from rsscloud_broker.model import AddressRefused
 from rsscloud_broker.outbound import AddressGuard, URLPolicy
 from rsscloud_broker.outbound.url_policy import LOOKUP_TIMEOUT
 from rsscloud_broker.testing.clock import Clock

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.strategies import from_regex
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.outbound.urls import (
     REFUSED_PORTS,
     Target,

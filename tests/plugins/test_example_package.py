@@ -33,25 +33,10 @@ from zope.interface.verify import verifyObject
 
 import rsscloud_broker
 from rsscloud_broker.config import ConfigError, build
+from rsscloud_broker.errors import InvalidPing, OutboundError, TooMany, Unavailable
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import (
-    IEventSink,
-    IFrontDoor,
-    INotifier,
-    IOutbound,
-    OutboundReply,
-)
-from rsscloud_broker.model import (
-    Callback,
-    Intent,
-    InvalidPing,
-    Notification,
-    OutboundError,
-    Outcome,
-    Ping,
-    TooMany,
-    Unavailable,
-)
+from rsscloud_broker.interfaces import IEventSink, IFrontDoor, INotifier, IOutbound, OutboundReply
+from rsscloud_broker.model import Callback, Intent, Notification, Outcome, Ping
 from rsscloud_broker.testing import front_door_parts, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from tests.processes import BIN

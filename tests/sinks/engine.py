@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, TopicChanged, TopicEnded
 from rsscloud_broker.interfaces import INotifier
 from rsscloud_broker.model import (
@@ -26,7 +27,6 @@ from rsscloud_broker.model import (
     Notification,
     Outcome,
     Subscription,
-    Unavailable,
 )
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.storage.schema import subscription

@@ -9,9 +9,10 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, PingReceived
 from rsscloud_broker.interfaces import IEventSink
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink, archive_path
 from rsscloud_broker.testing import RecordingBus
 from rsscloud_broker.testing.clock import About, Clock

@@ -8,6 +8,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -16,7 +17,6 @@ from rsscloud_broker.model import (
     Lease,
     Outcome,
     Subscription,
-    Unavailable,
 )
 from rsscloud_broker.sinks.attempt import Attempt
 from rsscloud_broker.sinks.attempts import (

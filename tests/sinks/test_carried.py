@@ -5,8 +5,9 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.model import Content, FetchResult, Unavailable
+from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.sinks.carried import OF_WALKS, SMALL, UnderWay, WalkRoom
 from tests.sinks.engine import EngineTestCase
 

@@ -13,9 +13,10 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, PingReceived
 from rsscloud_broker.interfaces import IEventSink
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.testing import RecordingBus

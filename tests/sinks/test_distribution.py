@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.interfaces import IEventSink, INotifier
 from rsscloud_broker.model import (
@@ -19,13 +20,8 @@ from rsscloud_broker.model import (
     Lease,
     Outcome,
     Subscription,
-    Unavailable,
 )
-from rsscloud_broker.sinks.distribution import (
-    STOP_TIMEOUT,
-    Distribution,
-    DistributionOptions,
-)
+from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, Distribution, DistributionOptions
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
 from rsscloud_broker.sinks.walk import SAVE_WITHIN
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE

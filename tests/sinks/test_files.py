@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.files import Draft, publish_change_list, publish_file, records_in
 from rsscloud_broker.testing.clock import Clock

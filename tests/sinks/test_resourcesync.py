@@ -20,9 +20,10 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, IPushesContent
-from rsscloud_broker.model import Callback, Content, Lease, Subscription, Unavailable
+from rsscloud_broker.model import Callback, Content, Lease, Subscription
 from rsscloud_broker.sinks import resourcesync
 from rsscloud_broker.sinks.resourcesync import (
     CAPABILITY_LIST,
@@ -33,12 +34,7 @@ from rsscloud_broker.sinks.resourcesync import (
     ResourceSyncSink,
     ResourceSyncSinkOptions,
 )
-from rsscloud_broker.testing import (
-    RecordingBus,
-    make_sink_tests,
-    memory_store,
-    sink_parts,
-)
+from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.resourcesync import Document, Entry, decode, decode_notification, w3c

@@ -8,16 +8,9 @@ from gc import collect
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import (
-    Callback,
-    Lease,
-    Notification,
-    Outcome,
-    Subscription,
-    Terms,
-    Unavailable,
-)
+from rsscloud_broker.model import Callback, Lease, Notification, Outcome, Subscription, Terms
 from rsscloud_broker.sinks import walk
 from rsscloud_broker.sinks.attempts import SOON
 from rsscloud_broker.sinks.pace import TICK

@@ -13,8 +13,8 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace
-from rsscloud_broker.model import Unavailable
 from rsscloud_broker.storage.disk_space import MEGABYTE, PERIOD, DiskSpace
 from rsscloud_broker.testing.clock import Clock
 

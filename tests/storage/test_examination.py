@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, database_file, examine
 from rsscloud_broker.storage.upgrade import latest_revision
 from tests.postgresql import borrowed_database, empty_database

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, func, insert, select
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -26,7 +27,6 @@ from rsscloud_broker.model import (
     Lease,
     Outcome,
     Subscription,
-    Unavailable,
     Validators,
 )
 from rsscloud_broker.storage import (

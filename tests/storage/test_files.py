@@ -16,7 +16,8 @@ from twisted.internet.task import deferLater
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.model import Ping, Unavailable
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import Store, files
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.sqlite import files_of

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import open_database, sqlite
 from rsscloud_broker.storage.engine import as_unavailable, for_writing, open_engine
 from rsscloud_broker.storage.schema import fanout, metadata, ping, topic

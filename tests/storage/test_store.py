@@ -15,7 +15,8 @@ from twisted.internet.utils import getProcessOutputAndValue
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.model import Content, FetchResult, Ping, Unavailable
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import Content, FetchResult, Ping
 from rsscloud_broker.storage import Store, open_database, sweep
 from rsscloud_broker.testing import make_bounds_tests, make_store_tests, memory_store
 from tests.storage.databases import file_database, threaded_store

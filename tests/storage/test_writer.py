@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.model import Unavailable
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.schema import topic

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.strategies import from_regex, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import AddressRefused
+from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.wire.web_address import MAX_LENGTH, fault_of, fault_of_form
 from rsscloud_broker.wire.weblog_updates import BadPing, site_ping

@@ -17,12 +17,7 @@ from rsscloud_broker.wire.soap import (
     encode_fault,
     encode_response,
 )
-from rsscloud_broker.wire.wsdl import (
-    RSSCLOUD,
-    WEBLOG_UPDATES,
-    rsscloud_wsdl,
-    weblog_updates_wsdl,
-)
+from rsscloud_broker.wire.wsdl import RSSCLOUD, WEBLOG_UPDATES, rsscloud_wsdl, weblog_updates_wsdl
 
 CLOUD = "http://broker.example/soap?a=1&b=2"
 UPDATES = 'http://broker.example/weblogUpdates?"'

@@ -15,6 +15,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Refused, TooMany, Unavailable
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -22,7 +23,7 @@ from rsscloud_broker.interfaces import (
     Route,
     SoapService,
 )
-from rsscloud_broker.model import Ping, Refused, TooMany, Unavailable
+from rsscloud_broker.model import Ping
 
 #: What is taken for a web address: printable ASCII of at most 255 characters.
 _WEB_ADDRESS = re.compile(r"https?://[!-~]{1,247}")

@@ -21,8 +21,9 @@ from attrs import field, frozen
 from attrs.validators import ge
 from zope.interface import implementer
 
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import INotifier, INotifierMaker, IOutbound
-from rsscloud_broker.model import Denial, Intent, Notification, OutboundError, Outcome
+from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
 @frozen
