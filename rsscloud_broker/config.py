@@ -24,8 +24,8 @@ from attrs.validators import and_, deep_iterable, ge, gt, le, optional
 from sqlalchemy.engine import URL
 
 from rsscloud_broker.logs import Log
-from rsscloud_broker.model import Bounds
 from rsscloud_broker.options import ConfigError, broken_rule, build, nearest
+from rsscloud_broker.records import Bounds
 from rsscloud_broker.rules import (
     holds_tables,
     is_database,

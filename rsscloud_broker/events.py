@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from rsscloud_broker.model import Ping, Subscription, Swept
+from rsscloud_broker.model import Ping, Subscription
+from rsscloud_broker.records import Swept
 
 
 @frozen

@@ -34,7 +34,8 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentBrought, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.model import FetchRecord, FetchResult, Ping
+from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.store_retry import StoreRetry
 
 #: Topics of which is known when they were pinged last.

@@ -22,7 +22,8 @@ from twisted.logger import Logger
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.errors import CallbackFailed, Refused, TooMany, UnsupportedProtocol
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Callback, Intent, WaitingIntent
+from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.records import WaitingIntent
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 

@@ -19,7 +19,8 @@ from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import PollPlan, TopicStatus, host_of
+from rsscloud_broker.model import TopicStatus, host_of
+from rsscloud_broker.records import PollPlan
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.timing import EachPeriod
 

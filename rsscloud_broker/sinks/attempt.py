@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.model import Content, Delivery, Subscription
+from rsscloud_broker.model import Content, Subscription
+from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.dispatch import Job
 
 #: Told once, when an attempt is over.  A delivery without an outcome or a time at

@@ -30,7 +30,8 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, INotifier
-from rsscloud_broker.model import Content, Delivery, Denial, Notification, Outcome, Subscription
+from rsscloud_broker.model import Content, Denial, Notification, Outcome, Subscription
+from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.attempt import (
     Attempt,
     Began,

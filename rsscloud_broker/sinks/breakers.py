@@ -23,7 +23,8 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.model import Callback, HostState, Outcome
+from rsscloud_broker.model import Callback, Outcome
+from rsscloud_broker.records import HostState
 
 #: Calls in a row without an answer after which a breaker opens.
 THRESHOLD = 5

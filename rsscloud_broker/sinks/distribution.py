@@ -38,7 +38,8 @@ from rsscloud_broker.events import (
     TopicEnded,
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
-from rsscloud_broker.model import Fanout, Subscription, Terms
+from rsscloud_broker.model import Subscription, Terms
+from rsscloud_broker.records import Fanout
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
 from rsscloud_broker.sinks.carried import WalkRoom

@@ -19,7 +19,8 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Delivery, Recorded, Subscription, Terms
+from rsscloud_broker.model import Subscription, Terms
+from rsscloud_broker.records import Delivery, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions

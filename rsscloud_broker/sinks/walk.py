@@ -25,7 +25,8 @@ from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Content, Delivery, Fanout, Recorded, Subscription, Terms
+from rsscloud_broker.model import Content, Subscription, Terms
+from rsscloud_broker.records import Delivery, Fanout, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkRoom

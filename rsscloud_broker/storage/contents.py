@@ -24,7 +24,8 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
-from rsscloud_broker.model import Bounds, Content, host_of
+from rsscloud_broker.model import Content, host_of
+from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage.schema import (
     content,
     content_sum,

@@ -28,7 +28,8 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Callback, Delivery, Outcome, Recorded, Subscription
+from rsscloud_broker.model import Callback, Outcome, Subscription
+from rsscloud_broker.records import Delivery, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.schema import (
     content,

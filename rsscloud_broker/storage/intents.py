@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from rsscloud_broker.model import Callback, Intent, WaitingIntent
+from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.records import WaitingIntent
 from rsscloud_broker.storage.schema import from_terms, intent, to_terms
 
 

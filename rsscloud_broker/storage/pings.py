@@ -27,7 +27,8 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Ping, PingRecord
+from rsscloud_broker.model import Ping
+from rsscloud_broker.records import PingRecord
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import MICROSECONDS, ping, tally, to_micros, to_seconds, topic
 from rsscloud_broker.storage.topic_urls import PRESENT, SOMEBODY, named

@@ -13,7 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from rsscloud_broker.model import PollPlan, TopicStatus
+from rsscloud_broker.model import TopicStatus
+from rsscloud_broker.records import PollPlan
 from rsscloud_broker.storage.schema import to_micros, to_micros_or_none, to_seconds_or_none, topic
 from rsscloud_broker.storage.topic_urls import ASKED_FOR, SOMEBODY, WHOLE, as_topic, key_of, named
 

@@ -19,24 +19,26 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
-    Bounds,
     Callback,
-    Check,
     Content,
+    FetchResult,
+    Intent,
+    Ping,
+    Subscription,
+    Topic,
+    TopicStatus,
+)
+from rsscloud_broker.records import (
+    Bounds,
+    Check,
     Delivery,
     Fanout,
     FetchRecord,
-    FetchResult,
     HostState,
-    Intent,
-    Ping,
     PingRecord,
     PollPlan,
     Recorded,
-    Subscription,
     Swept,
-    Topic,
-    TopicStatus,
     WaitingIntent,
 )
 from rsscloud_broker.storage import (

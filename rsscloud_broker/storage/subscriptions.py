@@ -24,7 +24,8 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Bounds, Callback, Lease, Subscription, Swept
+from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.records import Bounds, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.idle import make_room, note_idle
 from rsscloud_broker.storage.polls import make_due

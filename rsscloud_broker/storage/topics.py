@@ -27,7 +27,8 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Bounds, Check, Content, FetchRecord, FetchResult, Ping, Topic
+from rsscloud_broker.model import Content, FetchResult, Ping, Topic
+from rsscloud_broker.records import Bounds, Check, FetchRecord
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from rsscloud_broker.model import Delivery, Fanout, HostState, Recorded
+from rsscloud_broker.records import Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.schema import fanout, host, slice_, to_micros, to_seconds, topic

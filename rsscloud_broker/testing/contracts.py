@@ -44,8 +44,8 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
-    Swept,
 )
+from rsscloud_broker.records import Swept
 from rsscloud_broker.testing.fakes import EMPTY, Answer, FakeOutbound, OutboundRequest, reply
 
 _TOPIC = "http://feeds.example/rss.xml"

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 
-from rsscloud_broker.model import Bounds
+from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.engine import database_errors, for_writing
 from rsscloud_broker.storage.operations import Operation

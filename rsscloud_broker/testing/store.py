@@ -16,18 +16,15 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
     Callback,
-    Check,
     Content,
-    Delivery,
-    Fanout,
     FetchResult,
     Intent,
     Lease,
     Outcome,
     Ping,
     Subscription,
-    Swept,
 )
+from rsscloud_broker.records import Check, Delivery, Fanout, Swept
 from rsscloud_broker.together import together
 
 T = TypeVar("T")

@@ -8,7 +8,8 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Bounds, Content, FetchRecord, FetchResult, Subscription
+from rsscloud_broker.model import Content, FetchResult, Subscription
+from rsscloud_broker.records import Bounds, FetchRecord
 from rsscloud_broker.testing.store import (
     DAY,
     a_content,

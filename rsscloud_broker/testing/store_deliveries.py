@@ -8,7 +8,8 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Callback, Delivery, HostState, PollPlan, Subscription
+from rsscloud_broker.model import Callback, Subscription
+from rsscloud_broker.records import Delivery, HostState, PollPlan
 from rsscloud_broker.testing.store import (
     FEED,
     OTHER_FEED,

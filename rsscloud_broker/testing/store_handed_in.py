@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.model import Content, Delivery
+from rsscloud_broker.model import Content
+from rsscloud_broker.records import Delivery
 from rsscloud_broker.testing.store import FEED, a_subscription, failed, succeeded, waits
 from rsscloud_broker.testing.store_topics import TopicsContract
 

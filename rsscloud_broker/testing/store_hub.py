@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.model import (
-    Callback,
-    Check,
-    Content,
-    Fanout,
-    FetchRecord,
-    Intent,
-    Subscription,
-    Topic,
-)
+from rsscloud_broker.model import Callback, Content, Intent, Subscription, Topic
+from rsscloud_broker.records import Check, Fanout, FetchRecord
 from rsscloud_broker.testing.store import (
     DAY,
     FEED,

@@ -27,17 +27,8 @@ from twisted.internet.defer import maybeDeferred
 from twisted.python.failure import Failure
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import (
-    Callback,
-    Delivery,
-    HostState,
-    Intent,
-    Lease,
-    Outcome,
-    Subscription,
-    Topic,
-    WaitingIntent,
-)
+from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
+from rsscloud_broker.records import Delivery, HostState, WaitingIntent
 from rsscloud_broker.testing.store_model import KEEP_ENDED, Waits
 from rsscloud_broker.testing.store_rules import (
     ALL,

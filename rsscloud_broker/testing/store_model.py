@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from attrs import Factory, define, evolve, frozen
 
-from rsscloud_broker.model import (
-    Content,
-    Delivery,
-    Fanout,
-    HostState,
-    Ping,
-    Subscription,
-    Topic,
-    WaitingIntent,
-)
+from rsscloud_broker.model import Content, Ping, Subscription, Topic
+from rsscloud_broker.records import Delivery, Fanout, HostState, WaitingIntent
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60

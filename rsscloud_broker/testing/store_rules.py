@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import (
-    Check,
-    Content,
-    Fanout,
-    FetchResult,
-    Ping,
-    PollPlan,
-    Subscription,
-    Topic,
-)
+from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
+from rsscloud_broker.records import Check, Fanout, PollPlan
 from rsscloud_broker.testing.store_model import WINDOW, Model, Walk
 from rsscloud_broker.urls import normal_form
 

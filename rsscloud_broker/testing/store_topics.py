@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.model import (
-    Check,
-    FetchResult,
-    Ping,
-    PollPlan,
-    Swept,
-    Topic,
-    TopicStatus,
-    Validators,
-)
+from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, Validators
+from rsscloud_broker.records import Check, PollPlan, Swept
 from rsscloud_broker.testing.store import (
     DAY,
     FEED,

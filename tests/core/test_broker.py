@@ -30,10 +30,8 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IBroker
 from rsscloud_broker.model import (
-    Bounds,
     Callback,
     Content,
-    Fanout,
     Intent,
     Lease,
     Outcome,
@@ -41,6 +39,7 @@ from rsscloud_broker.model import (
     Subscription,
     host_of,
 )
+from rsscloud_broker.records import Bounds, Fanout
 from rsscloud_broker.urls import normal_form
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 

@@ -18,15 +18,8 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    Denial,
-    FetchResult,
-    Intent,
-    Outcome,
-    WaitingIntent,
-)
+from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
+from rsscloud_broker.records import WaitingIntent
 from tests.core.house import FEED, NOW, BrokerTestCase
 
 CALLBACK = Callback("http://reader.example/hook", "carrier")

@@ -10,7 +10,8 @@ from rsscloud_broker.core import MissedContentsSink
 from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ContentBrought, ContentMissed
-from rsscloud_broker.model import Bounds, Content, Delivery, Validators
+from rsscloud_broker.model import Content, Validators
+from rsscloud_broker.records import Bounds, Delivery
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector

@@ -9,7 +9,8 @@ from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.events import TopicChanged
-from rsscloud_broker.model import PollPlan, TopicStatus
+from rsscloud_broker.model import TopicStatus
+from rsscloud_broker.records import PollPlan
 from tests.core.house import FEED, CoreTestCase
 
 OPTIONS = Polling(

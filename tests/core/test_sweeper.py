@@ -8,7 +8,8 @@ from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
-from rsscloud_broker.model import Callback, Delivery, Lease, Outcome, Subscription, Swept
+from rsscloud_broker.model import Callback, Lease, Outcome, Subscription
+from rsscloud_broker.records import Delivery, Swept
 from tests.core.house import FEED, NOW, CoreTestCase
 
 HOUR = 3600

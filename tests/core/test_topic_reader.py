@@ -6,14 +6,8 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker import events
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
-from rsscloud_broker.model import (
-    NO_VALIDATORS,
-    Content,
-    FetchRecord,
-    FetchResult,
-    TopicStatus,
-    Validators,
-)
+from rsscloud_broker.model import NO_VALIDATORS, Content, FetchResult, TopicStatus, Validators
+from rsscloud_broker.records import FetchRecord
 from tests.core.house import FEED, NOW, CoreTestCase
 
 NEW = "https://feeds.example/new.xml"

@@ -17,17 +17,16 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, TopicChanged, TopicEnded
 from rsscloud_broker.interfaces import INotifier
 from rsscloud_broker.model import (
-    Bounds,
     Callback,
     Content,
     Denial,
-    Fanout,
     FetchResult,
     Lease,
     Notification,
     Outcome,
     Subscription,
 )
+from rsscloud_broker.records import Bounds, Fanout
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.storage.schema import subscription
 from rsscloud_broker.storage.subscriptions import lease_values

@@ -9,15 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    Delivery,
-    HostState,
-    Lease,
-    Outcome,
-    Subscription,
-)
+from rsscloud_broker.model import Callback, Content, Lease, Outcome, Subscription
+from rsscloud_broker.records import Delivery, HostState
 from rsscloud_broker.sinks.attempt import Attempt
 from rsscloud_broker.sinks.attempts import (
     AFTER_ANOTHER,

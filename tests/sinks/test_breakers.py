@@ -6,7 +6,8 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.model import Callback, HostState, Outcome
+from rsscloud_broker.model import Callback, Outcome
+from rsscloud_broker.records import HostState
 from rsscloud_broker.sinks import breakers
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.testing.clock import About, Clock

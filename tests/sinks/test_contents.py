@@ -6,7 +6,8 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.events import ContentBrought, ContentMissed
-from rsscloud_broker.model import Bounds, Content, Denial, FetchResult, Outcome
+from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
+from rsscloud_broker.records import Bounds
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.storage.deliveries import MAX_QUEUED
 from rsscloud_broker.testing import RecordingBus, memory_store

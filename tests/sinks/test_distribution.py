@@ -12,15 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.interfaces import IEventSink, INotifier
-from rsscloud_broker.model import (
-    Callback,
-    Delivery,
-    Fanout,
-    FetchResult,
-    Lease,
-    Outcome,
-    Subscription,
-)
+from rsscloud_broker.model import Callback, FetchResult, Lease, Outcome, Subscription
+from rsscloud_broker.records import Delivery, Fanout
 from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, Distribution, DistributionOptions
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
 from rsscloud_broker.sinks.walk import SAVE_WITHIN

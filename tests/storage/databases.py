@@ -14,7 +14,7 @@ from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.model import Bounds
+from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import Store, migrate
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.schema import metadata

@@ -10,7 +10,8 @@ from attrs import evolve
 from sqlalchemy import Connection, inspect, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Check, FetchResult, Ping
+from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.records import Check
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database, sqlite
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.intents import intents

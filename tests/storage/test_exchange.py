@@ -21,14 +21,13 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import (
     Callback,
     Content,
-    Delivery,
-    Fanout,
     FetchResult,
     Lease,
     Outcome,
     Subscription,
     Validators,
 )
+from rsscloud_broker.records import Delivery, Fanout
 from rsscloud_broker.storage import (
     Imported,
     InvalidDocument,

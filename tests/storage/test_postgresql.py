@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.model import Bounds
+from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS

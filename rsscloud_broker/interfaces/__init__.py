@@ -1,0 +1,61 @@
+"""Every interface of the broker.  Read this first.
+
+- ``broker``: the verbs that front doors call, the clock, and the event bus
+- ``plugins``: what front doors, notifiers and sinks implement, and what they are given
+- ``store``: what outlives the process
+- ``outbound``: calls to the servers of other people
+
+The arguments of a method are permissions: a front door is given the broker and nothing below it,
+a sink is given the store and the bus, and a notifier is given only the outbound client.
+
+Every method that returns an ``Awaitable`` may be an ``async def`` or return a ``Deferred``.
+"""
+
+from __future__ import annotations
+
+from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
+from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
+from rsscloud_broker.interfaces.plugins import (
+    FrontDoorParts,
+    IFrontDoor,
+    IFrontDoorMaker,
+    INotifier,
+    INotifierMaker,
+    IPages,
+    IPluginMaker,
+    IPushesContent,
+    ISinkMaker,
+    Route,
+    SinkParts,
+    SoapDescription,
+    SoapOperation,
+    SoapService,
+)
+from rsscloud_broker.interfaces.store import IDiskSpace, IStore
+
+__all__ = [
+    "FrontDoorParts",
+    "IBroker",
+    "IClock",
+    "IDiskSpace",
+    "IEventBus",
+    "IEventSink",
+    "IFrontDoor",
+    "IFrontDoorMaker",
+    "INotifier",
+    "INotifierMaker",
+    "IOutbound",
+    "IPages",
+    "IPluginMaker",
+    "IPushesContent",
+    "ISinkMaker",
+    "IStore",
+    "ITopicFetcher",
+    "IURLPolicy",
+    "OutboundReply",
+    "Route",
+    "SinkParts",
+    "SoapDescription",
+    "SoapOperation",
+    "SoapService",
+]
