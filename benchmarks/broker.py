@@ -59,11 +59,11 @@ class Data:
         self,
         callbacks: Mapping[str, Iterable[str]],
         protocol: str = "http-post",
-        terms: Callable[[str], Mapping[str, str]] | None = None,
+        options: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
         """Add subscriptions: the callbacks of each topic, in that order.
 
-        :param terms: of each callback, where they want the content of the topic.
+        :param options: of each callback, where they want the content of the topic.
         """
         now = time.time()
         granted = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
@@ -76,8 +76,8 @@ class Data:
                         "protocol": protocol,
                         "granted_at": granted,
                         "lease_seconds": _LEASE_SECONDS,
-                        "terms": terms(callback) if terms else {},
-                        "wants_content": terms is not None,
+                        "options": options(callback) if options else {},
+                        "wants_content": options is not None,
                     }
                     for callback in those
                 ],

@@ -95,11 +95,11 @@ class Audience:
 
     def subscribe(self, data: Data, port: int) -> None:
         """Add their subscriptions."""
-        terms = _terms if self.gets_content else None
-        data.subscribe({self.topic: self.callbacks(port)}, self.protocol, terms)
+        options = _options if self.gets_content else None
+        data.subscribe({self.topic: self.callbacks(port)}, self.protocol, options)
 
 
-def _terms(callback: str) -> dict[str, str]:
+def _options(callback: str) -> dict[str, str]:
     number = int(callback.rpartition("/")[2])
     return {wire.HUB: _HUB, wire.SECRET: secret(number)}
 

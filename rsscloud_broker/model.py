@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 
 #: What a subscriber asked of its notifications, beyond that it wants them: how they
 #: are to be signed, for one.  The notifier alone knows what the names mean.
-Terms = Mapping[str, str]
+SubscriptionOptions = Mapping[str, str]
 
 
 @frozen
@@ -81,7 +81,7 @@ class Intent:
         its owner, so that it must repeat a challenge and not merely answer.
     :ivar source: the address of the caller, for the limits of what one may ask;
         empty if nobody called.
-    :ivar terms: of the subscription; replaced by those of the last intent.
+    :ivar options: of the subscription; replaced by those of the last intent.
     :ivar ends: whether the subscription is to end, and not to begin.
     :ivar written: the topic as the subscriber wrote it, where that is not its normal form;
         else empty.
@@ -92,8 +92,8 @@ class Intent:
     lease_seconds: int
     challenge: bool = False
     source: str = ""
-    terms: Terms = field(factory=dict, hash=False, repr=False)
-    ends: bool = False
+    options: SubscriptionOptions = field(factory=dict, hash=False, repr=False)
+    unsubscribe: bool = False
     written: str = ""
 
     @property
@@ -111,10 +111,10 @@ class Subscription:
     :ivar id: the store's key; 0 before it is stored.
     :ivar consecutive_errors: notifications that failed since the last success.
     :ivar last_error: why the last of them failed, for people.
-    :ivar marked: too many failed in a row; dropped at the top of the hour.
+    :ivar dropping: too many failed in a row; dropped at the top of the hour.
     :ivar attempts: how often the notification that waits for this subscription
         was tried already; None if none waits.
-    :ivar terms: what the subscriber asked of notifications.
+    :ivar options: what the subscriber asked of notifications.
     :ivar wants_content: whether notifications carry the content of the topic.
     :ivar ended: why the topic has ended, for people; empty while it has not.
     :ivar moved_to: the URL that is watched, where the topic has moved since it was
@@ -133,9 +133,9 @@ class Subscription:
     consecutive_errors: int = 0
     last_error: str = ""
     last_error_at: float | None = None
-    marked: bool = False
+    dropping: bool = False
     attempts: int | None = None
-    terms: Terms = field(factory=dict, hash=False, repr=False)
+    options: SubscriptionOptions = field(factory=dict, hash=False, repr=False)
     wants_content: bool = False
     ended: str = ""
     moved_to: str = ""
@@ -312,7 +312,7 @@ class Notification:
 
     topic: str
     callback: Callback
-    terms: Terms = field(factory=dict, hash=False, repr=False)
+    options: SubscriptionOptions = field(factory=dict, hash=False, repr=False)
     content: Content | None = None
 
 
@@ -326,7 +326,7 @@ class Denial:
     topic: str
     callback: Callback
     reason: str
-    terms: Terms = field(factory=dict, hash=False, repr=False)
+    options: SubscriptionOptions = field(factory=dict, hash=False, repr=False)
 
 
 @frozen

@@ -50,7 +50,7 @@ class Delivery:
     - not tried to the end (``outcome`` is None): it waits until ``retry_at``
 
     :ivar attempts: how often that which waits was tried, this time included.
-    :ivar marks: consecutive errors after which the subscription is marked;
+    :ivar drop_after_failures: consecutive errors after which the subscription is to be dropped;
         None where its protocol never gives up.
     :ivar pause: None; or, if this is news, the seconds that must lie between the last
         attempt and the next: one that waits already gets a fresh schedule then, and is due
@@ -64,7 +64,7 @@ class Delivery:
     subscription: Subscription
     outcome: Outcome | None
     at: float
-    marks: int | None = None
+    drop_after_failures: int | None = None
     attempts: int = 1
     retry_at: float | None = None
     pause: float | None = None
@@ -188,8 +188,13 @@ class Bounds:
 
 @frozen
 class Swept:
-    """What the top of the hour removed."""
+    """What the sweep at the top of the hour removed.
+
+    :ivar expired: subscriptions whose leases had ended.
+    :ivar failing: subscriptions with too many failed notifications in a row.
+    :ivar topics: topics that nobody has subscribed to, and that were read long ago.
+    """
 
     expired: int = 0
-    marked: int = 0
+    failing: int = 0
     topics: int = 0

@@ -77,7 +77,8 @@ def sweep(config_file: str | None, data: str | None) -> None:
     with storage.open_database(existing_database(config_file, data)) as connection:
         swept = storage.sweep(connection, now, now - IDLE_TOPIC_SECONDS)
     click.echo(
-        f"dropped subscriptions: {swept.expired} expired, {swept.marked} marked; "
+        f"dropped subscriptions: {swept.expired} expired, {swept.failing} whose callbacks "
+        "failed too often; "
         f"dropped topics: {swept.topics}"
     )
 

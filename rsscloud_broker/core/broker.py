@@ -227,7 +227,7 @@ class Broker:
 
     async def unsubscribe(self, intent: Intent) -> bool:
         self._verifier.notifier(intent.callback.protocol)
-        intent = about_topic(evolve(intent, ends=True))
+        intent = about_topic(evolve(intent, unsubscribe=True))
         await self._admission.verification(intent)
         try:
             return await self._verifier.unsubscribe(intent)
@@ -238,7 +238,7 @@ class Broker:
     async def accept(self, intent: Intent) -> None:
         self._verifier.notifier(intent.callback.protocol)
         intent = about_topic(intent)
-        if not intent.ends:
+        if not intent.unsubscribe:
             self._check_space()
             self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent, remembering=False)
@@ -254,7 +254,7 @@ class Broker:
 
         :raises TopicUnreadable, CallbackFailed: they are not.
         """
-        if not intent.ends:
+        if not intent.unsubscribe:
             await self._revive_if_allowed(
                 intent.topic, partial(self._check_topic, intent.topic, intent.source)
             )

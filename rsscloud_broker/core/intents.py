@@ -185,7 +185,7 @@ class IntentQueue(Service):
     async def _try(self, intent: Intent, retries: Iterator[float]) -> float | None:
         """Seconds until it is to be tried again; None if it is settled."""
         try:
-            if intent.ends:
+            if intent.unsubscribe:
                 await self._verifier.unsubscribe(intent)
             else:
                 await self._subscribe_or_deny(intent)

@@ -255,7 +255,7 @@ class Admission:
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        return nowhere if intent.ends else await self._room_for(intent) or nowhere
+        return nowhere if intent.unsubscribe else await self._room_for(intent) or nowhere
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for a moment that a callback did not confirm."""
@@ -343,6 +343,6 @@ def _host_of(url: str) -> str:
 def _identity(intent: Intent) -> bytes:
     """What is tried when an intent is verified.  To be challenged is another trial."""
     callback = intent.callback
-    how = (intent.challenge, intent.ends)
+    how = (intent.challenge, intent.unsubscribe)
     parts = (intent.topic, callback.url, callback.protocol, callback.procedure, *how)
     return sha256(repr(parts).encode()).digest()

@@ -22,7 +22,7 @@ AT_ONCE = 1000
 
 
 class Sweeper(EachPeriod):
-    """Drops expired and marked subscriptions, and topics that nobody watches."""
+    """Drops subscriptions that have expired or keep failing, and topics that nobody watches."""
 
     log = Logger()
 
@@ -36,9 +36,9 @@ class Sweeper(EachPeriod):
         """What the top of the hour does."""
         now = self._clock.wall_seconds()
         swept = await self._store.sweep(now, now - IDLE_TOPIC_SECONDS)
-        if swept.expired or swept.marked:
+        if swept.expired or swept.failing:
             self.log.info(
-                "Dropped {swept.expired} expired subscriptions and {swept.marked} whose "
+                "Dropped {swept.expired} expired subscriptions and {swept.failing} whose "
                 "callbacks failed too often in a row.",
                 swept=swept,
             )

@@ -107,7 +107,7 @@ class Verifier:
                 topic=intent.topic,
                 callback=intent.callback,
                 lease=Lease(self._clock.wall_seconds(), intent.lease_seconds),
-                terms=intent.terms,
+                options=intent.options,
                 wants_content=notifier.carries_content,
                 written=intent.written,
             ),
@@ -135,7 +135,7 @@ class Verifier:
         :raises CallbackFailed: it was not told.
         """
         callback = intent.callback
-        denial = Denial(intent.as_written.topic, callback, reason, intent.terms)
+        denial = Denial(intent.as_written.topic, callback, reason, intent.options)
         async with self._slot(intent):
             outcome = await self.notifier(callback.protocol).deny(denial)
         unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"

@@ -69,7 +69,7 @@ def check_intent(intent: Intent) -> None:
 
     :raises TopicUnreadable, CallbackFailed: they are not.
     """
-    if not intent.ends:
+    if not intent.unsubscribe:
         check_topic(intent.topic)
     if fault := fault_of(intent.callback.url):
         raise CallbackFailed(fault, refused=True)

@@ -173,7 +173,9 @@ class WebSubDoor:
     async def _verify(self, request: Request, asked: HubRequest) -> bytes:
         intent = self._intent(request, asked)
         if self._options.sync_verification and asked.verify[:1] == ("sync",):
-            await (self._broker.unsubscribe if intent.ends else self._broker.subscribe)(intent)
+            await (self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe)(
+                intent
+            )
             return _nothing_to_say(request)
         await self._broker.accept(intent)
         return plain(request, 202, "Thanks. The callback is asked now whether it wants this.")
@@ -185,8 +187,8 @@ class WebSubDoor:
             self._options.granted(asked.lease_seconds),
             challenge=True,
             source=caller(request),
-            terms={**asked.terms, websub.HUB: f"{self._public_url}{_path(request)}"},
-            ends=asked.mode == "unsubscribe",
+            options={**asked.options, websub.HUB: f"{self._public_url}{_path(request)}"},
+            unsubscribe=asked.mode == "unsubscribe",
         )
 
 

@@ -181,7 +181,7 @@ class IStore(Interface):
         """The subscriptions of a topic with an id above ``after``, by id."""
 
     def sweep(now: float, idle_topics_before: float) -> Awaitable[Swept]:
-        """Drop the subscriptions that are marked or have expired, and the topics
+        """Drop the subscriptions that failed too often or have expired, and the topics
         without a subscription that were last read before a time.
         """
 

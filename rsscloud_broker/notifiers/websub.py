@@ -89,26 +89,28 @@ class WebSubNotifier:
 
         url = websub.verification_url(
             intent.callback.url,
-            "unsubscribe" if intent.ends else "subscribe",
+            "unsubscribe" if intent.unsubscribe else "subscribe",
             intent.topic,
             challenge,
-            None if intent.ends else intent.lease_seconds,
-            intent.terms.get(websub.VERIFY_TOKEN, ""),
+            None if intent.unsubscribe else intent.lease_seconds,
+            intent.options.get(websub.VERIFY_TOKEN, ""),
         )
         return await call(
             self._outbound, "GET", url, {}, accept=confirms, redirects=0, passing=_NOT_NOW
         )
 
     async def notify(self, notification: Notification) -> Outcome:
-        content, terms = notification.content, notification.terms
+        content, options = notification.content, notification.options
         if content is None:
             return failed("there is no content to deliver: it is not kept any more")
         headers = {
             "content-type": _relayed(content.content_type) or _UNLABELLED,
-            "link": websub.link_header(terms.get(websub.HUB, ""), notification.topic, content.link),
+            "link": websub.link_header(
+                options.get(websub.HUB, ""), notification.topic, content.link
+            ),
         }
-        if secret := terms.get(websub.SECRET):
-            method = terms.get(websub.METHOD, self._signature)
+        if secret := options.get(websub.SECRET):
+            method = options.get(websub.METHOD, self._signature)
             headers["x-hub-signature"] = websub.sign(content.body, secret, method)
         url = notification.callback.url
         return await call(self._outbound, "POST", url, headers, content.body, redirects=0)

@@ -187,7 +187,7 @@ class Attempts:
         asks something else of notifications by now.
         """
         attempt = self._under_way.get(stored.id)
-        if attempt is not None and attempt.subscription.terms != stored.terms:
+        if attempt is not None and attempt.subscription.options != stored.options:
             self.withdraw(attempt, 0.0)
 
     def withdraw_all(self) -> None:
@@ -318,17 +318,21 @@ class Attempts:
         content_id: int | None,
     ) -> Outcome | None:
         """What came of a call; None if the content of the topic is not there yet."""
-        topic, callback, terms = subscription.told_topic, subscription.callback, subscription.terms
+        topic, callback, options = (
+            subscription.told_topic,
+            subscription.callback,
+            subscription.options,
+        )
         try:
             if subscription.ended:
-                outcome = await notifier.deny(Denial(topic, callback, subscription.ended, terms))
+                outcome = await notifier.deny(Denial(topic, callback, subscription.ended, options))
             else:
                 if subscription.wants_content and content is None:
                     content = await self._fetch_content(subscription, content_id)
                     if content is None:
                         return None if content_id is None else NOT_KEPT
                 carried = content if subscription.wants_content else None
-                notification = Notification(topic, callback, terms, carried)
+                notification = Notification(topic, callback, options, carried)
                 outcome = await self._send(notifier, notification)
         except (CancelledError, Unavailable):
             raise

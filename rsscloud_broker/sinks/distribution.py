@@ -38,7 +38,7 @@ from rsscloud_broker.events import (
     TopicEnded,
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
-from rsscloud_broker.model import Subscription, Terms
+from rsscloud_broker.model import Subscription, SubscriptionOptions
 from rsscloud_broker.records import Fanout
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
@@ -171,14 +171,16 @@ class Distribution(Service):
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # when it was verified
         self._attempts.withdraw_outdated(stored)
-        self._reconsider(stored.topic, stored.callback.url, stored.terms)
+        self._reconsider(stored.topic, stored.callback.url, stored.options)
         if stored.attempts is not None:  # the topic changed while it was verified
             self._retries.wake_at(self._clock.wall_seconds())
 
-    def _reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
-        self._retries.reconsider(topic, callback_url, terms)
+    def _reconsider(
+        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+    ) -> None:
+        self._retries.reconsider(topic, callback_url, options)
         for walk in self._walks.values():
-            walk.reconsider(topic, callback_url, terms)
+            walk.reconsider(topic, callback_url, options)
 
     async def _begin(self) -> None:
         try:

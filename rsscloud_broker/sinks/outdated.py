@@ -6,7 +6,7 @@ Somebody who unsubscribed meanwhile is not to be told any more.
 
 from __future__ import annotations
 
-from rsscloud_broker.model import Subscription, Terms
+from rsscloud_broker.model import Subscription, SubscriptionOptions
 
 
 class OutdatedSubscriptions:
@@ -14,11 +14,11 @@ class OutdatedSubscriptions:
 
     def __init__(self) -> None:
         # By topic and callback URL; None for those that were removed.
-        self._terms: dict[tuple[str, str], Terms | None] = {}
+        self._options: dict[tuple[str, str], SubscriptionOptions | None] = {}
 
-    def add(self, topic: str, callback_url: str, terms: Terms | None) -> None:
-        """Note that a subscription was stored with some terms, or removed if there are none."""
-        self._terms[topic, callback_url] = terms
+    def add(self, topic: str, callback_url: str, options: SubscriptionOptions | None) -> None:
+        """Note that a subscription was stored with some options, or removed if there are none."""
+        self._options[topic, callback_url] = options
 
     def __contains__(self, subscription: Subscription) -> bool:
         """Whether a subscription, as it was read, may not be as it is in the store.
@@ -27,4 +27,4 @@ class OutdatedSubscriptions:
         removed, all of them are outdated.
         """
         key = subscription.topic, subscription.callback.url
-        return key in self._terms and self._terms[key] != subscription.terms
+        return key in self._options and self._options[key] != subscription.options

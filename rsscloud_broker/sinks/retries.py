@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Subscription, Terms
+from rsscloud_broker.model import Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
@@ -120,11 +120,13 @@ class Retries:
         """Return when those have been saved that were to be saved by now."""
         await self._saving
 
-    def reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
-        """A subscription was stored with some terms, or removed if there are none; what is being
+    def reconsider(
+        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+    ) -> None:
+        """A subscription was stored with some options, or removed if there are none; what is being
         claimed may have it as it was.
         """
-        self._outdated.add(topic, callback_url, terms)
+        self._outdated.add(topic, callback_url, options)
 
     def stop(self) -> None:
         """Look for nothing any more."""

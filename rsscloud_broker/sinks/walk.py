@@ -25,7 +25,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Content, Subscription, Terms
+from rsscloud_broker.model import Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
 from rsscloud_broker.sinks.attempts import Attempts
@@ -123,12 +123,14 @@ class Walk:
         self._problem: BaseException | None = None
         self._late: _Late | None = None
 
-    def reconsider(self, topic: str, callback_url: str, terms: Terms | None) -> None:
-        """A subscription was stored with some terms, or removed if there are none; what was
+    def reconsider(
+        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+    ) -> None:
+        """A subscription was stored with some options, or removed if there are none; what was
         read, or is being read, may have it as it was.
         """
-        self._outdated.add(topic, callback_url, terms)
-        self._outdated_ahead.add(topic, callback_url, terms)
+        self._outdated.add(topic, callback_url, options)
+        self._outdated_ahead.add(topic, callback_url, options)
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops; or for one turn, where

@@ -30,9 +30,9 @@ from rsscloud_broker.storage.schema import (
     content,
     content_sum,
     fanout,
+    pending,
     queued,
     subscription,
-    waiting,
 )
 from rsscloud_broker.storage.topic_urls import PRESENT, key_of, named
 
@@ -41,13 +41,13 @@ _HANDED_IN = "handed in"
 
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
 _WAITED_FOR = (
-    select(waiting.c.subscription_id)
-    .where(waiting.c.content_topic_id == content.c.topic_id)
+    select(pending.c.subscription_id)
+    .where(pending.c.content_topic_id == content.c.topic_id)
     .correlate(content)
     .exists()
 )
 _AWAITED = or_(
-    select(waiting.c.subscription_id).where(waiting.c.content_id == content.c.id).exists(),
+    select(pending.c.subscription_id).where(pending.c.content_id == content.c.id).exists(),
     select(queued.c.subscription_id).where(queued.c.content_id == content.c.id).exists(),
 )
 _of_topic = content.alias("of_topic")
@@ -187,7 +187,7 @@ def is_wanted(conn: Connection, topic_key: int) -> bool:
 
 def is_waited_for(conn: Connection, topic_key: int) -> bool:
     """Whether a notification waits that is to carry a content of a topic."""
-    waits = select(waiting.c.subscription_id).where(waiting.c.content_topic_id == topic_key)
+    waits = select(pending.c.subscription_id).where(pending.c.content_topic_id == topic_key)
     return conn.execute(waits.limit(1)).first() is not None
 
 

@@ -1,8 +1,8 @@
-"""What the store does with what came of deliveries, and with notifications that wait.
+"""Stores the outcomes of deliveries, and the notifications that wait.
 
-For each subscription at most one notification waits, in a row of ``waiting``.  A content that
-was handed in is an event of its own, though: of several of those, the oldest is in that row,
-and the others are in ``queued``, in the order of their keys.
+At most one notification waits for each subscription, in a row of ``pending_notification``.
+Pushed contents are different, since each of them is to be delivered: the oldest is in that row,
+and the others are in ``queued``, in the order of their ids.
 
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.
@@ -33,12 +33,12 @@ from rsscloud_broker.records import Delivery, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.schema import (
     content,
+    pending,
     queued,
     subscription,
     to_micros,
     to_micros_or_none,
     to_seconds_or_none,
-    waiting,
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
 
@@ -53,7 +53,7 @@ MAX_HASTENED = 10_000
 _CLEAR_ERRORS = (
     update(subscription)
     .where(subscription.c.id == bindparam("key"), subscription.c.consecutive_errors > 0)
-    .values(consecutive_errors=0, last_error="", last_error_at=None, marked=false())
+    .values(consecutive_errors=0, last_error="", last_error_at=None, dropping=false())
 )
 
 _COUNT_ERROR = (
@@ -64,22 +64,23 @@ _COUNT_ERROR = (
         last_error=bindparam("reason"),
         last_error_at=bindparam("at"),
         # A comparison with null, for protocols that never give up, is not true.
-        marked=case(
+        dropping=case(
             (
-                subscription.c.consecutive_errors + 1 >= bindparam("marks", type_=BigInteger),
+                subscription.c.consecutive_errors + 1
+                >= bindparam("most_failures", type_=BigInteger),
                 true(),
             ),
-            else_=subscription.c.marked,
+            else_=subscription.c.dropping,
         ),
     )
 )
 
 # One that waits to carry something else that was handed in goes on waiting.
-_FORGET = delete(waiting).where(
-    waiting.c.subscription_id == bindparam("key"),
+_FORGET = delete(pending).where(
+    pending.c.subscription_id == bindparam("key"),
     or_(
-        waiting.c.content_id.is_(None),
-        waiting.c.content_id == bindparam("carried", type_=BigInteger),
+        pending.c.content_id.is_(None),
+        pending.c.content_id == bindparam("carried", type_=BigInteger),
     ),
 )
 
@@ -88,14 +89,14 @@ _REMOVE = delete(subscription).where(
     subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
 )
 
-_OF_KEY = update(waiting).where(waiting.c.subscription_id == bindparam("key"))
+_OF_KEY = update(pending).where(pending.c.subscription_id == bindparam("key"))
 
 _TRIED = _OF_KEY.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
     tried_at=bindparam("at"),
-    failing_since=func.coalesce(waiting.c.failing_since, bindparam("at", type_=BigInteger)),
+    failing_since=func.coalesce(pending.c.failing_since, bindparam("at", type_=BigInteger)),
     not_before=bindparam("asked"),
     content_id=bindparam("carried"),
 )
@@ -113,11 +114,12 @@ def _later(one: Any, other: Any) -> Any:
 
 
 _NOW = bindparam("due", type_=BigInteger)
-_RESTED = func.coalesce(waiting.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
-_EARLIEST = _later(func.coalesce(waiting.c.not_before, 0), _later(_RESTED, _NOW))
+_RESTED = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
+_EARLIEST = _later(func.coalesce(pending.c.not_before, 0), _later(_RESTED, _NOW))
 
 _FRESH = _OF_KEY.values(
-    attempts=0, due_at=case((waiting.c.due_at < _EARLIEST, waiting.c.due_at), else_=_EARLIEST)
+    attempts=0,
+    due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
 )
 
 
@@ -161,7 +163,7 @@ def _take_in(conn: Connection, over: Sequence[tuple[Delivery, Outcome]]) -> None
             "key": one.subscription.id,
             "reason": outcome.reason,
             "at": to_micros(one.at),
-            "marks": one.marks,
+            "most_failures": one.drop_after_failures,
         }
         for one, outcome in over
         if not outcome.success and not outcome.gone
@@ -187,7 +189,7 @@ def _wait(
     """
     wanted = {one.subscription.id: one for one in deliveries if one.content_id is None}
     alive = select(subscription.c.id, CONTENT_TOPIC_ID).where(subscription.c.id.in_(wanted))
-    waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id.in_(wanted))
+    waits = select(pending.c.subscription_id).where(pending.c.subscription_id.in_(wanted))
     there = set(conn.execute(waits).scalars())
     inserts: list[dict[str, Any]] = []
     tried: list[dict[str, Any]] = []
@@ -205,7 +207,7 @@ def _wait(
         if values:
             conn.execute(statement, values)
     if inserts:
-        conn.execute(insert(waiting), inserts)
+        conn.execute(insert(pending), inserts)
     handed_in = [one for one in deliveries if one.content_id is not None]
     return tuple(one.subscription for one in handed_in if not _wait_in_order(conn, one, node))
 
@@ -259,10 +261,10 @@ def _wait_in_order(conn: Connection, one: Delivery, node: int | None) -> bool:
     if found is None:
         return True  # nobody wants it any more, or it is not kept
     first = conn.execute(
-        select(waiting.c.content_id).where(waiting.c.subscription_id == key)
+        select(pending.c.content_id).where(pending.c.subscription_id == key)
     ).first()
     if first is None:
-        conn.execute(insert(waiting), [_row(one, found[0], node)])
+        conn.execute(insert(pending), [_row(one, found[0], node)])
         return True
     assert one.content_id is not None  # it was handed in
     if first.content_id is not None and first.content_id < one.content_id:
@@ -289,8 +291,8 @@ def _enqueue(conn: Connection, key: int, content_key: int) -> bool:
 def _bring_next(conn: Connection, over: Sequence[Delivery]) -> bool:
     """Let the next in the queue wait where what was before it is over; whether there is one."""
     at = {one.subscription.id: to_micros(one.at) for one in over}
-    waits = select(waiting.c.subscription_id).where(
-        waiting.c.subscription_id == queued.c.subscription_id
+    waits = select(pending.c.subscription_id).where(
+        pending.c.subscription_id == queued.c.subscription_id
     )
     following = conn.execute(
         select(queued.c.subscription_id, func.min(queued.c.content_id))
@@ -300,7 +302,7 @@ def _bring_next(conn: Connection, over: Sequence[Delivery]) -> bool:
     for key, content_key in following:
         topic = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
         conn.execute(
-            insert(waiting).values(
+            insert(pending).values(
                 subscription_id=key,
                 attempts=0,
                 due_at=at[key],
@@ -326,25 +328,28 @@ def claim_due(
     until enough is found, past however many of busy hosts.
     """
     due = (
-        select(waiting.c.subscription_id)
-        .where(waiting.c.due_at <= to_micros(now), waiting.c.node_id.is_(None))
-        .order_by(waiting.c.due_at, waiting.c.subscription_id)
+        select(pending.c.subscription_id)
+        .where(
+            pending.c.due_at <= to_micros(now),
+            pending.c.node_id.is_(None),
+        )
+        .order_by(pending.c.due_at, pending.c.subscription_id)
     )
     if busy:
-        due = due.join(subscription, subscription.c.id == waiting.c.subscription_id).where(
+        due = due.join(subscription, subscription.c.id == pending.c.subscription_id).where(
             subscription.c.host.not_in(busy)
         )
     ids = list(conn.execute(due.limit(limit)).scalars())
     if not ids:
         return []
-    claimed = update(waiting).where(waiting.c.subscription_id.in_(ids))
+    claimed = update(pending).where(pending.c.subscription_id.in_(ids))
     conn.execute(claimed.values(node_id=node))
     return by_ids(conn, ids)
 
 
 def next_due(conn: Connection) -> float | None:
     """See ``IStore.next_due``."""
-    free = select(func.min(waiting.c.due_at)).where(waiting.c.node_id.is_(None))
+    free = select(func.min(pending.c.due_at)).where(pending.c.node_id.is_(None))
     return to_seconds_or_none(conn.execute(free).scalar())
 
 
@@ -352,9 +357,17 @@ def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
     """See ``IStore.hasten``."""
     at = to_micros(now)
     found = conn.execute(
-        select(waiting.c.subscription_id, subscription.c.callback_url, subscription.c.protocol)
-        .join(subscription, subscription.c.id == waiting.c.subscription_id)
-        .where(subscription.c.host == host, waiting.c.due_at > at, waiting.c.node_id.is_(None))
+        select(
+            pending.c.subscription_id,
+            subscription.c.callback_url,
+            subscription.c.protocol,
+        )
+        .join(subscription, subscription.c.id == pending.c.subscription_id)
+        .where(
+            subscription.c.host == host,
+            pending.c.due_at > at,
+            pending.c.node_id.is_(None),
+        )
         .limit(MAX_HASTENED)
     )
     due = [
@@ -363,6 +376,6 @@ def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
         if not origin or Callback(url, protocol).origin == origin
     ]
     if due:
-        asked = func.coalesce(waiting.c.not_before, 0)
+        asked = func.coalesce(pending.c.not_before, 0)
         conn.execute(_OF_KEY.values(due_at=_later(asked, _NOW)), due)
     return bool(due)

@@ -9,11 +9,11 @@ Two kinds are understood: our own, as ``exports.export_text`` makes it::
                                     "protocol": "http-post", "procedure": "",
                                     "granted_at": "…Z", "lease_seconds": 90000,
                                     "consecutive_errors": 0, "last_error": "",
-                                    "last_error_at": null, "marked": false,
-                                    "terms": {}, "wants_content": false,
+                                    "last_error_at": null, "dropping": false,
+                                    "options": {}, "wants_content": false,
                                     "written_topic": ""}]}]}
 
-Terms may hold secrets with which notifications are signed: keep such a document to
+SubscriptionOptions may hold secrets with which notifications are signed: keep such a document to
 yourself.  What is under way is not in it: checks asked for, walks, notifications that
 wait, the contents that are kept for them, and intents that wait to be verified.  Nor
 are pings, plans of polls, what feeds say of themselves, and moves: a topic that moved
@@ -37,7 +37,7 @@ with what we remember, so only its subscriptions are taken::
 ``notifyProcedure`` is there for ``xml-rpc``.  Only a WebSub subscription says how long
 its lease is; any other is taken to have begun 25 hours before its end.  After three
 errors in a row that server calls a callback no more, and drops the subscription later;
-here it comes in marked, which means the same.
+here it comes in dropping, which means the same.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def _subscription(topic: str, item: _Value) -> Subscription:
         consecutive_errors=item.member("consecutive_errors", 0).whole(0, _MOST),
         last_error=item.member("last_error", "").text(),
         last_error_at=item.member("last_error_at").time_or_none(),
-        marked=item.member("marked", False).flag(),
-        terms=item.member("terms", {}).texts(),
+        dropping=item.member("dropping", False).flag(),
+        options=item.member("options", {}).texts(),
         wants_content=item.member("wants_content", False).flag(),
         written=written.url() if written.text() else "",
     )
@@ -228,8 +228,8 @@ def _server_subscription(topic: str, item: _Value) -> Subscription:
         lease=Lease(item.member("whenExpires").time() - seconds, seconds),
         consecutive_errors=errors,
         last_error_at=last_error_at,
-        marked=errors >= _SERVER_ERRORS,
-        terms={websub.SECRET: secret} if secret else {},
+        dropping=errors >= _SERVER_ERRORS,
+        options={websub.SECRET: secret} if secret else {},
         wants_content=protocol == WEBSUB,
     )
 

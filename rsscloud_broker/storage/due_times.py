@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, update
 
-from rsscloud_broker.storage.schema import host, to_micros, topic, waiting
+from rsscloud_broker.storage.schema import host_state, pending, to_micros, topic
 
 #: The times at which something is to be done, or was asked for.
 _TIMES = (
-    waiting.c.due_at,
+    pending.c.due_at,
     topic.c.check_requested_at,
     topic.c.next_poll_at,
-    host.c.retry_at,
+    host_state.c.retry_at,
 )
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from rsscloud_broker.model import Subscription, Topic
 from rsscloud_broker.storage.documents import WEBSUB, InvalidDocument, TopicEntry, read_document
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import from_terms, subscription, to_micros_or_none, topic
+from rsscloud_broker.storage.schema import options_to_text, subscription, to_micros_or_none, topic
 from rsscloud_broker.storage.subscriptions import MATCH_WAITING, lease_values
 from rsscloud_broker.storage.topics import NO_VALIDATORS
 from rsscloud_broker.wire import websub
@@ -43,7 +43,7 @@ class Imported:
     :ivar subscriptions: those stored.
     :ivar expired: those left out, since their leases had ended.
     :ivar replaced: how many of those stored took the place of one that was here.
-    :ivar marked: how many of those stored are marked, and so dropped at the next sweep.
+    :ivar dropping: how many of those stored are dropping, and so dropped at the next sweep.
     :ivar taken_over: how many of those stored are by WebSub and named no hub before.
     :ivar unspoken: how many were left out, since no notifier here speaks their protocol,
         by protocol.
@@ -53,7 +53,7 @@ class Imported:
     subscriptions: int
     expired: int
     replaced: int = 0
-    marked: int = 0
+    dropping: int = 0
     taken_over: int = 0
     unspoken: Mapping[str, int] = {}
 
@@ -65,10 +65,10 @@ class Imported:
         yield f"topics: {self.topics}, subscriptions: {self.subscriptions}"
         if self.replaced:
             yield f"of these, in the place of one that was here: {self.replaced}"
-        if self.marked:
+        if self.dropping:
             yield (
-                "of these, marked since their callbacks failed too often in a row, to be dropped "
-                f"at the top of the hour: {self.marked}"
+                "of these, to be dropped since their callbacks failed too often in a row, "
+                f"at the top of the hour: {self.dropping}"
             )
         if self.taken_over:
             yield (
@@ -121,7 +121,7 @@ def import_in_parts(
     :param begin: begins a transaction, which ends with the context.
     """
     entries = read_document(document)
-    stored = expired = replaced = marked = taken_over = 0
+    stored = expired = replaced = dropping = taken_over = 0
     unspoken: Counter[str] = Counter()
     for part in _parts(entries):
         every = [one for entry in part for one in entry.subscriptions]
@@ -133,11 +133,11 @@ def import_in_parts(
             places = _store_topics(conn, [entry.topic for entry in part])
             replaced += _store_subscriptions(conn, places, taken)
         stored += len(taken)
-        marked += sum(one.marked for one in taken)
+        dropping += sum(one.dropping for one in taken)
         taken_over += sum(map(ne, taken, spoken))
         expired += len(every) - len(alive)
         unspoken.update(foreign)
-    return Imported(len(entries), stored, expired, replaced, marked, taken_over, dict(unspoken))
+    return Imported(len(entries), stored, expired, replaced, dropping, taken_over, dict(unspoken))
 
 
 def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
@@ -146,9 +146,9 @@ def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
 
 def _of_hub(one: Subscription, hub: str) -> Subscription:
     """A subscription, of this hub if it is one by WebSub that names none."""
-    if not hub or one.callback.protocol != WEBSUB or websub.HUB in one.terms:
+    if not hub or one.callback.protocol != WEBSUB or websub.HUB in one.options:
         return one
-    return evolve(one, terms={**one.terms, websub.HUB: hub})
+    return evolve(one, options={**one.options, websub.HUB: hub})
 
 
 def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
@@ -279,8 +279,8 @@ def _state_values(one: Subscription) -> dict[str, Any]:
         "consecutive_errors": one.consecutive_errors,
         "last_error": one.last_error,
         "last_error_at": to_micros_or_none(one.last_error_at),
-        "marked": one.marked,
-        "terms": from_terms(one.terms),
+        "dropping": one.dropping,
+        "options": options_to_text(one.options),
         "wants_content": one.wants_content,
         "written_url": one.written,
     }

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, func, or_, select
 
 from rsscloud_broker.storage.documents import format_time
-from rsscloud_broker.storage.schema import subscription, to_micros, to_terms, topic
+from rsscloud_broker.storage.schema import options_from_text, subscription, to_micros, topic
 
 #: Rows that are in memory at a time.
 _ROWS = 500
@@ -104,8 +104,8 @@ def _subscription(row: Row[Any]) -> dict[str, Any]:
         "consecutive_errors": row.consecutive_errors,
         "last_error": row.last_error,
         "last_error_at": _time_or_none(row.last_error_at),
-        "marked": row.marked,
-        "terms": to_terms(row.terms),
+        "dropping": row.dropping,
+        "options": options_from_text(row.options),
         "wants_content": row.wants_content,
         "written_topic": row.written_url,
     }

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import WaitingIntent
-from rsscloud_broker.storage.schema import from_terms, intent, to_terms
+from rsscloud_broker.storage.schema import intent, options_from_text, options_to_text
 
 
 def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | None:
@@ -33,8 +33,8 @@ def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | 
             lease_seconds=wanted.lease_seconds,
             challenge=wanted.challenge,
             source=wanted.source,
-            terms=from_terms(wanted.terms),
-            ends=wanted.ends,
+            options=options_to_text(wanted.options),
+            unsubscribe=wanted.unsubscribe,
             written_topic=wanted.written,
             **identity,
         )
@@ -62,8 +62,8 @@ def _waiting(row: Row[tuple[object, ...]]) -> WaitingIntent:
             lease_seconds=row.lease_seconds,
             challenge=row.challenge,
             source=row.source,
-            terms=to_terms(row.terms),
-            ends=row.ends,
+            options=options_from_text(row.options),
+            unsubscribe=row.unsubscribe,
             written=row.written_topic,
         ),
     )

@@ -12,7 +12,14 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, delete, insert, select, update
 
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import content, fanout, subscription, to_micros, topic, waiting
+from rsscloud_broker.storage.schema import (
+    content,
+    fanout,
+    pending,
+    subscription,
+    to_micros,
+    topic,
+)
 from rsscloud_broker.storage.topic_urls import ASKED, SOMEBODY, key_of
 from rsscloud_broker.storage.topics import topic_row
 from rsscloud_broker.storage.walks import hand_out, handed_out
@@ -123,11 +130,11 @@ def _take_along(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
     for table in (fanout, content):
         conn.execute(update(table).where(table.c.topic_id == old.id).values(topic_id=new.id))
     conn.execute(
-        update(waiting)
+        update(pending)
         .where(
-            waiting.c.content_topic_id.is_not(None),
-            waiting.c.content_topic_id != new.id,
-            waiting.c.subscription_id.in_(
+            pending.c.content_topic_id.is_not(None),
+            pending.c.content_topic_id != new.id,
+            pending.c.subscription_id.in_(
                 select(subscription.c.id).where(subscription.c.topic_id == new.id)
             ),
         )

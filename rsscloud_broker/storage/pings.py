@@ -30,7 +30,7 @@ from sqlalchemy import (
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.schema import MICROSECONDS, ping, tally, to_micros, to_seconds, topic
+from rsscloud_broker.storage.schema import MICROSECONDS, counter, ping, to_micros, to_seconds, topic
 from rsscloud_broker.storage.topic_urls import PRESENT, SOMEBODY, named
 from rsscloud_broker.urls import normal_form
 
@@ -60,7 +60,7 @@ _ASK = (
 
 
 _COUNT_ON = (
-    update(tally).where(tally.c.name == _EVER).values(value=tally.c.value + bindparam("more"))
+    update(counter).where(counter.c.name == _EVER).values(value=counter.c.value + bindparam("more"))
 )
 
 
@@ -179,7 +179,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
 
 def _count_on(conn: Connection, more: int) -> None:
     if not conn.execute(_COUNT_ON, {"more": more}).rowcount:
-        conn.execute(insert(tally).values(name=_EVER, value=more))
+        conn.execute(insert(counter).values(name=_EVER, value=more))
 
 
 def _insert_portably(
@@ -238,7 +238,7 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 
 def count_pings(conn: Connection) -> int:
     """See ``IStore.count_pings``."""
-    return conn.execute(select(tally.c.value).where(tally.c.name == _EVER)).scalar() or 0
+    return conn.execute(select(counter.c.value).where(counter.c.name == _EVER)).scalar() or 0
 
 
 def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ExcludeConstraint
 
-from rsscloud_broker.model import Terms
+from rsscloud_broker.model import SubscriptionOptions
 
 MICROSECONDS = 1_000_000
 
@@ -55,13 +55,13 @@ def to_micros_or_none(seconds: float | None) -> int | None:
     return None if seconds is None else to_micros(seconds)
 
 
-def from_terms(terms: Terms) -> str:
-    """Terms the way they are stored: as JSON; empty if there are none."""
-    return json.dumps(dict(terms), separators=(",", ":")) if terms else ""
+def options_to_text(options: SubscriptionOptions) -> str:
+    """SubscriptionOptions the way they are stored: as JSON; empty if there are none."""
+    return json.dumps(dict(options), separators=(",", ":")) if options else ""
 
 
-def to_terms(stored: str) -> Terms:
-    """Stored terms; quick where there are none, as this is done for each notification."""
+def options_from_text(stored: str) -> SubscriptionOptions:
+    """Stored options; quick where there are none, as this is done for each notification."""
     return json.loads(stored) if stored else {}
 
 
@@ -107,7 +107,7 @@ topic = Table(
     Column("planned_at", BigInteger),
     # A JSON object, or empty where there is none.
     Column("feed", Text, nullable=False, server_default=""),
-    # Where the topic went that was at this URL: see places.
+    # Where the topic went that was at this URL: see ``topic_urls``.
     Column("moved_to_id", Key, ForeignKey("topic.id"), index=True),
     Column("moved_at", BigInteger),
     # When it was last read or asked for, if nobody has subscribed to it: see idle.
@@ -137,11 +137,11 @@ subscription = Table(
     Column("consecutive_errors", Integer, nullable=False),
     Column("last_error", Text, nullable=False),
     Column("last_error_at", BigInteger),
-    Column("marked", Boolean, nullable=False),
-    # A JSON object, or empty where there are none: see to_terms.
-    Column("terms", Text, nullable=False, server_default=""),
+    Column("dropping", Boolean, nullable=False),
+    # A JSON object, or empty where there are none: see options_from_text.
+    Column("options", Text, nullable=False, server_default=""),
     Column("wants_content", Boolean, nullable=False, server_default=false()),
-    # The URL that was subscribed to; empty if the topic is still there: see places.
+    # The URL that was subscribed to; empty if the topic is still there: see ``topic_urls``.
     Column("asked_url", Text, nullable=False, server_default=""),
     # The topic as the subscriber wrote it; empty if that is its normal form.
     Column("written_url", Text, nullable=False, server_default=""),
@@ -256,8 +256,8 @@ slice_ = Table(
 )
 
 #: Notifications that wait to be tried, or tried again: at most one for a subscription.
-waiting = Table(
-    "waiting",
+pending = Table(
+    "pending_notification",
     metadata,
     Column(
         "subscription_id",
@@ -303,10 +303,10 @@ queued = Table(
     Index("ix_queued_content_id", "content_id"),
 )
 
-_content_waited_for = waiting.c.content_topic_id.is_not(None)
+_content_waited_for = pending.c.content_topic_id.is_not(None)
 Index(
-    "ix_waiting_content_topic_id",
-    waiting.c.content_topic_id,
+    "ix_pending_notification_content_topic_id",
+    pending.c.content_topic_id,
     sqlite_where=_content_waited_for,
     postgresql_where=_content_waited_for,
 )
@@ -323,8 +323,8 @@ intent = Table(
     Column("lease_seconds", BigInteger, nullable=False),
     Column("challenge", Boolean, nullable=False),
     Column("source", Text, nullable=False),
-    Column("terms", Text, nullable=False),
-    Column("ends", Boolean, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("unsubscribe", Boolean, nullable=False),
     Column("written_topic", Text, nullable=False, server_default=""),
     UniqueConstraint("topic", "callback_url", "protocol", "procedure").ddl_if(dialect="sqlite"),
     sqlite_autoincrement=True,
@@ -339,8 +339,8 @@ Index(
 ).ddl_if(dialect="postgresql")
 
 #: Hosts that do not answer.
-host = Table(
-    "host",
+host_state = Table(
+    "host_state",
     metadata,
     Column("name", Text, primary_key=True),
     Column("failures", Integer, nullable=False),
@@ -348,8 +348,8 @@ host = Table(
 )
 
 #: Numbers that must outlive the rows they count.
-tally = Table(
-    "tally",
+counter = Table(
+    "counter",
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", BigInteger, nullable=False),

@@ -32,13 +32,13 @@ from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     MICROSECONDS,
-    from_terms,
+    options_from_text,
+    options_to_text,
+    pending,
     subscription,
     to_micros,
     to_seconds_or_none,
-    to_terms,
     topic,
-    waiting,
 )
 from rsscloud_broker.storage.topic_urls import SOMEBODY, key_of, named
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
@@ -46,16 +46,16 @@ from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topi
 #: Seconds for which a topic that ended is known to have, without subscriptions.
 KEEP_ENDED = 90 * 86400
 
-#: What a notification that waits says of its subscription: see the table ``waiting``.
+#: What a notification that waits says of its subscription: see the table ``pending_notification``.
 CONTENT_TOPIC_ID = case((subscription.c.wants_content, subscription.c.topic_id))
 
 #: To be run, for a key, where a subscription may want content from now on or not.
 MATCH_WAITING = (
-    update(waiting)
-    .where(waiting.c.subscription_id == bindparam("key"))
+    update(pending)
+    .where(pending.c.subscription_id == bindparam("key"))
     .values(
         content_topic_id=select(CONTENT_TOPIC_ID)
-        .where(subscription.c.id == waiting.c.subscription_id)
+        .where(subscription.c.id == pending.c.subscription_id)
         .scalar_subquery()
     )
 )
@@ -87,8 +87,8 @@ def put_subscription(
         "consecutive_errors": 0,
         "last_error": "",
         "last_error_at": None,
-        "marked": False,
-        "terms": from_terms(wanted.terms),
+        "dropping": False,
+        "options": options_to_text(wanted.options),
         "wants_content": wanted.wants_content,
         "written_url": wanted.written,
     }
@@ -103,8 +103,8 @@ def put_subscription(
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
         conn.execute(MATCH_WAITING, {"key": key})
         conn.execute(
-            update(waiting)
-            .where(waiting.c.subscription_id == key)
+            update(pending)
+            .where(pending.c.subscription_id == key)
             .values(attempts=0, due_at=granted_at, failing_since=None, not_before=None)
         )
     differs = watched.digest is not None and watched.digest != known
@@ -122,11 +122,11 @@ def put_subscription(
 
 def _add_pending(conn: Connection, key: int, due_at: int) -> None:
     """Let a notification wait for a subscription, unless one waits already."""
-    waits = select(waiting.c.subscription_id).where(waiting.c.subscription_id == key)
+    waits = select(pending.c.subscription_id).where(pending.c.subscription_id == key)
     if conn.execute(waits).first() is None:
         of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
         conn.execute(
-            insert(waiting).values(
+            insert(pending).values(
                 subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
             )
         )
@@ -168,18 +168,18 @@ _WITH_WAITING = (
         _COLUMNS.consecutive_errors,
         _COLUMNS.last_error,
         _COLUMNS.last_error_at,
-        _COLUMNS.marked,
-        waiting.c.attempts,
-        _COLUMNS.terms,
+        _COLUMNS.dropping,
+        pending.c.attempts,
+        _COLUMNS.options,
         _COLUMNS.wants_content,
         topic.c.ended,
         _COLUMNS.asked_url,
-        waiting.c.failing_since,
-        waiting.c.content_id,
+        pending.c.failing_since,
+        pending.c.content_id,
         _COLUMNS.written_url,
     )
     .join(topic, topic.c.id == _COLUMNS.topic_id)
-    .outerjoin(waiting, waiting.c.subscription_id == _COLUMNS.id)
+    .outerjoin(pending, pending.c.subscription_id == _COLUMNS.id)
 )
 
 _BY_IDS = RowBatch(_WITH_WAITING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
@@ -211,7 +211,7 @@ def _subscription(row: Sequence[Any]) -> Subscription:
     # By position and not by name: this is done for each notification.
     (
         url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors, last_error,
-        last_error_at, marked, attempts, terms, wants_content, ended, asked_url, failing_since,
+        last_error_at, dropping, attempts, options, wants_content, ended, asked_url, failing_since,
         content_id, written,
     ) = row  # fmt: skip
     return Subscription(
@@ -222,9 +222,9 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         errors,
         last_error,
         to_seconds_or_none(last_error_at),
-        bool(marked),
+        bool(dropping),
         attempts,
-        to_terms(terms),
+        options_from_text(options),
         bool(wants_content),
         ended,
         url if asked_url else "",
@@ -245,11 +245,11 @@ def sweep(
 ) -> Swept:
     """See ``IStore.sweep``.
 
-    What is both marked and expired counts as marked.  The walks over a topic and
+    What is both dropping and expired counts as dropping.  The walks over a topic and
     its contents go with it, and what it left behind where it moved.  One that has
     ended stays for a while, lest it be read again when somebody asks for it.
     """
-    marked = conn.execute(delete(subscription).where(subscription.c.marked)).rowcount
+    dropping = conn.execute(delete(subscription).where(subscription.c.dropping)).rowcount
     expired = conn.execute(
         delete(subscription).where(subscription.c.expires_at <= to_micros(now))
     ).rowcount
@@ -274,4 +274,4 @@ def sweep(
     note_idle(conn)
     make_room(conn, bounds.idle_topics)
     remove_all_unneeded(conn)
-    return Swept(expired=expired, marked=marked, topics=topics)
+    return Swept(expired=expired, failing=dropping, topics=topics)

@@ -42,12 +42,12 @@ from rsscloud_broker.storage.idle import make_room
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
     fanout,
+    pending,
     subscription,
     to_micros,
     to_micros_or_none,
     to_seconds_or_none,
     topic,
-    waiting,
 )
 from rsscloud_broker.storage.topic_urls import (
     ASKED_FOR,
@@ -213,8 +213,12 @@ def _bring(conn: Connection, key: int, content_key: int | None, reading: FetchRe
         .values(content_id=content_key, content_size=reading.size, later=false())
     )
     conn.execute(
-        update(waiting)
-        .where(waiting.c.content_topic_id == key, waiting.c.attempts == 0, waiting.c.due_at > at)
+        update(pending)
+        .where(
+            pending.c.content_topic_id == key,
+            pending.c.attempts == 0,
+            pending.c.due_at > at,
+        )
         .values(due_at=at)
     )
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, upda
 from rsscloud_broker.records import Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
-from rsscloud_broker.storage.schema import fanout, host, slice_, to_micros, to_seconds, topic
+from rsscloud_broker.storage.schema import fanout, host_state, slice_, to_micros, to_seconds, topic
 
 
 def fanouts(conn: Connection, limit: int) -> list[Fanout]:
@@ -122,18 +122,18 @@ def hosts(conn: Connection) -> list[HostState]:
     """See ``IStore.hosts``."""
     return [
         HostState(host=row.name, failures=row.failures, retry_at=to_seconds(row.retry_at))
-        for row in conn.execute(select(host).order_by(host.c.name))
+        for row in conn.execute(select(host_state).order_by(host_state.c.name))
     ]
 
 
 def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
     """See ``IStore.record_hosts``."""
     latest = {state.host: state for state in states}
-    conn.execute(delete(host).where(host.c.name.in_(latest)))
+    conn.execute(delete(host_state).where(host_state.c.name.in_(latest)))
     failing = [state for state in latest.values() if state.failures]
     if failing:
         conn.execute(
-            insert(host),
+            insert(host_state),
             [
                 {
                     "name": state.host,

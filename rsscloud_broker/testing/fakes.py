@@ -316,7 +316,7 @@ class FakeBroker:
         self.intents.append(intent)
         lease = Lease(0.0, intent.lease_seconds)
         number = len(self.intents)
-        return Subscription(intent.topic, intent.callback, lease, id=number, terms=intent.terms)
+        return Subscription(intent.topic, intent.callback, lease, id=number, options=intent.options)
 
     async def unsubscribe(self, intent: Intent) -> bool:
         self._fail("unsubscribe")

@@ -68,19 +68,28 @@ def asked(*urls: str) -> list[Check]:
     return [Check(url) for url in urls]
 
 
-def failed(subscription: Subscription, marks: int | None = 3, at: float = 2000.0) -> Delivery:
+def failed(
+    subscription: Subscription, drop_after_failures: int | None = 3, at: float = 2000.0
+) -> Delivery:
     """A delivery that was given up."""
-    return Delivery(subscription, Outcome(success=False, reason="refused"), at=at, marks=marks)
+    return Delivery(
+        subscription,
+        Outcome(success=False, reason="refused"),
+        at=at,
+        drop_after_failures=drop_after_failures,
+    )
 
 
 def succeeded(subscription: Subscription) -> Delivery:
     """A delivery that was taken."""
-    return Delivery(subscription, Outcome(success=True), at=2000.0, marks=3)
+    return Delivery(subscription, Outcome(success=True), at=2000.0, drop_after_failures=3)
 
 
 def is_gone(subscription: Subscription) -> Delivery:
     """A delivery whose subscriber wants no more."""
-    return Delivery(subscription, Outcome(success=False, gone=True), at=2000.0, marks=3)
+    return Delivery(
+        subscription, Outcome(success=False, gone=True), at=2000.0, drop_after_failures=3
+    )
 
 
 def waits(subscription: Subscription, until: float, attempts: int = 1) -> Delivery:
@@ -335,7 +344,7 @@ class RecordsContract(TestCase):
     async def test_subscription_is_stored(self) -> None:
         wanted = evolve(
             a_subscription(granted_at=1714561200.25),
-            terms={"secret": "Ünïcode \N{SNOWMAN}", "signature": "sha256"},
+            options={"secret": "Ünïcode \N{SNOWMAN}", "signature": "sha256"},
             wants_content=True,
             callback=Callback(
                 'http://reader.example/?"\\\t\U0001f600', "xml-rpc", "river.feedUpdated"
@@ -349,16 +358,16 @@ class RecordsContract(TestCase):
     async def test_renewal_replaces_and_forgets_errors(self) -> None:
         stored = await self.store.put_subscription(a_subscription())
         walk = await self.begin_walk(b"1")
-        await self.store.record_slice(walk, 0, [failed(stored, marks=1)], False)
+        await self.store.record_slice(walk, 0, [failed(stored, drop_after_failures=1)], False)
         renewed = await self.store.put_subscription(a_subscription(granted_at=5000))
         self.assertEqual(renewed, evolve(a_subscription(granted_at=5000), id=renewed.id))
         self.assertEqual(await self.all_subscriptions(), [renewed])
 
     async def test_renewal_replaces_what_was_asked_of_notifications(self) -> None:
-        wanted = evolve(a_subscription(), terms={"secret": "s"}, wants_content=True)
+        wanted = evolve(a_subscription(), options={"secret": "s"}, wants_content=True)
         await self.store.put_subscription(wanted)
         renewed = await self.store.put_subscription(a_subscription())
-        self.assertEqual((renewed.terms, renewed.wants_content), ({}, False))
+        self.assertEqual((renewed.options, renewed.wants_content), ({}, False))
         self.assertEqual(await self.all_subscriptions(), [renewed])
 
     async def test_subscriptions_differ_by_topic_and_callback(self) -> None:
@@ -398,8 +407,8 @@ class RecordsContract(TestCase):
             await self.store.put_subscription(a_subscription(number=number, granted_at=granted_at))
         _, kept, bad = await self.all_subscriptions()
         walk = await self.begin_walk(b"1")
-        await self.store.record_slice(walk, 0, [failed(bad, marks=1)], False)
-        self.assertEqual(await self.store.sweep(1000.0 + DAY, 0), Swept(expired=1, marked=1))
+        await self.store.record_slice(walk, 0, [failed(bad, drop_after_failures=1)], False)
+        self.assertEqual(await self.store.sweep(1000.0 + DAY, 0), Swept(expired=1, failing=1))
         self.assertEqual(await self.all_subscriptions(), [kept])
 
     async def test_sweep_drops_idle_topics_and_their_walks(self) -> None:

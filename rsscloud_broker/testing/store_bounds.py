@@ -67,7 +67,7 @@ class BoundsContract(TestCase):
         feeds = [feed(number) for number in range(5)]
         for number, url in enumerate(feeds):
             await self.read(number, 1000 + number)
-            await self.store.put_subscription(evolve(a_subscription(url), marked=True))
+            await self.store.put_subscription(evolve(a_subscription(url), dropping=True))
             await self.store.remove_subscription(url, a_subscription(url).callback)
         await self.store.sweep(2000, 0)
         self.assertEqual(await self.known(*feeds), feeds[2:])

@@ -63,7 +63,7 @@ class DeliveriesContract(HandedInContract):
         for number in (1, 2):
             await self.store.put_subscription(a_subscription(number=number))
         walk = await self.begin_walk(b"1")
-        for errors, marked in ((1, False), (2, False), (3, True)):
+        for errors, dropping in ((1, False), (2, False), (3, True)):
             bad, good = await self.all_subscriptions()
             slice_ = [failed(bad, at=2000.0 + errors), succeeded(good)]
             await self.store.record_slice(walk, 1, slice_, False)
@@ -72,14 +72,14 @@ class DeliveriesContract(HandedInContract):
                 consecutive_errors=errors,
                 last_error="refused",
                 last_error_at=2000.0 + errors,
-                marked=marked,
+                dropping=dropping,
             )
             self.assertEqual(await self.all_subscriptions(), [expected, good])
 
     async def test_success_clears_errors(self) -> None:
         stored = await self.store.put_subscription(a_subscription())
         walk = await self.begin_walk(b"1")
-        await self.store.record_slice(walk, 0, [failed(stored, marks=1)], False)
+        await self.store.record_slice(walk, 0, [failed(stored, drop_after_failures=1)], False)
         await self.store.record_slice(walk, 0, [succeeded(stored)], False)
         self.assertEqual(await self.all_subscriptions(), [stored])
 
@@ -87,9 +87,11 @@ class DeliveriesContract(HandedInContract):
         stored = await self.store.put_subscription(a_subscription())
         walk = await self.begin_walk(b"1")
         for _ in range(5):
-            await self.store.record_slice(walk, 0, [failed(stored, marks=None)], False)
+            await self.store.record_slice(
+                walk, 0, [failed(stored, drop_after_failures=None)], False
+            )
         (found,) = await self.all_subscriptions()
-        self.assertEqual((found.consecutive_errors, found.marked), (5, False))
+        self.assertEqual((found.consecutive_errors, found.dropping), (5, False))
 
     async def test_delivery_to_a_subscription_removed_meanwhile(self) -> None:
         gone = await self.store.put_subscription(a_subscription())

@@ -362,8 +362,8 @@ class HubContract(RecordsContract):
             DAY,
             challenge=True,
             source="192.0.2.1",
-            terms={"secret": "s"},
-            ends=True,
+            options={"secret": "s"},
+            unsubscribe=True,
             written="HTTP://Feeds.example/rss.xml",
         )
         waiting = await self.store.add_intent(intent, 10)
@@ -377,7 +377,7 @@ class HubContract(RecordsContract):
     async def test_later_intent_takes_the_place_of_an_earlier_one(self) -> None:
         first = await self.store.add_intent(an_intent(1), 2)
         second = await self.store.add_intent(an_intent(2), 2)
-        later = evolve(an_intent(1), lease_seconds=60, ends=True)
+        later = evolve(an_intent(1), lease_seconds=60, unsubscribe=True)
         again = await self.store.add_intent(later, 2)
         assert first is not None and second is not None and again is not None
         self.assertGreater(again.id, second.id)

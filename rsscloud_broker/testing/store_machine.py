@@ -54,7 +54,7 @@ _CALLBACKS = (
 
 _callbacks = st.sampled_from(_CALLBACKS)
 _leases = st.sampled_from((60, HOUR))
-_terms = st.sampled_from(({}, {"secret": "ß", "signature": "sha256"}))
+_options = st.sampled_from(({}, {"secret": "ß", "signature": "sha256"}))
 # Quarters of seconds are exact as floats, and as whole microseconds.
 _delays = st.sampled_from((0.25, 30.0, 60.0))
 
@@ -110,7 +110,7 @@ class StoreMachine(PingsAndTopics):
         callback=_callbacks,
         seconds=_leases,
         known=st.none() | contents.map(digest_of),
-        terms=_terms,
+        options=_options,
         wants_content=st.booleans(),
     )
     def put_subscription(
@@ -119,11 +119,11 @@ class StoreMachine(PingsAndTopics):
         callback: Callback,
         seconds: int,
         known: bytes | None,
-        terms: dict[str, str],
+        options: dict[str, str],
         wants_content: bool,
     ) -> None:
         wanted = Subscription(
-            topic, callback, Lease(self.now, seconds), terms=terms, wants_content=wants_content
+            topic, callback, Lease(self.now, seconds), options=options, wants_content=wants_content
         )
         stored = self.call(self.store.put_subscription, wanted, known)
         before = self._id_of(topic, callback)
@@ -180,13 +180,13 @@ class StoreMachine(PingsAndTopics):
     @rule(data=st.data())
     def sweep(self, data: st.DataObject) -> None:
         idle_before = self.past(data)
-        marked = [key for key, one in self.model.subscriptions.items() if one.marked]
+        dropping = [key for key, one in self.model.subscriptions.items() if one.dropping]
         expired = [
             key
             for key, one in self.model.subscriptions.items()
-            if one.lease.expires_at <= self.now and not one.marked
+            if one.lease.expires_at <= self.now and not one.dropping
         ]
-        for key in (*marked, *expired):
+        for key in (*dropping, *expired):
             self.model.drop(key)
         idle = [
             url
@@ -198,7 +198,7 @@ class StoreMachine(PingsAndTopics):
         for url in PLACES:
             self.model.remove_unneeded(url)
         swept = self.call(self.store.sweep, self.now, idle_before)
-        assert (swept.expired, swept.marked) == (len(expired), len(marked))
+        assert (swept.expired, swept.failing) == (len(expired), len(dropping))
         assert swept.topics == len(idle)
 
     def _is_idle(self, topic: Topic, idle_before: float) -> bool:
@@ -215,8 +215,8 @@ class StoreMachine(PingsAndTopics):
         seconds=_leases,
         challenge=st.booleans(),
         source=st.sampled_from(("", "192.0.2.1")),
-        terms=_terms,
-        ends=st.booleans(),
+        options=_options,
+        unsubscribe=st.booleans(),
         limit=limits,
     )
     def add_intent(
@@ -226,11 +226,11 @@ class StoreMachine(PingsAndTopics):
         seconds: int,
         challenge: bool,
         source: str,
-        terms: dict[str, str],
-        ends: bool,
+        options: dict[str, str],
+        unsubscribe: bool,
         limit: int,
     ) -> None:
-        intent = Intent(topic, callback, seconds, challenge, source, terms, ends)
+        intent = Intent(topic, callback, seconds, challenge, source, options, unsubscribe)
         others = [
             kept
             for kept in self.model.intents
@@ -312,7 +312,7 @@ class StoreMachine(PingsAndTopics):
             subscription,
             outcome,
             at=self.now,
-            marks=data.draw(st.sampled_from((None, 1, 3))),
+            drop_after_failures=data.draw(st.sampled_from((None, 1, 3))),
             attempts=0 if delivered else data.draw(st.integers(0, 5)),
             retry_at=self.now + data.draw(_delays) if waits else None,
             pause=data.draw(st.sampled_from((None, 0.0, 5.0))) if outcome is None else None,

@@ -325,7 +325,7 @@ class Model:
                 consecutive_errors=0,
                 last_error="",
                 last_error_at=None,
-                marked=False,
+                dropping=False,
             )
         else:
             self._count_error(delivery, outcome.reason)
@@ -354,5 +354,8 @@ class Model:
             consecutive_errors=errors,
             last_error=reason,
             last_error_at=delivery.at,
-            marked=known.marked or (delivery.marks is not None and errors >= delivery.marks),
+            dropping=known.dropping
+            or (
+                delivery.drop_after_failures is not None and errors >= delivery.drop_after_failures
+            ),
         )

@@ -33,7 +33,7 @@ from attrs import field, frozen
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.text import clean
 
-# The names of what a WebSub subscription has for terms.
+# The names of what a WebSub subscription has for options.
 
 #: What deliveries are signed with; without it they are not.
 SECRET: Final = "secret"  # noqa: S105 # the name of a term
@@ -85,12 +85,12 @@ class HubRequest:
     urls: tuple[str, ...] = ()
 
     @property
-    def terms(self) -> dict[str, str]:
+    def options(self) -> dict[str, str]:
         """What is to be remembered of a subscription, but for the hub's URL."""
-        terms = {SECRET: self.secret, VERIFY_TOKEN: self.verify_token}
+        options = {SECRET: self.secret, VERIFY_TOKEN: self.verify_token}
         if self.verify:  # only clients of 0.3 send it, and they know nothing newer
-            terms[METHOD] = "sha1"
-        return {name: value for name, value in terms.items() if value}
+            options[METHOD] = "sha1"
+        return {name: value for name, value in options.items() if value}
 
 
 @frozen

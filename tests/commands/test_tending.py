@@ -70,7 +70,7 @@ class DatabaseTests(CommandTests):
         options = ("--config", configuration, "--data", self.data)
         expected = [
             "topics: 1, subscriptions: 3",
-            "of these, marked since their callbacks failed too often in a row, to be dropped at "
+            "of these, to be dropped since their callbacks failed too often in a row, at "
             "the top of the hour: 1",
             "of these, by WebSub from another hub: 1; their deliveries name "
             "http://localhost:8181/websub",
@@ -107,12 +107,16 @@ class DatabaseTests(CommandTests):
 
     def test_sweep(self) -> None:
         self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
-        self.assertIn("0 expired, 0 marked", self.output_of("sweep", "--data", self.data))
+        self.assertIn(
+            "0 expired, 0 whose callbacks failed", self.output_of("sweep", "--data", self.data)
+        )
         database = sqlite3.connect(Path(self.data, "broker.sqlite"))
         self.addCleanup(database.close)
         with database:
             database.execute("UPDATE subscription SET expires_at = ?", (int(time.time() * 1e6),))
-        self.assertIn("1 expired, 0 marked", self.output_of("sweep", "--data", self.data))
+        self.assertIn(
+            "1 expired, 0 whose callbacks failed", self.output_of("sweep", "--data", self.data)
+        )
         with storage.open_database(f"sqlite:///{self.data}/broker.sqlite") as connection:
             (count,) = connection.exec_driver_sql("SELECT count(*) FROM subscription").one()
         self.assertEqual(count, 0)

@@ -74,8 +74,10 @@ class FullDiskTests(BrokerTestCase):
     def test_subscriptions_can_be_ended(self) -> None:
         self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
         self.space.full = True
-        self.assertTrue(self.result(self.broker.unsubscribe(Intent(FEED, CALLBACK, 1, ends=True))))
-        self.result(self.broker.accept(Intent(FEED, CALLBACK, 1, ends=True)))
+        self.assertTrue(
+            self.result(self.broker.unsubscribe(Intent(FEED, CALLBACK, 1, unsubscribe=True)))
+        )
+        self.result(self.broker.accept(Intent(FEED, CALLBACK, 1, unsubscribe=True)))
 
 
 class SubscribeTests(BrokerTestCase):
@@ -284,7 +286,7 @@ class SubscribeTests(BrokerTestCase):
     def test_unsubscribe(self) -> None:
         self.result(self.broker.subscribe(self.intent))
         del self.bus.events[:]
-        goodbye = evolve(self.intent, ends=True)
+        goodbye = evolve(self.intent, unsubscribe=True)
         self.assertTrue(self.result(self.broker.unsubscribe(goodbye)))
         self.assertFalse(self.result(self.broker.unsubscribe(goodbye)))
         self.assertEqual(self.notifier.verified[-2:], [goodbye, goodbye])
@@ -294,16 +296,16 @@ class SubscribeTests(BrokerTestCase):
     def test_unsubscribing_needs_confirmation_too(self) -> None:
         self.result(self.broker.subscribe(self.intent))
         self.notifier.outcomes[CALLBACK.url] = Outcome(False, "it was not me")
-        goodbye = evolve(self.intent, ends=True)
+        goodbye = evolve(self.intent, unsubscribe=True)
         self.refusal(self.broker.unsubscribe(goodbye), CallbackFailed)
         self.assertEqual(len(self.subscriptions()), 1)
 
     def test_terms_are_kept_and_replaced(self) -> None:
         callback = evolve(CALLBACK, protocol="carrier")
-        for terms in ({"secret": "one"}, {"secret": "two"}, {}):
-            self.result(self.broker.subscribe(Intent(FEED, callback, LEASE, terms=terms)))
+        for options in ({"secret": "one"}, {"secret": "two"}, {}):
+            self.result(self.broker.subscribe(Intent(FEED, callback, LEASE, options=options)))
             (stored,) = self.subscriptions()
-            self.assertEqual((stored.terms, stored.wants_content), (terms, True))
+            self.assertEqual((stored.options, stored.wants_content), (options, True))
 
     def test_ended_topic(self) -> None:
         self.subscribe()
@@ -334,7 +336,7 @@ class SpellingTests(BrokerTestCase):
 
     def test_unsubscription(self) -> None:
         self.result(self.broker.subscribe(evolve(self.intent, topic=FEED)))
-        self.assertTrue(self.result(self.broker.unsubscribe(evolve(self.intent, ends=True))))
+        self.assertTrue(self.result(self.broker.unsubscribe(evolve(self.intent, unsubscribe=True))))
         self.assertEqual(self.notifier.verified[-1].topic, self.WRITTEN)
         self.assertEqual(self.bus.events[-1], SubscriptionRemoved(FEED, CALLBACK.url))
 
@@ -596,7 +598,7 @@ class AccessTests(BrokerTestCase):
         self.refusal(self.broker.publish([HOME], CALLER), TopicEnded)
 
     def test_who_is_there_already_may_leave(self) -> None:
-        self.result(self.broker.accept(Intent(self.elsewhere, CALLBACK, LEASE, ends=True)))
+        self.result(self.broker.accept(Intent(self.elsewhere, CALLBACK, LEASE, unsubscribe=True)))
 
     def test_publish(self) -> None:
         ping = Ping("Elsewhere", self.elsewhere, NOW)
@@ -779,12 +781,12 @@ class WebAddressTests(BrokerTestCase):
                 self.broker.subscribe(intent),
                 self.broker.accept(intent),
                 self.broker.unsubscribe(intent),
-                self.broker.accept(evolve(intent, ends=True)),
+                self.broker.accept(evolve(intent, unsubscribe=True)),
             ):
                 self.assertTrue(self.refusal(call, CallbackFailed).refused)
         self.assert_nothing_happened()
         self.assertEqual(self.successResultOf(self.store.intents()), [])
 
     def test_a_topic_that_was_stored_before_there_was_the_rule_can_be_left(self) -> None:
-        left = self.broker.unsubscribe(Intent("feed:old", CALLBACK, LEASE, ends=True))
+        left = self.broker.unsubscribe(Intent("feed:old", CALLBACK, LEASE, unsubscribe=True))
         self.assertFalse(self.result(left))

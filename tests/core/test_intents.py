@@ -23,8 +23,8 @@ from rsscloud_broker.records import WaitingIntent
 from tests.core.house import FEED, NOW, BrokerTestCase
 
 CALLBACK = Callback("http://reader.example/hook", "carrier")
-WANTED = Intent(FEED, CALLBACK, 90_000, challenge=True, terms={"secret": "s"})
-GOODBYE = evolve(WANTED, ends=True)
+WANTED = Intent(FEED, CALLBACK, 90_000, challenge=True, options={"secret": "s"})
+GOODBYE = evolve(WANTED, unsubscribe=True)
 CALLER = "192.0.2.7"
 NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
@@ -46,7 +46,7 @@ class AcceptTests(IntentsTestCase):
     def test_subscribe_and_unsubscribe(self) -> None:
         self.accept()
         (stored,) = self.subscriptions()
-        self.assertEqual((stored.callback, stored.terms), (CALLBACK, {"secret": "s"}))
+        self.assertEqual((stored.callback, stored.options), (CALLBACK, {"secret": "s"}))
         self.assertTrue(stored.wants_content)
         self.accept(GOODBYE)
         self.assertEqual(self.subscriptions(), [])
@@ -66,7 +66,7 @@ class AcceptTests(IntentsTestCase):
         self.accept()
         before = self.subscriptions()
         self.answer(Outcome(False, "it echoed something else"))
-        self.accept(evolve(WANTED, terms={}, lease_seconds=5))
+        self.accept(evolve(WANTED, options={}, lease_seconds=5))
         self.accept(GOODBYE)
         self.assertEqual(self.subscriptions(), before)
         self.assertEqual(self.waiting(), [])
@@ -248,7 +248,7 @@ class TopicTests(IntentsTestCase):
         self.accept()
         self.assertEqual((self.subscriptions(), self.carrier.verified), ([], []))
         reason = f"{FEED}: status 404"
-        self.assertEqual(self.carrier.denied, [Denial(FEED, CALLBACK, reason, WANTED.terms)])
+        self.assertEqual(self.carrier.denied, [Denial(FEED, CALLBACK, reason, WANTED.options)])
         self.assertEqual(self.waiting(), [])
 
     def test_denial_that_cannot_be_given_for_a_moment(self) -> None:

@@ -37,7 +37,9 @@ class SweeperTests(CoreTestCase):
     def mark(self, subscription: Subscription) -> None:
         self.successResultOf(self.detector.check_now(FEED))
         (walk,) = self.successResultOf(self.store.fanouts(10))
-        failure = Delivery(subscription, Outcome(False, "gone"), self.clock.wall_seconds(), marks=1)
+        failure = Delivery(
+            subscription, Outcome(False, "gone"), self.clock.wall_seconds(), drop_after_failures=1
+        )
         self.successResultOf(self.store.record_slice(walk, subscription.id, [failure], True))
         del self.bus.events[:]
 
@@ -46,7 +48,7 @@ class SweeperTests(CoreTestCase):
         return [subscription.callback.url for subscription in found]
 
     def test_expired_and_marked_go_at_the_top_of_the_hour(self) -> None:
-        bad = self.put("marked", NOW + 10 * HOUR)
+        bad = self.put("dropping", NOW + 10 * HOUR)
         self.put("expired", NOW + 60)
         self.put("just", NOW + HOUR)
         self.put("kept", NOW + HOUR + 1)
@@ -56,7 +58,7 @@ class SweeperTests(CoreTestCase):
         self.clock.advance(1)
         self.assertEqual(self.left(), ["http://kept.example/"])
         self.assertEqual(
-            self.bus.events, [SubscriptionsSwept(Swept(expired=2, marked=1), NOW + HOUR)]
+            self.bus.events, [SubscriptionsSwept(Swept(expired=2, failing=1), NOW + HOUR)]
         )
 
     def test_each_hour(self) -> None:

@@ -206,9 +206,11 @@ class DatabaseTests(CommandTestCase):
         feed = origin.feed()
         gone, here = self.served(HttpPostReceiver()), self.served(HttpPostReceiver())
         broker = self.subscribed_broker(feed, gone)
-        self.assertIn("0 expired, 0 marked", self.command("sweep", "--data", broker.data))
+        self.assertIn(
+            "0 expired, 0 whose callbacks failed", self.command("sweep", "--data", broker.data)
+        )
         said = self.command("sweep", "--data", broker.data, ahead=26 * HOUR)
-        self.assertIn("1 expired, 0 marked", said)
+        self.assertIn("1 expired, 0 whose callbacks failed", said)
 
         self.subscribed(broker, here, feed)
         origin.change(feed)

@@ -116,13 +116,13 @@ class RepeatedKillTests(EndToEndTestCase):
             feed = Feed(origin, plan.path, plan.ping, callbacks, self.heard)
             self.feeds[feed.url] = feed
             subscribe_all(self.broker, feed.url, callbacks)
-        # These are dropped by a sweep: the leases of some end, others are marked.
+        # These are dropped by a sweep: the leases of some end, others are dropping.
         topic = next(iter(self.feeds))
         expiring = [f"{hosts[0]}/expiring/{number}" for number in range(20)]
-        marked = [f"{refusing}/marked/{number}" for number in range(5)]
+        dropping = [f"{refusing}/dropping/{number}" for number in range(5)]
         subscribe_all(self.broker, topic, expiring, lease_seconds=HOUR)
-        subscribe_all(self.broker, topic, marked, consecutive_errors=3, marked=True)
-        self.ending = [*expiring, *marked]
+        subscribe_all(self.broker, topic, dropping, consecutive_errors=3, dropping=True)
+        self.ending = [*expiring, *dropping]
 
     def hear(self, callback: str, topic: str) -> int:
         with self.heard:
@@ -193,7 +193,7 @@ class RepeatedKillTests(EndToEndTestCase):
         """What the top of an hour does, two hours from now."""
         with open_database(self.broker.database) as connection:
             swept = sweep(connection, time.time() + 2 * HOUR, 0)
-        self.assertEqual(swept.expired + swept.marked, len(self.ending))
+        self.assertEqual(swept.expired + swept.failing, len(self.ending))
         self.calls_of_ended |= {callback: self.calls[callback] for callback in self.ending}
 
     def assert_recorded(self) -> None:

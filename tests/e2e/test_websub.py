@@ -137,7 +137,7 @@ class SubscriptionTests(HubTestCase):
 
     def secret_of(self, broker: Broker, receiver: HubReceiver, topic: str) -> str:
         found = self.stored(broker, receiver, topic)
-        return str(found["terms"]["secret"]) if found else ""
+        return str(found["options"]["secret"]) if found else ""
 
     def test_unsubscription(self) -> None:
         """Section 5.1: an end is verified like a beginning."""

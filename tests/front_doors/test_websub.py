@@ -103,7 +103,7 @@ class SubscribingTests(HubTestCase):
                 864_000,
                 challenge=True,
                 source=CALLER,
-                terms={"hub": f"{PUBLIC_URL}/websub"},
+                options={"hub": f"{PUBLIC_URL}/websub"},
             ),
         )
         self.assertEqual((self.broker.intents, self.broker.unsubscribed), ([], []))
@@ -112,20 +112,20 @@ class SubscribingTests(HubTestCase):
         """5.1: the same with another mode; a lease means nothing there."""
         fields = SUBSCRIBE | {"hub.mode": "unsubscribe", "hub.lease_seconds": "soon"}
         self.assertEqual(self.post(fields).status, 202)
-        self.assertTrue(self.accepted.ends)
+        self.assertTrue(self.accepted.unsubscribe)
 
     def test_terms(self) -> None:
         """5.1: the secret is kept; what is unknown is not."""
         self.post(SUBSCRIBE | {"hub.secret": "sesame", "hub.nonsense": "1"})
-        terms = {"hub": f"{PUBLIC_URL}/websub", "secret": "sesame"}
-        self.assertEqual(self.accepted.terms, terms)
+        options = {"hub": f"{PUBLIC_URL}/websub", "secret": "sesame"}
+        self.assertEqual(self.accepted.options, options)
 
     def test_every_path_is_a_hub(self) -> None:
         """7: deliveries name the hub that the subscriber used."""
         for path in HUB_PATHS:
             self.assertEqual(self.post(SUBSCRIBE, path).status, 202)
         self.assertEqual(
-            [intent.terms["hub"] for intent in self.broker.accepted],
+            [intent.options["hub"] for intent in self.broker.accepted],
             [f"{PUBLIC_URL}{path}" for path in HUB_PATHS],
         )
         self.assertEqual(len(HUB_PATHS), 6)
@@ -178,7 +178,7 @@ class SubscribingTests(HubTestCase):
         self.assertEqual(self.broker.accepted, [])
         body = subscribe + b"&hub.secret=%C3%A9" + b"&hub.other=%FF"
         self.ask("POST", "/websub", body, {"Content-Type": FORM})
-        self.assertEqual(self.accepted.terms["secret"], "\xe9")
+        self.assertEqual(self.accepted.options["secret"], "\xe9")
 
     def test_bad_requests(self) -> None:
         """5.1.2: 4xx, and the reason as plain text."""
@@ -230,12 +230,12 @@ class OldClientsTests(HubTestCase):
         self.assertEqual((answer.status, answer.body), (204, b""))
         (intent,) = self.broker.intents
         self.assertEqual(
-            intent.terms,
+            intent.options,
             {"hub": f"{PUBLIC_URL}/websub", "method": "sha1", "verify_token": "t"},
         )
         self.assertEqual(self.old("sync", mode="unsubscribe").status, 204)
         (ended,) = self.broker.unsubscribed
-        self.assertTrue(ended.ends)
+        self.assertTrue(ended.unsubscribe)
         self.assertEqual(self.broker.accepted, [])
 
     def test_not_confirmed(self) -> None:
@@ -256,7 +256,7 @@ class OldClientsTests(HubTestCase):
     def test_signed_by_sha1(self) -> None:
         """0.3 knows no other method."""
         self.old("async")
-        self.assertEqual(self.accepted.terms["method"], "sha1")
+        self.assertEqual(self.accepted.options["method"], "sha1")
 
     def test_turned_off(self) -> None:
         """6.1: a hub need not verify before it answers."""

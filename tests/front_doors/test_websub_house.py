@@ -48,7 +48,7 @@ class SubscriptionTests(HouseTestCase):
         )
         (subscription,) = self.house.subscriptions()
         self.assertEqual(subscription.lease.seconds, 1000)
-        self.assertEqual(subscription.terms, {"secret": "sesame", "hub": f"{PUBLIC_URL}/websub"})
+        self.assertEqual(subscription.options, {"secret": "sesame", "hub": f"{PUBLIC_URL}/websub"})
         self.assertTrue(subscription.wants_content)
 
     def test_not_confirmed(self) -> None:
@@ -58,15 +58,15 @@ class SubscriptionTests(HouseTestCase):
         self.assertEqual(self.house.subscriptions(), [])
 
     def test_the_last_request_counts(self) -> None:
-        """WebSub, 5.1: a new one replaces the terms and the lease, once it is verified."""
+        """WebSub, 5.1: a new one replaces the options and the lease, once it is verified."""
         for secret in ("first", "second"):
             self.hub("subscribe", secret=secret)
         (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.terms["secret"], "second")
+        self.assertEqual(subscription.options["secret"], "second")
         self.house.subscribers.deaf.add(CALLBACK.partition("?")[0])
         self.hub("subscribe", secret="third")
         (subscription,) = self.house.subscriptions()
-        self.assertEqual(subscription.terms["secret"], "second")
+        self.assertEqual(subscription.options["secret"], "second")
 
     def test_unsubscription(self) -> None:
         """WebSub, 5.1: verified too."""

@@ -51,13 +51,15 @@ class WebSubTestCase(SynchronousTestCase):
         (request,) = self.outbound.requests
         return request
 
-    def verify(self, *, url: str = CALLBACK, ends: bool = False, **terms: str) -> Outcome:
-        intent = Intent(TOPIC, Callback(url, "websub"), 864_000, terms=terms, ends=ends)
+    def verify(self, *, url: str = CALLBACK, unsubscribe: bool = False, **options: str) -> Outcome:
+        intent = Intent(
+            TOPIC, Callback(url, "websub"), 864_000, options=options, unsubscribe=unsubscribe
+        )
         return self.successResultOf(Deferred.fromCoroutine(self.notifier.verify(intent)))
 
-    def notify(self, content: Content | None = None, **terms: str) -> Outcome:
+    def notify(self, content: Content | None = None, **options: str) -> Outcome:
         content = content or Content(BODY, "application/rss+xml; charset=utf-16")
-        notification = Notification(TOPIC, Callback(CALLBACK, "websub"), terms, content)
+        notification = Notification(TOPIC, Callback(CALLBACK, "websub"), options, content)
         return self.successResultOf(Deferred.fromCoroutine(self.notifier.notify(notification)))
 
 
@@ -77,7 +79,7 @@ class VerificationTests(WebSubTestCase):
 
     def test_unsubscription(self) -> None:
         """5.3: an end has no lease."""
-        self.assertEqual(self.verify(ends=True), Outcome(True))
+        self.assertEqual(self.verify(unsubscribe=True), Outcome(True))
         query = query_of(self.request)
         self.assertEqual(set(query), {"hub.mode", "hub.topic", "hub.challenge"})
         self.assertEqual(query["hub.mode"], ["unsubscribe"])
@@ -222,7 +224,7 @@ class DeliveryTests(WebSubTestCase):
         self.assertEqual(self.request.headers["x-hub-signature"], f"sha256={digest}")
 
     def test_signature_by_other_methods(self) -> None:
-        """7.1: by the configuration, and by the terms of a subscription before it."""
+        """7.1: by the configuration, and by the options of a subscription before it."""
         for method in ("sha1", "sha256", "sha384", "sha512"):
             digest = hmac.new(b"s", BODY, method).hexdigest()
             self.notify(secret="s", method=method)

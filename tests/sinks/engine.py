@@ -294,6 +294,6 @@ def _subscribe_all(conn: Connection, urls: list[str], topic: str) -> None:
     """One statement for many: the broker has no need of it, only tests do."""
     row: dict[str, Any] = {"topic_id": topic_key(conn, topic), "protocol": "http-post"}
     row |= lease_values(Lease(NOW, 90_000))
-    row |= {"consecutive_errors": 0, "last_error": "", "marked": False}
+    row |= {"consecutive_errors": 0, "last_error": "", "dropping": False}
     rows = [row | {"callback_url": url, "host": url.split("/")[2]} for url in urls]
     conn.execute(insert(subscription), rows)

@@ -243,11 +243,11 @@ class OutcomeTests(DistributionTestCase):
         self.subscribe_many(2)
         self.refuse(1, "connection refused")
         distribution = self.start()
-        for errors, marked in ((1, False), (2, False), (3, True)):
+        for errors, dropping in ((1, False), (2, False), (3, True)):
             self.clock.advance(60)
             self.tell(distribution)
             bad, good = self.subscriptions()
-            self.assertEqual((bad.consecutive_errors, bad.marked), (errors, marked))
+            self.assertEqual((bad.consecutive_errors, bad.dropping), (errors, dropping))
             self.assertEqual((bad.last_error, good.consecutive_errors), ("connection refused", 0))
             self.assertEqual(bad.last_error_at, About(self.clock.wall_seconds()))
 
@@ -269,7 +269,7 @@ class OutcomeTests(DistributionTestCase):
         for _ in range(5):
             self.tell(distribution)
         (subscription,) = self.subscriptions()
-        self.assertEqual((subscription.consecutive_errors, subscription.marked), (5, False))
+        self.assertEqual((subscription.consecutive_errors, subscription.dropping), (5, False))
 
     def test_protocol_without_a_notifier(self) -> None:
         self.subscribe(1, protocol="carrier-pigeon")
@@ -278,7 +278,7 @@ class OutcomeTests(DistributionTestCase):
         for _ in range(4):
             self.tell(distribution)
         bad, _ = self.subscriptions()
-        self.assertEqual((bad.consecutive_errors, bad.marked), (4, False))
+        self.assertEqual((bad.consecutive_errors, bad.dropping), (4, False))
         self.assertIn("carrier-pigeon", bad.last_error)
         self.assertEqual(self.told(), ["2"] * 4)
 

@@ -11,7 +11,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import Lease, Notification, Outcome, Terms
+from rsscloud_broker.model import Lease, Notification, Outcome, SubscriptionOptions
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
@@ -37,7 +37,7 @@ class ScheduleTests(EngineTestCase):
         self.assert_times(URL, expected, delta=2)
         (found,) = self.subscriptions()
         self.assertEqual((found.consecutive_errors, found.last_error), (1, "refused"))
-        self.assertEqual((found.marked, self.waiting()), (False, {}))
+        self.assertEqual((found.dropping, self.waiting()), (False, {}))
         self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
         self.advance(7200, 60)
         self.assertEqual(len(self.notifier.calls), 6)
@@ -56,11 +56,11 @@ class ScheduleTests(EngineTestCase):
         self.subscribe_many(1)
         self.notifier.outcomes[URL] = REFUSED
         self.start()
-        for errors, marked in ((1, False), (2, False), (3, True)):
+        for errors, dropping in ((1, False), (2, False), (3, True)):
             self.change()
             self.advance(3)
             (found,) = self.subscriptions()
-            self.assertEqual((found.consecutive_errors, found.marked), (errors, marked))
+            self.assertEqual((found.consecutive_errors, found.dropping), (errors, dropping))
         self.assertEqual(len(self.notifier.calls), 6)
 
     def test_changes_during_each_last_attempt_hide_no_error(self) -> None:
@@ -76,7 +76,7 @@ class ScheduleTests(EngineTestCase):
             self.advance(1)
             self.notifier.end()
             (found,) = self.subscriptions()
-            self.assertEqual((found.consecutive_errors, found.marked), (errors, errors == 3))
+            self.assertEqual((found.consecutive_errors, found.dropping), (errors, errors == 3))
             self.advance(6)
             self.assertEqual(len(self.notifier.calls), errors + 1)
         self.assertEqual(self.count("given_up_total", protocol="http-post"), 3)
@@ -146,20 +146,20 @@ class ScheduleTests(EngineTestCase):
     def test_who_asks_something_else_while_it_is_claimed_gets_that(self) -> None:
         release = self.claim_late()
         (found,) = self.subscriptions()
-        renewed = evolve(found, terms={"secret": "new"})
+        renewed = evolve(found, options={"secret": "new"})
         stored = self.successResultOf(self.store.put_subscription(renewed))
         self.hint(SubscriptionStored(stored))
-        terms: list[Terms] = []
+        options: list[SubscriptionOptions] = []
         works = self.notifier.notify
 
         def noted(notification: Notification) -> Coroutine[Deferred[object], object, Outcome]:
-            terms.append(notification.terms)
+            options.append(notification.options)
             return works(notification)
 
         self.patch(self.notifier, "notify", noted)
         release()
         self.advance(60)
-        self.assertEqual((terms, self.waiting()), ([{"secret": "new"}], {}))
+        self.assertEqual((options, self.waiting()), ([{"secret": "new"}], {}))
 
     def test_who_is_gone_is_told_no_more(self) -> None:
         urls = self.subscribe_many(2)

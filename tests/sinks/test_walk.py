@@ -10,7 +10,14 @@ from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.model import Callback, Lease, Notification, Outcome, Subscription, Terms
+from rsscloud_broker.model import (
+    Callback,
+    Lease,
+    Notification,
+    Outcome,
+    Subscription,
+    SubscriptionOptions,
+)
 from rsscloud_broker.sinks import walk
 from rsscloud_broker.sinks.attempts import SOON
 from rsscloud_broker.sinks.pace import TICK
@@ -525,15 +532,15 @@ class RemovedTests(EngineTestCase):
 class RenewedTests(EngineTestCase):
     """Who asks something else of notifications gets that, from then on."""
 
-    def renew(self, number: int, **terms: str) -> Subscription:
+    def renew(self, number: int, **options: str) -> Subscription:
         """Replace one of the subscriptions, counted from 0."""
-        renewed = evolve(self.subscriptions()[number], terms=terms)
+        renewed = evolve(self.subscriptions()[number], options=options)
         stored: Subscription = self.successResultOf(self.store.put_subscription(renewed))
         self.hint(SubscriptionStored(stored))
         return stored
 
-    def told(self) -> list[Terms]:
-        return [notification.terms for notification in self.notified]
+    def told(self) -> list[SubscriptionOptions]:
+        return [notification.options for notification in self.notified]
 
     def setUp(self) -> None:
         super().setUp()

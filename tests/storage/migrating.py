@@ -157,7 +157,7 @@ class MigrationSteps(SynchronousTestCase):
             (one,) = subscriptions(conn, "http://feeds.example/rss.xml", 0, 10)
             self.assertEqual(one.callback.url, "http://reader.example/notify")
             self.assertEqual(
-                (one.attempts, one.terms, one.wants_content, one.ended), (2, {}, 0, "")
+                (one.attempts, one.options, one.wants_content, one.ended), (2, {}, 0, "")
             )
             (walk,) = fanouts(conn, 10)
             self.assertEqual((walk.id, walk.cursor, walk.content_id), (6, 5, None))
@@ -192,6 +192,7 @@ class MigrationSteps(SynchronousTestCase):
             self.assertEqual(conn.execute(pruned).scalars().all(), [2])
             command.upgrade(config, "head")
             self.assertEqual(count_pings(conn), 3)
+            pruned = text("SELECT value FROM counter WHERE name = 'pruned pings'")
             self.assertEqual(conn.execute(pruned).scalars().all(), [])
             insert_pings(conn, [ping])
             self.assertEqual(count_pings(conn), 4)
@@ -288,11 +289,11 @@ class MigrationSteps(SynchronousTestCase):
         url = self.new_url()
         migrate(url)
         with open_database(url) as conn:
-            conn.execute(text("INSERT INTO tally (name, value) VALUES ('kept', 1)"))
+            conn.execute(text("INSERT INTO counter (name, value) VALUES ('kept', 1)"))
         migrate(url)
         with open_database(url, writes=False) as conn:
             self.assertEqual(
-                conn.execute(text("SELECT name FROM tally WHERE value = 1")).scalar(), "kept"
+                conn.execute(text("SELECT name FROM counter WHERE value = 1")).scalar(), "kept"
             )
 
     def test_newer_database_is_refused(self) -> None:

@@ -56,7 +56,7 @@ MEMBER = Subscription(
     FEED,
     Callback("http://reader.example/notify", "http-post"),
     LEASE,
-    terms={"secret": "s"},
+    options={"secret": "s"},
     wants_content=True,
 )
 READING = FetchResult(FEED, b"d" * 32, 4711, NOW - 60)
@@ -127,7 +127,7 @@ def export_of_a_broker() -> dict[str, Any]:
     with memory_database() as conn:
         stored = put_subscription(conn, MEMBER)
         record_fetch(conn, READING, None)
-        failed = Delivery(stored, Outcome(False, "it said 500"), at=NOW - 30, marks=1)
+        failed = Delivery(stored, Outcome(False, "it said 500"), at=NOW - 30, drop_after_failures=1)
         record_slice(conn, Fanout(1, FEED), stored.id, [failed], True)
         return export_document(conn, NOW)
 
@@ -158,8 +158,8 @@ class ExportTests(SynchronousTestCase):
                                 "consecutive_errors": 1,
                                 "last_error": "it said 500",
                                 "last_error_at": "2024-05-01T10:59:30.000000Z",
-                                "marked": True,
-                                "terms": {"secret": "s"},
+                                "dropping": True,
+                                "options": {"secret": "s"},
                                 "wants_content": True,
                                 "written_topic": "",
                             }
@@ -223,7 +223,7 @@ class ImportTests(SynchronousTestCase):
         document = export_of_a_broker()
         with memory_database() as conn:
             imported = import_document(conn, document, NOW)
-            self.assertEqual(imported, Imported(1, 1, expired=0, marked=1))
+            self.assertEqual(imported, Imported(1, 1, expired=0, dropping=1))
             self.assertEqual(export_document(conn, NOW), document)
 
     def test_subscriptions_that_come_in_count_for_their_hosts(self) -> None:
@@ -243,7 +243,7 @@ class ImportTests(SynchronousTestCase):
             found = subscriptions(conn, FEED, 0, 10)
         self.assertEqual([one.id for one in found], [renewed.id, kept.id])
         self.assertEqual(found[0].lease, LEASE)
-        self.assertEqual((found[0].consecutive_errors, found[0].marked), (1, True))
+        self.assertEqual((found[0].consecutive_errors, found[0].dropping), (1, True))
         self.assertEqual(found[1], kept)
 
     def test_later_reading_is_kept(self) -> None:
@@ -316,12 +316,12 @@ class ImportTests(SynchronousTestCase):
     def test_document_from_before_there_were_terms(self) -> None:
         document = export_of_a_broker()
         del document["topics"][0]["ended"]
-        for name in ("terms", "wants_content"):
+        for name in ("options", "wants_content"):
             del document["topics"][0]["subscriptions"][0][name]
         with memory_database() as conn:
             import_document(conn, document, NOW)
             (one,) = subscriptions(conn, FEED, 0, 10)
-        self.assertEqual((one.terms, one.wants_content, one.ended), ({}, False, ""))
+        self.assertEqual((one.options, one.wants_content, one.ended), ({}, False, ""))
 
     def test_notification_that_waits_carries_content_as_the_import_says(self) -> None:
         document = export_of_a_broker()
@@ -425,7 +425,7 @@ class ImportTests(SynchronousTestCase):
         with memory_database() as conn:
             for replaced in (0, 1):
                 imported = import_document(conn, document, NOW)
-                self.assertEqual((imported.replaced, imported.marked), (replaced, 1))
+                self.assertEqual((imported.replaced, imported.dropping), (replaced, 1))
 
     def test_protocols_that_nobody_speaks_here_are_left_out(self) -> None:
         document = export_of_a_broker()
@@ -438,15 +438,15 @@ class ImportTests(SynchronousTestCase):
         document = export_of_a_broker()
         (one,) = document["topics"][0]["subscriptions"]
         one["protocol"] = "websub"
-        for terms, hub, taken_over in (
+        for options, hub, taken_over in (
             ({}, "http://new.example/hub", 1),
             ({"hub": "http://b.example/hub"}, "http://b.example/hub", 0),
         ):
-            one["terms"] = terms
+            one["options"] = options
             with memory_database() as conn:
                 imported = import_document(conn, document, NOW, hub="http://new.example/hub")
                 (stored,) = subscriptions(conn, FEED, 0, 10)
-            self.assertEqual(stored.terms, {"hub": hub})
+            self.assertEqual(stored.options, {"hub": hub})
             self.assertEqual(imported.taken_over, taken_over)
 
     def test_websub_subscriptions_of_rsscloud_server(self) -> None:
@@ -456,7 +456,7 @@ class ImportTests(SynchronousTestCase):
         with memory_database() as conn:
             imported = import_document(conn, document, NOW, hub=hub, protocols=spoken)
             found = subscriptions(conn, FEED, 0, 10)
-        expected = Imported(2, 5, expired=1, marked=1, taken_over=3, unspoken={"pigeon": 1})
+        expected = Imported(2, 5, expired=1, dropping=1, taken_over=3, unspoken={"pigeon": 1})
         self.assertEqual(imported, expected)
         signed, plain, failing, post, rpc = found
         self.assertEqual(
@@ -466,16 +466,16 @@ class ImportTests(SynchronousTestCase):
                 callback=Callback("http://reader.example/websub/signed", "websub"),
                 lease=Lease(NOW - 3 * 86_400 + 0.5, 864_000),
                 id=signed.id,
-                terms={"secret": "the miller's daughter", "hub": hub},
+                options={"secret": "the miller's daughter", "hub": hub},
                 wants_content=True,
             ),
         )
-        self.assertEqual((plain.lease, plain.terms), (Lease(NOW - 3600, 3900), {"hub": hub}))
-        self.assertEqual((plain.consecutive_errors, plain.marked), (2, False))
+        self.assertEqual((plain.lease, plain.options), (Lease(NOW - 3600, 3900), {"hub": hub}))
+        self.assertEqual((plain.consecutive_errors, plain.dropping), (2, False))
         self.assertEqual((plain.last_error, plain.last_error_at), ("", NOW - 1200))
-        self.assertEqual((failing.consecutive_errors, failing.marked), (3, True))
+        self.assertEqual((failing.consecutive_errors, failing.dropping), (3, True))
         for one in (post, rpc):
-            self.assertEqual((one.terms, one.wants_content), ({}, False))
+            self.assertEqual((one.options, one.wants_content), ({}, False))
             self.assertEqual(one.lease, Lease(NOW - 3600, 90_000))
 
     def test_data_file_of_rsscloud_server(self) -> None:
@@ -524,11 +524,15 @@ BROKEN_EXPORTS: list[tuple[tuple[str | int, ...], object, str]] = [
     (("topics", 0, "subscriptions", 0, "lease_seconds"), True, "[0].lease_seconds: must be a who"),
     (("topics", 0, "subscriptions", 0, "consecutive_errors"), 1.5, "[0].consecutive_errors: must"),
     (("topics", 0, "subscriptions", 0, "last_error"), None, "[0].last_error: must be a text"),
-    (("topics", 0, "subscriptions", 0, "marked"), 1, "[0].marked: must be true or false"),
+    (("topics", 0, "subscriptions", 0, "dropping"), 1, "[0].dropping: must be true or false"),
     (("topics", 0, "ended"), None, "topics[0].ended: must be a text"),
-    (("topics", 0, "subscriptions", 0, "terms"), [], "[0].terms: must be an object"),
-    (("topics", 0, "subscriptions", 0, "terms"), {"a": 1}, "[0].terms.a: must be a text"),
-    (("topics", 0, "subscriptions", 0, "terms"), {"\0": ""}, "[0].terms: must have names without"),
+    (("topics", 0, "subscriptions", 0, "options"), [], "[0].options: must be an object"),
+    (("topics", 0, "subscriptions", 0, "options"), {"a": 1}, "[0].options.a: must be a text"),
+    (
+        ("topics", 0, "subscriptions", 0, "options"),
+        {"\0": ""},
+        "[0].options: must have names without",
+    ),
     (("topics", 0, "subscriptions", 0, "wants_content"), 0, "[0].wants_content: must be true"),
 ]
 
@@ -646,7 +650,7 @@ members = st.lists(
         topic_urls,
         callbacks,
         leases,
-        terms=st.dictionaries(texts, texts, max_size=2),
+        options=st.dictionaries(texts, texts, max_size=2),
         wants_content=st.booleans(),
         written=st.just("") | urls,
     ).map(lambda one: evolve(one, written="") if one.written == one.topic else one),

@@ -35,7 +35,7 @@ class RequestTests(SynchronousTestCase):
         """5.1: callback, mode and topic are enough."""
         expected = HubRequest("subscribe", callback=CALLBACK, topic=TOPIC)
         self.assertEqual(parsed(SUBSCRIBE), expected)
-        self.assertEqual(expected.terms, {})
+        self.assertEqual(expected.options, {})
         ended = parsed(SUBSCRIBE | {"hub.mode": "unsubscribe"})
         self.assertEqual(ended, HubRequest("unsubscribe", callback=CALLBACK, topic=TOPIC))
 
@@ -49,7 +49,7 @@ class RequestTests(SynchronousTestCase):
         self.assertEqual((asked.secret, asked.lease_seconds), ("sesamé", 600))
         self.assertEqual(asked.verify, ("sync", "async"))
         self.assertEqual(
-            asked.terms,
+            asked.options,
             {websub.SECRET: "sesamé", websub.VERIFY_TOKEN: "t", websub.METHOD: "sha1"},
         )
 
