@@ -43,10 +43,10 @@ __all__ = [
     "ConfigError",
     "Egress",
     "Http",
-    "Limits",
     "Log",
     "Network",
     "Polling",
+    "RateLimitOptions",
     "Storage",
     "Topics",
     "build",
@@ -137,7 +137,7 @@ _rate = and_(ge(0.0), le(1_000_000.0))
 
 
 @frozen
-class Limits:
+class RateLimitOptions:
     """``[limits]``: how much one may ask, so that nobody has the broker work
     against others.
 
@@ -294,7 +294,7 @@ class Config:
     )
     egress: Egress = field(factory=Egress)
     http: Http = field(factory=Http)
-    limits: Limits = field(factory=Limits)
+    limits: RateLimitOptions = field(factory=RateLimitOptions)
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)

@@ -23,15 +23,15 @@ class Counters:
         (not tried, for want of our own means, such as the database).
     :ivar retries: attempts among them that were not the first.
     :ivar given_up: notifications whose last attempt failed, by protocol.
-    :ivar dropped_contents: contents that were handed in and did not fit into the queue of a
+    :ivar dropped_contents: contents that were pushed and did not fit into the queue of a
         subscription.
     :ivar limited: requests that were refused for being too many, by kind.
     :ivar answers: answers to requests, by status; 503 is for want of our own means.
     :ivar missed: events that a sink did not handle, by sink and reason: dropped (its
         queue was full), failed (it has a bug).
     :ivar in_flight: notifications under way.
-    :ivar slow: those among them that take long and gave up their place.
-    :ivar queued: notifications that wait for a place.
+    :ivar slow: those among them that take long and gave up their slot.
+    :ivar queued: notifications that wait for a slot.
     :ivar open_hosts: hosts that are not called for a while.
     :ivar fan_outs: topics that are being walked.
     :ivar checks: topics that are being read because of a ping, or wait for it.
@@ -72,7 +72,7 @@ class Counters:
         self.missed = counter("missed_events", "Events that were not handled", "sink", "reason")
         self.in_flight = gauge("in_flight", "Notifications under way")
         self.slow = gauge("slow", "Notifications under way that take long")
-        self.queued = gauge("queued", "Notifications that wait for a place")
+        self.queued = gauge("queued", "Notifications that wait for a slot")
         self.open_hosts = gauge("open_hosts", "Hosts that are not called for a while")
         self.fan_outs = gauge("fan_outs", "Topics that are being walked")
         self.checks = gauge("checks", "Topics that are to be read because of a ping")

@@ -31,7 +31,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker import plugins
 from rsscloud_broker.config import ConfigError, build, nearest
 from rsscloud_broker.interfaces import IFrontDoorMaker, INotifierMaker, IPluginMaker, ISinkMaker
-from rsscloud_broker.provenance import Place
+from rsscloud_broker.provenance import PluginLocation
 
 Maker = TypeVar("Maker", bound=IPluginMaker)
 
@@ -61,15 +61,15 @@ class Makers:
     front_doors: dict[str, IFrontDoorMaker] = field(factory=dict)
     notifiers: dict[str, INotifierMaker] = field(factory=dict)
     sinks: dict[str, ISinkMaker] = field(factory=dict)
-    _places: dict[int, Place] = field(factory=dict, eq=False, repr=False)
+    _locations: dict[int, PluginLocation] = field(factory=dict, eq=False, repr=False)
 
     def package_of(self, maker: IPluginMaker) -> str:
         """The package that a maker comes from, for people: its distribution and version.
 
         Its module, where that is not known.
         """
-        place = self._places.get(id(maker))
-        return place.package if place else type(maker).__module__
+        location = self._locations.get(id(maker))
+        return location.package if location else type(maker).__module__
 
     def of_kind(self, kind: str) -> dict[str, Any]:
         """The makers of one of the `KINDS`."""
@@ -106,17 +106,17 @@ def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
     """
     problems: list[str] = []
     modules = _import_all(package, problems)
-    places = _places(modules, problems)
-    makers, seen = Makers(places=places), set()
+    locations = _locations(modules, problems)
+    makers, seen = Makers(locations=locations), set()
     for plugin in _plugins(package, modules, complete=not problems):
         # One object may stand in several modules, where one imports from another.
-        if id(plugin) in places and id(plugin) not in seen:
+        if id(plugin) in locations and id(plugin) not in seen:
             seen.add(id(plugin))
-            _take(plugin, places, makers, problems)
+            _take(plugin, locations, makers, problems)
     problems.extend(
-        f"{place} is not in the cache of Twisted, which is out of date: "
+        f"{location} is not in the cache of Twisted, which is out of date: "
         "remove the file dropin.cache beside that module"
-        for maker, place in places.items()
+        for maker, location in locations.items()
         if maker not in seen
     )
     return makers, problems
@@ -162,15 +162,17 @@ def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[Mod
     return modules
 
 
-def _places(modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]) -> dict[int, Place]:
+def _locations(
+    modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]
+) -> dict[int, PluginLocation]:
     """Say where the plugins of modules stand.
 
     :returns: the place of each plugin, by its id.
     """
-    places: dict[int, Place] = {}
+    locations: dict[int, PluginLocation] = {}
     for name, (module, file) in modules.items():
         here = {
-            id(value): Place(name, key, file, type(value).__module__)
+            id(value): PluginLocation(name, key, file, type(value).__module__)
             for key, value in vars(module).items()
             if IPlugin.providedBy(value)
         }
@@ -179,8 +181,8 @@ def _places(modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]) 
                 f"{name} ({file}) holds no plugin: one of its names must be an instance of "
                 f"a class that implements one of {_KINDS_IN_WORDS}"
             )
-        places = here | places
-    return places
+        locations = here | locations
+    return locations
 
 
 def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, str]]:
@@ -200,23 +202,25 @@ def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, st
                 yield info.name, file
 
 
-def _take(plugin: Any, places: Mapping[int, Place], makers: Makers, problems: list[str]) -> None:
+def _take(
+    plugin: Any, locations: Mapping[int, PluginLocation], makers: Makers, problems: list[str]
+) -> None:
     """Put a plugin among the makers, or say why not."""
-    place = places[id(plugin)]
+    location = locations[id(plugin)]
     kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
     if not kinds:
-        problems.append(f"{place} provides none of {_KINDS_IN_WORDS}")
+        problems.append(f"{location} provides none of {_KINDS_IN_WORDS}")
     for kind in kinds:
         faults = list(_faults(plugin, KINDS[kind]))
-        problems.extend(f"{place}: {fault}" for fault in faults)
+        problems.extend(f"{location}: {fault}" for fault in faults)
         if faults:
             continue
         found = makers.of_kind(kind)
         first = found.setdefault(plugin.name, plugin)
         if first is not plugin:
             problems.append(
-                f"{place} has the name {plugin.name!r}, which is taken among the {kind} "
-                f"by {places[id(first)]}; names must be unique"
+                f"{location} has the name {plugin.name!r}, which is taken among the {kind} "
+                f"by {locations[id(first)]}; names must be unique"
             )
 
 
@@ -300,11 +304,11 @@ def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _enabled(table: dict[str, Any], default: bool, place: str) -> bool:
+def _enabled(table: dict[str, Any], default: bool, location: str) -> bool:
     """Take ``enabled`` out of the table of a plugin: it is ours, not the plugin's."""
     enabled = table.pop("enabled", default)
     if not isinstance(enabled, bool):
-        raise ConfigError(f"{place} enabled: must be true or false, not {enabled!r}")
+        raise ConfigError(f"{location} enabled: must be true or false, not {enabled!r}")
     return enabled
 
 

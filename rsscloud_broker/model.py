@@ -121,7 +121,7 @@ class Subscription:
         subscribed to; empty while it is where it was.
     :ivar failing_since: when the notification that waits failed first; None if it has not.
     :ivar content_id: the store's key of the content that the notification that waits is to
-        carry, if that was handed in; None for the newest, or none.
+        carry, if that was pushed; None for the newest, or none.
     :ivar written: the topic as the subscriber wrote it, where that is not ``topic``; else
         empty.
     """
@@ -151,9 +151,9 @@ class Subscription:
 
 @frozen
 class Content:
-    """The bytes of a topic as they were read or handed in, and what they were labelled.
+    """The bytes of a topic as they were read or pushed, and what they were labelled.
 
-    :ivar link: the value of the Link header (RFC 8288) that a publisher handed in
+    :ivar link: the value of the Link header (RFC 8288) that a publisher pushed
         with them, to be passed on; empty for what was read.
     """
 

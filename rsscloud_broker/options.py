@@ -66,7 +66,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"the nearest known is {close!r}, of {', '.join(names)}"
 
 
-def _place(path: tuple[str, ...], key: str = "") -> str:
+def _key_path(path: tuple[str, ...], key: str = "") -> str:
     """How messages name a key: ``[http] body_limit``."""
     return f"[{'.'.join(path)}] {key}".rstrip() if path else key
 
@@ -86,12 +86,12 @@ def _make(
     renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
     for name in table:
         if name in renamed:
-            problems.append(f"{_place(path, name)}: this key is called {renamed[name]!r} now")
+            problems.append(f"{_key_path(path, name)}: this key is called {renamed[name]!r} now")
         elif name not in known:
             help_ = nearest(name, {*known, *others})
-            problems.append(f"{_place(path, name)}: unknown key; {help_}")
+            problems.append(f"{_key_path(path, name)}: unknown key; {help_}")
     problems.extend(
-        f"{_place(path, name)}: missing; it has no default"
+        f"{_key_path(path, name)}: missing; it has no default"
         for name, key in known.items()
         if key.default is attrs.NOTHING and name not in table
     )
@@ -127,7 +127,7 @@ def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: li
     except msgspec.ValidationError as error:
         if get_origin(hint) is Literal:
             allowed = ", ".join(map(repr, get_args(hint)))
-            problems.append(f"{_place(path, name)}: must be one of {allowed}, not {value!r}")
+            problems.append(f"{_key_path(path, name)}: must be one of {allowed}, not {value!r}")
         else:
             problems.append(_wrong_type(str(error), value, path, name))
         return None
@@ -153,8 +153,8 @@ def broken_rule(error: Exception, path: tuple[str, ...], known: Iterable[str]) -
     text = str(error.args[0]) if error.args else type(error).__name__
     quoted = re.match(r"'(\w+)' ", text)
     if quoted and quoted[1] in known:
-        return f"{_place(path, quoted[1])}: {text[quoted.end() :]}"
-    return f"{_place(path)}: {text}" if path else text
+        return f"{_key_path(path, quoted[1])}: {text[quoted.end() :]}"
+    return f"{_key_path(path)}: {text}" if path else text
 
 
 #: msgspec speaks of JSON's types; people who write TOML read these words.
@@ -174,10 +174,10 @@ _WORDS = {
 def _wrong_type(message: str, value: Any, path: tuple[str, ...], name: str) -> str:
     """What msgspec says, in the words of TOML, and how to write it."""
     rule, _, inside = message.partition(" - at `$")
-    place = _place(path, name) + inside.rstrip("`")
+    key_path = _key_path(path, name) + inside.rstrip("`")
     found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", rule)
     if not found:
-        return f"{place}: {rule[:1].lower()}{rule[1:]}"
+        return f"{key_path}: {rule[:1].lower()}{rule[1:]}"
     types = [word for word in found[1].split(" | ") if word != "null"]  # TOML has no null
     expected = " or ".join(_WORDS.get(word, word) for word in types)
     got = _WORDS.get(found[2], found[2])
@@ -186,4 +186,4 @@ def _wrong_type(message: str, value: Any, path: tuple[str, ...], name: str) -> s
         hint = f"; write {name} = [{json.dumps(value, ensure_ascii=False)}]"
     elif {"int", "float", "bool"}.issuperset(types) and found[2] == "str":
         hint = "; write it without quotes"
-    return f"{place}: must be {expected}, not {got}{hint}"
+    return f"{key_path}: must be {expected}, not {got}{hint}"

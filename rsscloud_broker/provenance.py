@@ -15,7 +15,7 @@ _OURS = "rsscloud_broker"
 
 
 @frozen
-class Place:
+class PluginLocation:
     """Where a plugin stands.
 
     :ivar module: the dotted name of the module on the drop-in path.

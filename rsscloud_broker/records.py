@@ -56,7 +56,7 @@ class Delivery:
         attempt and the next: one that waits already gets a fresh schedule then, and is due
         that early, unless its subscriber asked for a later time.
     :ivar not_before: the time that the subscriber asked for; None if it did not.
-    :ivar content_id: the store's key of what is carried, if that was handed in.  Of several of
+    :ivar content_id: the store's key of what is carried, if that was pushed.  Of several of
         those each waits in the order of their keys.
     :ivar claimed: whether this process works on it still.
     """
@@ -79,7 +79,7 @@ class Recorded:
 
     :ivar due: whether a notification is due at once that was not there before.
     :ivar dropped: the subscriptions whose queues were full, each as often as something that was
-        handed in was left out.
+        pushed was left out.
     """
 
     due: bool = False
@@ -111,7 +111,7 @@ class Fanout:
         was said to have.
     :ivar content_id: the store's key of the content that is carried; None if nobody
         wanted it when the walk began.
-    :ivar pushed: whether that was handed in.
+    :ivar pushed: whether that was pushed.
     :ivar later: whether a content was wanted and is not kept: who wants it is notified when
         the topic has been read once more.
     :ivar content_size: bytes of the content that is carried.

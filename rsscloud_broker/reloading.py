@@ -15,7 +15,7 @@ import attrs
 from attrs import frozen
 from twisted.logger import Logger
 
-from rsscloud_broker.config import Config, ConfigError, Http, Limits, Network, Topics
+from rsscloud_broker.config import Config, ConfigError, Http, Network, RateLimitOptions, Topics
 from rsscloud_broker.front_doors.listening import check_endpoints
 
 #: Takes what it needs of a new configuration.
@@ -44,7 +44,7 @@ class _Http(Protocol):
 
 
 class _Admission(Protocol):
-    def change(self, limits: Limits) -> None: ...
+    def change(self, limits: RateLimitOptions) -> None: ...
 
 
 class _Access(Protocol):

@@ -24,7 +24,7 @@ class StoreRetry:
     """Calls the store again and again while it is unavailable.
 
     :param what: is put off meanwhile, for the log.
-    :ivar stopped: nobody has patience any more.
+    :ivar stopped: the service stops, so nothing is tried again.
     """
 
     _clock: IReactorTime

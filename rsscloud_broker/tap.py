@@ -300,11 +300,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     reading = OwnTopics(
         fetcher, URLPolicy(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
-    handed_in = PushedTopics()
+    pushed = PushedTopics()
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, reading, bus, clock, counters, limiter, handed_in),
+        TopicReader(store, reading, bus, clock, counters, limiter, pushed),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -360,7 +360,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
-    handed_in.prefixes = tuple(
+    pushed.prefixes = tuple(
         normal_form(prefix)
         for part in (*sinks, *doors)
         if (handing := IPushesContent(part, None)) is not None

@@ -15,7 +15,16 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.config import Config, ConfigError, Egress, Http, Limits, Polling, Topics, loads
+from rsscloud_broker.config import (
+    Config,
+    ConfigError,
+    Egress,
+    Http,
+    Polling,
+    RateLimitOptions,
+    Topics,
+    loads,
+)
 from rsscloud_broker.reloading import Parts, Reloading, settings
 from rsscloud_broker.signals import reload_at_hangup
 
@@ -99,7 +108,7 @@ class ReloadingTests(SynchronousTestCase):
         new = Config(
             egress=Egress(allow_topics=("10.0.0.0/8",), allow_callbacks=("10.1.0.0/16",)),
             http=Http(max_connections=5),
-            limits=Limits(pings_burst=7),
+            limits=RateLimitOptions(pings_burst=7),
             topics=Topics(subscribe=("http://a.example/*",), body_limit=2000),
         )
         reloading = self.make()
@@ -175,13 +184,13 @@ class ReloadingTests(SynchronousTestCase):
 
     def test_a_certificate_that_cannot_be_used_changes_nothing(self) -> None:
         self.certificate.fault = "listen: no"
-        self.make().reload(lambda: Config(limits=Limits(pings_burst=7)))
+        self.make().reload(lambda: Config(limits=RateLimitOptions(pings_burst=7)))
         self.assertEqual(self.told(), [])
         self.assertEqual(self.said()[-1][:28], "error: Nothing was changed: ")
 
     def test_endpoints_that_are_none_change_nothing(self) -> None:
         listen = ("tcp:notaport", "nonsense:1", "tcp:80")
-        self.make().reload(lambda: Config(listen=listen, limits=Limits(pings_burst=7)))
+        self.make().reload(lambda: Config(listen=listen, limits=RateLimitOptions(pings_burst=7)))
         said = self.said()
         for line, endpoint in zip(said[1:3], listen[:2], strict=True):
             beginning = f"error: The configuration cannot be used: listen: {endpoint!r} is no"

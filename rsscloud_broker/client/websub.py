@@ -93,8 +93,8 @@ def _elements(reply: Reply) -> list[etree._Element]:
     except xml.MalformedXML:
         root = None
     if root is not None and xml.local_name(root) != "html":
-        places = [root, *(child for child in root if xml.local_name(child) == "channel")]
-        return [child for place in places for child in place if child.tag == f"{{{_ATOM}}}link"]
+        parents = [root, *(child for child in root if xml.local_name(child) == "channel")]
+        return [child for parent in parents for child in parent if child.tag == f"{{{_ATOM}}}link"]
     if "html" not in reply.content_type:
         return []
     try:

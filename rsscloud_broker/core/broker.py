@@ -12,7 +12,7 @@ from zope.interface import implementer
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
+from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.topic_reader import NOT_READ
@@ -200,7 +200,7 @@ class Broker:
             raise TopicUnreadable(url, NOT_READ, refused=True)
         return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
-    async def distribute(self, topic: str, content: Content) -> bool:
+    async def push_content(self, topic: str, content: Content) -> bool:
         self._check_space()
         topic = topic_of(topic)
         now = self._clock.wall_seconds()
@@ -265,7 +265,9 @@ class Broker:
 
     async def _judge(self, judge: IURLPolicy, url: str, source: str) -> None:
         """Have a URL judged.  Its name is looked up for that, which may take seconds."""
-        async with self._lookups.slot(Turn.of(source), Place("lookup", host_of(url), MAX_LOOKUPS)):
+        async with self._lookups.slot(
+            Turn.of(source), HostQuota("lookup", host_of(url), MAX_LOOKUPS)
+        ):
             await judge.check(url)
 
     async def _check_topic(self, url: str, source: str) -> str:

@@ -133,7 +133,9 @@ class ChangeDetector(Service):
         if pinged:
             self._hear_of(url)
         found: Deferred[_Found] = Deferred()
-        self._request(url, source, waiter=found, pinged=pinged, news=pinged, to_record=True)
+        self._request(
+            url, source, waiter=found, pinged=pinged, may_have_changed=pinged, to_record=True
+        )
         return found.addCallback(_record_of)
 
     def forget(self, url: str) -> None:
@@ -170,7 +172,7 @@ class ChangeDetector(Service):
         """
         self._hear_of(url)
         if self.running and not self._retries.hear_of(url, source, pinged=pinged):
-            self._request(url, source, pinged=pinged, news=True, requested=True)
+            self._request(url, source, pinged=pinged, may_have_changed=True, requested=True)
 
     def schedule_later(self, url: str, source: str = "") -> None:
         """Read a topic again which the store knows to be waiting, and which was pinged and
@@ -186,7 +188,7 @@ class ChangeDetector(Service):
         *sources: str,
         waiter: Deferred[_Found] | None = None,
         pinged: bool = False,
-        news: bool = False,
+        may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
     ) -> None:
@@ -195,7 +197,7 @@ class ChangeDetector(Service):
         What waits for a retry is answered by that reading, too.
 
         :param waiter: is told what comes of it.
-        :param news: whether the topic may have changed: if so, it has all its retries again.
+        :param may_have_changed: somebody says that it changed, so it has all its retries again.
         :param pinged, to_record, requested: see ``PendingReading``.
         """
         reading = self._readings.next(url)
@@ -205,7 +207,7 @@ class ChangeDetector(Service):
             reading.pinged |= retry.pinged
             reading.requested = True
             reading.delays = retry.delays
-        if news:
+        if may_have_changed:
             reading.delays = None
         if waiter is not None:
             reading.waiters.append(waiter)
@@ -250,9 +252,11 @@ class ChangeDetector(Service):
     async def _find(self, pending: PendingReading[_Found]) -> _Found:
         async with self._reader.reading(pending.url, pending.turn) as reading:
             wanted = pending.to_record or pending.requested
-            return _Found(reading, await self._take_in(reading, pending) if wanted else None)
+            return _Found(reading, await self._record_reading(reading, pending) if wanted else None)
 
-    async def _take_in(self, reading: FetchResult, pending: PendingReading[_Found]) -> FetchRecord:
+    async def _record_reading(
+        self, reading: FetchResult, pending: PendingReading[_Found]
+    ) -> FetchRecord:
         """Record what was found, unless it would say what was just recorded."""
         asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
         if not pending.requested:  # or else the store waits for an answer
@@ -288,10 +292,10 @@ class ChangeDetector(Service):
             self.log.error("Reading {url} is put off: {error}", url=url, error=error)
             self._retries.put_off(retry)
 
-    async def record(self, reading: FetchResult, *, news: bool = True) -> FetchRecord:
+    async def record(self, reading: FetchResult, *, announce: bool = True) -> FetchRecord:
         """Record what was found, and say so if it is a change.
 
-        :param news: whether a change is one to anybody.
+        :param announce: whether sinks are told of a change.
         """
         now, url = self._clock.wall_seconds(), reading.url
         ping = Ping(name=url, url=url, rss_url=url, received_at=now) if reading.pinged else None
@@ -301,7 +305,7 @@ class ChangeDetector(Service):
         if record.ping is not None:
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
-        if record.changed and news:
+        if record.changed and announce:
             self._bus.publish(TopicChanged(record.topic.url, now))
         if record.brought:
             self._bus.publish(ContentBrought(record.topic.url))

@@ -48,16 +48,16 @@ LOOK = 100
 SHARE = 8
 
 
-class Place(NamedTuple):
-    """Where a call goes.
+class HostQuota(NamedTuple):
+    """How many calls of one kind may be under way at one host.
 
-    :ivar kind: what it is for; calls of each kind are counted for themselves.
-    :ivar most: calls of that kind that may be under way there at a time.
+    :ivar kind: what the calls are for; each kind is counted by itself.
+    :ivar limit: calls of that kind that may be under way there at a time.
     """
 
     kind: str
     host: str
-    most: int
+    limit: int
 
 
 @define(eq=False)
@@ -70,7 +70,7 @@ class Turn:
 
     begun: bool = field(default=False, init=False)
     sources: dict[str, None] = field(factory=dict, init=False)
-    _line_up: Callable[[str], None] | None = field(default=None, init=False)
+    _enqueue: Callable[[str], None] | None = field(default=None, init=False)
 
     @classmethod
     def of(cls, source: str) -> Turn:
@@ -89,8 +89,8 @@ class Turn:
         if key in self.sources:
             return
         self.sources[key] = None
-        if self._line_up is not None:
-            self._line_up(key)
+        if self._enqueue is not None:
+            self._enqueue(key)
 
 
 @define(eq=False)
@@ -98,48 +98,50 @@ class _Waiting:
     """A call that waits.  ``slot`` fires with the source whose turn it was."""
 
     turn: Turn
-    place: Place
+    quota: HostQuota
     slot: Deferred[str] = field(factory=Deferred, init=False)
 
 
-class _Line:
-    """Calls that wait: round the sources, and round the places of each source."""
+class _Queue:
+    """Calls that wait: round the sources, and round the quotas of each source."""
 
     def __init__(self) -> None:
-        self._sources: OrderedDict[str, OrderedDict[Place, dict[_Waiting, None]]] = OrderedDict()
+        self._sources: OrderedDict[str, OrderedDict[HostQuota, dict[_Waiting, None]]] = (
+            OrderedDict()
+        )
 
     def __len__(self) -> int:
         return len(self._sources)
 
     def add(self, source: str, waiting: _Waiting) -> None:
-        places = self._sources.setdefault(source, OrderedDict())
-        places.setdefault(waiting.place, {})[waiting] = None
+        quotas = self._sources.setdefault(source, OrderedDict())
+        quotas.setdefault(waiting.quota, {})[waiting] = None
 
     def remove(self, waiting: _Waiting) -> None:
         for source in waiting.turn.sources:
-            places = self._sources.get(source)
-            calls = places.get(waiting.place) if places else None
-            if not places or not calls or waiting not in calls:
+            quotas = self._sources.get(source)
+            calls = quotas.get(waiting.quota) if quotas else None
+            if not quotas or not calls or waiting not in calls:
                 continue
             del calls[waiting]
             if not calls:
-                del places[waiting.place]
-            if not places:
+                del quotas[waiting.quota]
+            if not quotas:
                 del self._sources[source]
 
     def next(
-        self, may_call: Callable[[str], bool], may_call_at: Callable[[str, Place], bool]
+        self, may_call: Callable[[str], bool], may_call_at: Callable[[str, HostQuota], bool]
     ) -> tuple[str, _Waiting] | None:
         """The call whose turn it is, and its source; None if none is found among the next
         ``LOOK`` sources.
         """
         for _ in range(min(len(self._sources), LOOK)):
-            source, places = next(iter(self._sources.items()))
+            source, quotas = next(iter(self._sources.items()))
             self._sources.move_to_end(source)
-            for _ in range(len(places) if may_call(source) else 0):
-                place, calls = next(iter(places.items()))
-                places.move_to_end(place)
-                if may_call_at(source, place):
+            for _ in range(len(quotas) if may_call(source) else 0):
+                quota, calls = next(iter(quotas.items()))
+                quotas.move_to_end(quota)
+                if may_call_at(source, quota):
                     return source, next(iter(calls))
         return None
 
@@ -157,43 +159,45 @@ class FairLimiter:
         self._most = under_way
         self._holding: OrderedDict[Turn, float] = OrderedDict()  # slots, since when
         self._total = 0  # calls under way
-        self._count: Counter[Hashable] = Counter()  # of each source, at each place, and both
-        self._urgent, self._others = _Line(), _Line()
+        self._count: Counter[Hashable] = Counter()  # of each source, at each quota, and both
+        self._urgent, self._others = _Queue(), _Queue()
         self._given = 0
         self._may_leave = 0  # slots that may be given away now
         self._alarm: IDelayedCall | None = None
         self._giving = False
 
     def __len__(self) -> int:
-        """How much is kept of sources and places that have calls."""
+        """How much is kept of sources and quotas that have calls."""
         return len(self._count) + len(self._urgent) + len(self._others)
 
     @asynccontextmanager
-    async def slot(self, turn: Turn, place: Place, *, urgent: bool = True) -> AsyncIterator[None]:
+    async def slot(
+        self, turn: Turn, quota: HostQuota, *, urgent: bool = True
+    ) -> AsyncIterator[None]:
         """Wait for a slot, and then make a call for as long as the context lasts.
 
         :param turn: one that has not waited yet.
         """
-        waiting, line = _Waiting(turn, place), self._urgent if urgent else self._others
+        waiting, queue = _Waiting(turn, quota), self._urgent if urgent else self._others
 
-        def line_up(source: str) -> None:
-            line.add(source, waiting)
+        def enqueue(source: str) -> None:
+            queue.add(source, waiting)
             self._give()
 
         for source in turn.sources:
-            line.add(source, waiting)
-        turn._line_up = line_up
+            queue.add(source, waiting)
+        turn._enqueue = enqueue
         self._give()
         try:
             source = await waiting.slot
         except CancelledError:
-            turn._line_up = None
-            line.remove(waiting)
+            turn._enqueue = None
+            queue.remove(waiting)
             raise
         try:
             yield
         finally:
-            self._end(turn, source, place)
+            self._end(turn, source, quota)
 
     def _give(self) -> None:
         """Give slots to those whose turn it is, as long as there are any."""
@@ -211,38 +215,38 @@ class FairLimiter:
         finally:
             self._giving = False
 
-    def _next(self) -> tuple[str, _Line, _Waiting] | None:
-        lines = [self._urgent, self._others]
+    def _next(self) -> tuple[str, _Queue, _Waiting] | None:
+        queues = [self._urgent, self._others]
         if self._given % SHARE == SHARE - 1:
-            lines.reverse()
-        for line in lines:
-            found = line.next(self._may_call, self._may_call_at)
+            queues.reverse()
+        for queue in queues:
+            found = queue.next(self._may_call, self._may_call_at)
             if found is not None:
                 source, waiting = found
-                return source, line, waiting
+                return source, queue, waiting
         return None
 
     def _may_call(self, source: str) -> bool:
         return self._count[source] < self._most - self._total
 
-    def _may_call_at(self, source: str, place: Place) -> bool:
-        return self._count[source, place] < place.most - self._count[place]
+    def _may_call_at(self, source: str, quota: HostQuota) -> bool:
+        return self._count[source, quota] < quota.limit - self._count[quota]
 
-    def _begin(self, source: str, line: _Line, waiting: _Waiting) -> None:
+    def _begin(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
         turn = waiting.turn
-        line.remove(waiting)
-        turn._line_up = None
+        queue.remove(waiting)
+        turn._enqueue = None
         turn.begun = True
         self._given += 1
         self._total += 1
-        self._count.update((source, waiting.place, (source, waiting.place)))
+        self._count.update((source, waiting.quota, (source, waiting.quota)))
         self._holding[turn] = self._clock.seconds()
         waiting.slot.callback(source)
 
-    def _end(self, turn: Turn, source: str, place: Place) -> None:
+    def _end(self, turn: Turn, source: str, quota: HostQuota) -> None:
         self._holding.pop(turn, None)
         self._total -= 1
-        for key in (source, place, (source, place)):
+        for key in (source, quota, (source, quota)):
             self._count[key] -= 1
             if not self._count[key]:
                 del self._count[key]

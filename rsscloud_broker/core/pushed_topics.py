@@ -1,6 +1,6 @@
-"""Topics whose contents are handed in, and which are not read for that reason.
+"""Topics whose contents are pushed, and which are not read for that reason.
 
-Who hands in a content need not serve it: at the topic's URL there may be nothing, or a
+Who pushes a content need not serve it: at the topic's URL there may be nothing, or a
 page for people.  And what anybody could have the broker read there is not what the
 publisher said.
 """
@@ -14,7 +14,7 @@ from attrs import define
 class PushedTopics:
     """The URLs of such topics.
 
-    :ivar prefixes: how they begin.  The parts that hand in contents say so: when they
+    :ivar prefixes: how they begin.  The parts that push contents say so: when they
         have been made, all of that is known, and nothing was read before.
     """
 

@@ -30,7 +30,7 @@ from attrs import define, frozen
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.config import Limits, Network
+from rsscloud_broker.config import Network, RateLimitOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import CallbackFailed, TooMany
 from rsscloud_broker.interfaces import IStore
@@ -145,7 +145,7 @@ class _Failure:
 
 
 @define
-class Room:
+class Quota:
     """How many more subscriptions a host may have.
 
     :ivar left: how many of those that it might have when they were counted.
@@ -163,7 +163,7 @@ class Admission:
     """
 
     def __init__(
-        self, limits: Limits, store: IStore, clock: IReactorTime, counters: Counters
+        self, limits: RateLimitOptions, store: IStore, clock: IReactorTime, counters: Counters
     ) -> None:
         self._store = store
         self._clock = clock
@@ -176,7 +176,7 @@ class Admission:
         self._failures: BoundedDict[bytes, _Failure | None] = BoundedDict(MAX_FAILURES)
         self.change(limits)
 
-    def change(self, limits: Limits) -> None:
+    def change(self, limits: RateLimitOptions) -> None:
         """Let in by other limits from now on.
 
         What callers have asked for so far counts on; the subscriptions of a host are counted anew.
@@ -189,7 +189,7 @@ class Admission:
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
         self._readings.change(limits.fetches_per_host, limits.fetches_host_burst)
-        self._rooms: BoundedDict[str, Room | None] = BoundedDict(MAX_HOSTS)
+        self._quotas: BoundedDict[str, Quota | None] = BoundedDict(MAX_HOSTS)
 
     def ping(self, source: str) -> None:
         """Let a ping in by returning.
@@ -219,12 +219,12 @@ class Admission:
     def reading(self, url: str) -> int:
         """Count a reading of a topic of which it is not known that anybody has subscribed.
 
-        :returns: 0 if there is room for it; otherwise the seconds after which there is.
+        :returns: 0 if there is quota for it; otherwise the seconds after which there is.
         """
         return self._readings.take(_host_of(url))
 
     def too_many_readings(self, url: str, pause: int) -> TooMany:
-        """What to raise where there is no room, and nobody has subscribed."""
+        """What to raise where there is no quota, and nobody has subscribed."""
         often = _often(self._readings, "readings")
         return self._too_many(
             "readings of a host",
@@ -233,7 +233,7 @@ class Admission:
             pause,
         )
 
-    async def verification(self, intent: Intent, *, remembering: bool = True) -> Room:
+    async def verification(self, intent: Intent, *, remembering: bool = True) -> Quota:
         """Let a request for a subscription, or for its end, in by returning.
 
         :param remembering: whether what failed a moment ago is not tried again.
@@ -243,7 +243,7 @@ class Admission:
         :raises TooMany: the caller asked too often, or one of the hosts is asked
             too often, or the host of the callback has too many subscriptions.
         """
-        nowhere = Room(0, 0.0)
+        nowhere = Quota(0, 0.0)
         if self.is_exempt(intent.source):
             return nowhere
         if remembering:
@@ -255,7 +255,7 @@ class Admission:
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        return nowhere if intent.unsubscribe else await self._room_for(intent) or nowhere
+        return nowhere if intent.unsubscribe else await self._quota_for(intent) or nowhere
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for a moment that a callback did not confirm."""
@@ -284,7 +284,7 @@ class Admission:
                     "verifications of a host", f"more than {often} named the host {host}", pause
                 )
 
-    async def _room_for(self, intent: Intent) -> Room | None:
+    async def _quota_for(self, intent: Intent) -> Quota | None:
         """Take a place at the host of a callback; None if none is needed.
 
         What a host has is not counted each time, only when it may be full.  Who is let
@@ -295,28 +295,28 @@ class Admission:
         if not most or await self._store.has_subscription(intent.topic, intent.callback):
             return None
         host = intent.callback.host
-        room = self._room_of(host)
-        if room is None:
+        quota = self._quota_of(host)
+        if quota is None:
             counted = await self._store.count_of_host(host, most)
             # Another one may have counted meanwhile, and others have taken places there.
-            room = self._room_of(host) or Room(most - counted, self._clock.seconds())
-            self._rooms[host] = room
-        if room.left < 1:
+            quota = self._quota_of(host) or Quota(most - counted, self._clock.seconds())
+            self._quotas[host] = quota
+        if quota.left < 1:
             raise self._too_many(
                 "subscriptions of a host",
                 f"the host {host} has {most} subscriptions, those being verified among them, "
                 "as many as one may have",
                 FULL_HOST_PAUSE,
             )
-        room.left -= 1
-        return room
+        quota.left -= 1
+        return quota
 
-    def _room_of(self, host: str) -> Room | None:
-        """The room at a host; None if it is to be counted."""
-        room = self._rooms.get(host, None)
-        if room is None or room.left > 0:
-            return room
-        return room if self._clock.seconds() - room.counted_at < COUNT_PAUSE else None
+    def _quota_of(self, host: str) -> Quota | None:
+        """The quota at a host; None if it is to be counted."""
+        quota = self._quotas.get(host, None)
+        if quota is None or quota.left > 0:
+            return quota
+        return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
         self._counters.limited.labels(kind).inc()

@@ -34,7 +34,7 @@ class Retry:
     :ivar delays: seconds to wait before the further attempts that are left.
     :ivar sources: who asked for it; see ``Turn.join``.
     :ivar pinged: whether somebody said that it changed, which no reading has answered.
-    :ivar news: whether it was asked for since it was read the last time.
+    :ivar asked_again: whether it was asked for since it was read the last time.
     """
 
     url: str
@@ -42,14 +42,15 @@ class Retry:
     delays: Iterator[float]
     sources: set[str]
     pinged: bool
-    news: bool = False
+    asked_again: bool = False
     timer: IDelayedCall | None = field(default=None, init=False)
 
 
 class Retries:
     """The topics that wait to be read again, each once.
 
-    A ping is news: a topic that waits is read soon after it, and has all its retries again.
+    A ping may tell of a change: a topic that waits is read soon after the ping, and all its
+    retries are ahead of it again.
 
     :param read: reads a topic again, and takes the retry first.
     :param delays: as for ``ChangeDetector``.
@@ -103,7 +104,7 @@ class Retries:
             return False
         retry.pinged |= pinged
         retry.sources.add(source)
-        retry.news = True
+        retry.asked_again = True
         if retry.timer is not None:
             retry.timer.cancel()
             self._read_soon(retry)
@@ -135,7 +136,7 @@ class Retries:
     async def _see_to(self, retry: Retry, error: TopicUnreadable, asked_until: float) -> None:
         try:
             delay = await self._store_retry(partial(self._next_delay, retry, error), retry.url)
-            if delay is None and not retry.news:
+            if delay is None and not retry.asked_again:
                 drop = partial(self._store.drop_check, retry.url, asked_until)
                 await self._store_retry(drop, retry.url)
         except CancelledError:
@@ -146,7 +147,7 @@ class Retries:
             return
         if self._waiting.get(retry.url) is not retry:
             return  # it is read now, for another reason
-        if retry.news:
+        if retry.asked_again:
             self._read_soon(retry)
         elif delay is None:
             del self._waiting[retry.url]

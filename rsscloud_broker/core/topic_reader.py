@@ -12,15 +12,15 @@ from twisted.logger import Logger
 
 from rsscloud_broker import events
 from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
+from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Fetched, FetchResult, Topic, host_of
 from rsscloud_broker.urls import normal_form
 
-#: Why there is no reading of a topic whose content is handed in.
-NOT_READ = "its content is handed in by its publisher, and not read"
+#: Why there is no reading of a topic whose content is pushed.
+NOT_READ = "its publisher pushes its content, so the broker does not read it"
 
 #: Topics that are read at the same time at one host.
 MAX_OF_HOST = 20
@@ -45,7 +45,7 @@ class TopicReader:
     """Fetches topics and says what was found.
 
     :param limiter: gives slots to fetches.
-    :param handed_in: the URLs of topics that are not read: see ``handed_in``.
+    :param pushed: the URLs of topics that are not read: see ``pushed``.
     :param max_of_host: how many topics are read at the same time at one host.
     """
 
@@ -59,7 +59,7 @@ class TopicReader:
         clock: IClock,
         counters: Counters,
         limiter: FairLimiter,
-        handed_in: Container[str] = (),
+        pushed: Container[str] = (),
         max_of_host: int = MAX_OF_HOST,
     ) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class TopicReader:
         self._bus = bus
         self._clock = clock
         self._readings = counters.readings
-        self._pushed = handed_in
+        self._pushed = pushed
         self._limiter = limiter
         self._max_of_host = max_of_host
         self._recorded: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
@@ -103,11 +103,11 @@ class TopicReader:
         if topic is not None and topic.ended:
             raise TopicEnded(url, topic.ended)
         present = topic or Topic(url)
-        for place in (url, present.url):
-            if not self.reads(place):
-                raise TopicUnreadable(place, NOT_READ, refused=True)
-        at = Place("reading", host_of(present.url), self._max_of_host)
-        async with self._limiter.slot(turn, at, urgent=present.subscribers > 0):
+        for location in (url, present.url):
+            if not self.reads(location):
+                raise TopicUnreadable(location, NOT_READ, refused=True)
+        quota = HostQuota("reading", host_of(present.url), self._max_of_host)
+        async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
             yield await self._read(present, is_known=topic is not None)
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
@@ -144,7 +144,7 @@ class TopicReader:
         except TopicUnreadable as error:
             self._readings.labels("failed").inc()
             if is_known:
-                await self._take_in(topic.url, started_at, error)
+                await self._record_failure(topic.url, started_at, error)
             raise
         url = topic.url
         to = normal_form(fetched.moved_to)
@@ -152,7 +152,7 @@ class TopicReader:
             url = to
         return _reading(topic, url, started_at, fetched)
 
-    async def _take_in(self, url: str, at: float, error: TopicUnreadable) -> None:
+    async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
         """Record why a topic could not be read."""
         await self._store.record_failure(url, at, error.reason)
         if isinstance(error, TopicEnded) and await self._store.end_topic(url, error.reason, at):

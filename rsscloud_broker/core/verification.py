@@ -2,7 +2,7 @@
 
 What is verified is asked by its notifier, in the words of its protocol.  An intent to
 subscribe needs a topic too that can be read: that is found out first, so that the
-callback is asked only for what there is.  A topic whose content is handed in needs not.
+callback is asked only for what there is.  A topic whose content is pushed needs not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.limiter import FairLimiter, Place, Turn
+from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
 from rsscloud_broker.errors import (
     CallbackFailed,
     TopicEnded,
@@ -145,8 +145,8 @@ class Verifier:
 
     def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
         """A slot for a call to a subscriber."""
-        place = Place("verification", intent.callback.host, MAX_OF_HOST)
-        return self._limiter.slot(Turn.of(intent.source), place)
+        quota = HostQuota("verification", intent.callback.host, MAX_OF_HOST)
+        return self._limiter.slot(Turn.of(intent.source), quota)
 
     async def _bring_content(self, intent: Intent) -> None:
         """Have a content kept that nobody wanted before; the store has asked for it."""
@@ -194,7 +194,7 @@ class Verifier:
         topic was read once more meanwhile, which is newer.
         """
         if _last_read(await self._store.topic(reading.url)) == _last_read(before):
-            await self._detector.record(reading, news=before is not None)
+            await self._detector.record(reading, announce=before is not None)
 
 
 def _without_large_content(reading: FetchResult) -> FetchResult:

@@ -128,8 +128,8 @@ def sentence(error: OSError | CannotListenError) -> str:
     """Why the broker cannot listen, and what to do, for people."""
     number = _number(error)
     if not isinstance(error, CannotListenError):  # where a UNIX socket was to be
-        place = os.fsdecode(error.filename2 or error.filename or "")
-        return f"cannot listen: {place}: {error.strerror}; --listen names another address"
+        path = os.fsdecode(error.filename2 or error.filename or "")
+        return f"cannot listen: {path}: {error.strerror}; --listen names another address"
     if not isinstance(error.port, int):  # likewise
         if _is_other_file(error.port):
             return (

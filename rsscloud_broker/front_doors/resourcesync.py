@@ -199,7 +199,7 @@ class ResourceSyncDoor:
 
     async def _distribute(self, topic: str, content: Content) -> bool:
         try:
-            return await self._broker.distribute(topic, content)
+            return await self._broker.push_content(topic, content)
         except TooMany:
             raise  # which is answered like everywhere
         except Refused as error:

@@ -84,12 +84,12 @@ class IBroker(Interface):
         :raises TooMany: the caller pinged too often; none of them was taken in.
         :raises Forbidden: nobody may publish the first of them, and none was taken in.
         :raises TopicUnreadable: likewise, as the broker would not call a URL like that,
-            the topic has ended, or its content is handed in.
+            the topic has ended, or its content is pushed.
         :raises TooMany: likewise, as nobody has subscribed to it, and too many such topics
             of its host are read, or wait to be read.
         """
 
-    def distribute(topic: str, content: Content) -> Awaitable[bool]:
+    def push_content(topic: str, content: Content) -> Awaitable[bool]:
         """Carry a content to the subscribers of a topic, as it is and without a fetch.
 
         Whoever calls this has made sure of the publisher.

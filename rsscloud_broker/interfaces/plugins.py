@@ -165,7 +165,7 @@ class INotifier(Interface):
 
 
 class IPushesContent(Interface):
-    """A front door or a sink, besides, that hands in the contents of topics."""
+    """A front door or a sink, besides, that pushes the contents of topics."""
 
     pushes = Attribute(
         "A tuple of how the URLs of those topics begin: their contents are carried as they "

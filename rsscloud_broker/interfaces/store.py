@@ -132,7 +132,7 @@ class IStore(Interface):
         """Give up reading a topic that was asked for until a time."""
 
     def push_content(url: str, content: Content, at: float) -> Awaitable[bool]:
-        """Begin a fan-out of a content that was handed in, if the topic has
+        """Begin a fan-out of a content that was pushed, if the topic has
         subscriptions.  True if it has.
 
         Such a fan-out makes no earlier one needless, and no later one makes it so.
@@ -203,7 +203,7 @@ class IStore(Interface):
     def fanouts(limit: int) -> Awaitable[list[Fanout]]:
         """Walks that have not ended, oldest first, one for each topic: the oldest that
         is not needless.  A newer one makes those before it needless, except where
-        one of the two carries a content that was handed in.
+        one of the two carries a content that was pushed.
         """
 
     def subscriptions_of(ids: Sequence[int]) -> Awaitable[list[Subscription]]:

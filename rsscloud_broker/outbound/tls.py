@@ -3,7 +3,7 @@
 Making a context reads every certificate that the system trusts, which costs more
 than a whole notification.  So there is one context, and what differs, the name
 that the certificate must show, belongs to the connection.  Sessions are kept by
-host and port, so that the next connection there need not shake hands in full; but
+host and port, so that the next connection there need not make a full handshake; but
 only of hosts that were called before.  Where very many are called once each, none of
 their sessions would be there any more when it is of use, and to keep them a while
 costs more than it seems.

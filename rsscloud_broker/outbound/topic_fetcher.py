@@ -1,4 +1,4 @@
-"""Reads topics: the one place where the broker fetches what it watches.
+"""Reads topics: the one module where the broker fetches what it watches.
 
 A server that is told what is known already answers with 304 and no body.  One that
 says where its feed is from now on, or that it is gone for good, is believed: see the
@@ -135,10 +135,10 @@ class TopicFetcher:
         agent = {"user-agent": user_agent(self._product, self._page, subscribers)}
         conditions = _conditions(known)
         hops: _Hops = ()
-        place = url
+        location = url
         while True:
             reply = await self._outbound.request(
-                "GET", place, agent | conditions, redirects=REDIRECTS - len(hops)
+                "GET", location, agent | conditions, redirects=REDIRECTS - len(hops)
             )
             for hop in reply.hops:
                 hops = (*hops, hop)
@@ -149,10 +149,10 @@ class TopicFetcher:
                 raise OutboundError(f"{_answered(reply)}, though it was not asked what is new")
             if reply.status == 304 and _moved_to(hops):
                 # What is known was somewhere else: this may be an older file, say.
-                place = reply.url
+                location = reply.url
             elif target := _xml_redirect(url, reply, hops):
-                place = redirected(reply.url, target)
-                hops = (*hops, (301, place))
+                location = redirected(reply.url, target)
+                hops = (*hops, (301, location))
                 check_circle(url, hops)
             else:
                 return evolve(reply, hops=hops)
@@ -220,12 +220,12 @@ def _xml_redirect(url: str, reply: OutboundReply, hops: _Hops) -> str:
 
 def _moved_to(hops: _Hops) -> str:
     """Where permanent redirects led before the first other one; empty if nowhere."""
-    place = ""
+    location = ""
     for status, target in hops:
         if status not in _PERMANENT or len(target) > MAX_URL:
             break
-        place = target
-    return place
+        location = target
+    return location
 
 
 def _gone(url: str, hops: _Hops, reason: str) -> TopicUnreadable:

@@ -165,10 +165,10 @@ def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
     :param hops: the status of each, and where it led.
     :raises OutboundError: the last one leads to where it was before.
     """
-    places = [first, *(place for _, place in hops)]
-    begins = places.index(places[-1])
+    urls = [first, *(url for _, url in hops)]
+    begins = urls.index(urls[-1])
     if begins < len(hops):
-        circle = " to ".join(place[:_SHOWN] for place in places[begins:])
+        circle = " to ".join(url[:_SHOWN] for url in urls[begins:])
         raise OutboundError(f"its redirects lead in circles: {circle}")
 
 

@@ -1,4 +1,4 @@
-"""One attempt to notify one subscriber, while it waits for a place or is under way."""
+"""One attempt to notify one subscriber, while it waits for a slot or is under way."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Attempt(Job):
     :ivar make: makes it.
     :ivar content: what the notification carries; None to carry the newest there is
         when it begins, or nothing, as the subscription wants it.
-    :ivar content_id: the store's key of that, if it was handed in.
+    :ivar content_id: the store's key of that, if it was pushed.
     :ivar submitted_at: when, by the monotonic clock.
-    :ivar news: whether the topic changed again since it began.
+    :ivar changed_again: whether the topic changed again since it began.
     :ivar follows: whether it ends with an earlier one of the same subscription; it counts as
         begun then.
     :ivar followers: attempts for the same subscription that were submitted since.
@@ -43,7 +43,7 @@ class Attempt(Job):
     content_id: int | None = None
     over: bool = False
     submitted_at: float = 0.0
-    news: bool = False
+    changed_again: bool = False
     follows: bool = False
     followers: list[Attempt] = field(factory=list)
 

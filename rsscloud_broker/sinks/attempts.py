@@ -1,4 +1,4 @@
-"""Attempts to notify subscribers, from waiting for a place to what came of them.
+"""Attempts to notify subscribers, from waiting for a slot to what came of them.
 
 What comes of it is a ``Delivery``, which says what to store: that it is done,
 or that it failed and waits for another attempt, or that it was not tried (the
@@ -13,7 +13,7 @@ A further change is news to a subscriber that failed: its notification gets a fr
 no sooner than the first retry after its last attempt, and not before the time that the subscriber
 asked for.  What fails for longer than a whole schedule is given up all the same.
 
-What a publisher hands in is an event of its own: each waits for those before it.
+What a publisher pushes is an event of its own: each waits for those before it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rsscloud_broker.sinks.dispatch import Dispatcher
 #: Seconds until an attempt that was not made, or not to its end, is made again.
 SOON = 5.0
 
-#: Seconds until something that was handed in is tried, if something before it is under way.
+#: Seconds until something that was pushed is tried, if something before it is under way.
 AFTER_ANOTHER = 1.0
 
 #: How many times as long as its schedule a notification may fail that gets fresh ones.
@@ -62,7 +62,7 @@ LONGEST_WAIT = 600.0
 JITTER = 0.2
 
 #: What comes of a notification that was to carry what is not kept any more.
-NOT_KEPT = Outcome(False, "what was handed in is not kept any more")
+NOT_KEPT = Outcome(False, "what was pushed is not kept any more")
 
 
 @define(eq=False)
@@ -103,18 +103,18 @@ class Attempts:
         subscription: Subscription,
         done: Done,
         *,
-        news: bool,
+        changed: bool,
         began: Began = nobody_asks,
         content: Content | None = None,
         content_id: int | None = None,
     ) -> Attempt:
-        """Notify a subscriber when there is a place for it.
+        """Notify a subscriber when there is a slot for it.
 
         :param done: told once, perhaps before this returns; likewise ``began``.
-        :param news: whether the topic has changed, or else an earlier
+        :param changed: whether the topic has changed, or else an earlier
             notification of it is tried again.
         :param content: what it carries, if that is not the newest there is.
-        :param content_id: the store's key of that, if it was handed in.
+        :param content_id: the store's key of that, if it was pushed.
         """
         host = subscription.callback.host
         if not subscription.wants_content or subscription.ended:
@@ -122,13 +122,13 @@ class Attempts:
         attempt = Attempt(
             host, subscription.topic, subscription, self._make, done, began, content, content_id
         )
-        instead = self._instead(attempt, news=news)
+        instead = self._instead(attempt, changed=changed)
         if instead is not None:
             self._finish(attempt, instead)
             return attempt
         earlier = self._under_way.get(subscription.id)
         if earlier is not None:
-            earlier.news = earlier.news or (news and earlier.begun)
+            earlier.changed_again = earlier.changed_again or (changed and earlier.begun)
             earlier.followers.append(attempt)
             attempt.begun = attempt.follows = True
             began()
@@ -142,7 +142,7 @@ class Attempts:
         self._dispatcher.submit(attempt)
         return attempt
 
-    def _instead(self, attempt: Attempt, *, news: bool) -> Delivery | None:
+    def _instead(self, attempt: Attempt, *, changed: bool) -> Delivery | None:
         """What to store instead of making an attempt; None to make it."""
         subscription, content_id = attempt.subscription, attempt.content_id
         now = self._clock.wall_seconds()
@@ -152,11 +152,11 @@ class Attempts:
             return Delivery(subscription, None, now)
         earlier = subscription.id in self._under_way
         if content_id is not None:
-            waits = earlier or (news and subscription.attempts is not None)
+            waits = earlier or (changed and subscription.attempts is not None)
             pause = AFTER_ANOTHER if earlier else 0.0
             return self._put_off(subscription, pause, content_id) if waits else None
         failing = subscription.attempts or subscription.failing_since is not None
-        if news and failing and not earlier:
+        if changed and failing and not earlier:
             return self._leave_news(subscription, now)
         return None
 
@@ -170,7 +170,7 @@ class Attempts:
         return self._dispatcher.is_quick(host)
 
     def in_line_of(self, host: str) -> int:
-        """How many attempts wait for a place of a host."""
+        """How many attempts wait for a slot of a host."""
         return self._dispatcher.in_line_of(host)
 
     def withdraw_of(self, topic: str, callback_url: str) -> None:
@@ -225,7 +225,7 @@ class Attempts:
             self._count(subscription, "unavailable")
             delivery = self._put_off(subscription, SOON, attempt.content_id)
         attempt.went_well = delivery.outcome is not None and delivery.outcome.success
-        if attempt.news and delivery.outcome and not delivery.outcome.gone:
+        if attempt.changed_again and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
         self._finish(attempt, delivery)
 
@@ -361,7 +361,7 @@ class Attempts:
         :raises Unavailable: the store cannot be used.
         """
         if content_id is not None:
-            return await self._contents.handed_in(content_id)
+            return await self._contents.pushed(content_id)
         return await self._contents.newest(subscription.moved_to or subscription.topic)
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:

@@ -24,7 +24,7 @@ OF_WALKS, UNDER_WAY = 12 * 1024 * 1024, 16 * 1024 * 1024
 
 
 @define(eq=False)
-class WalkRoom:
+class WalkBudget:
     """Lets walks have their contents in memory, in the order in which they came.
 
     One content has room, however large it is.
@@ -32,14 +32,14 @@ class WalkRoom:
 
     _limit: int = OF_WALKS
     _held: int = field(default=0, init=False)
-    _line: OrderedDict[Deferred[None], int] = field(factory=OrderedDict, init=False)
+    _queue: OrderedDict[Deferred[None], int] = field(factory=OrderedDict, init=False)
 
     async def enter(self, size: int) -> None:
         """Wait for room for so many bytes."""
         if size <= SMALL:
             return
         turn: Deferred[None] = Deferred()
-        self._line[turn] = size
+        self._queue[turn] = size
         self._let_in()
         await turn
 
@@ -50,11 +50,11 @@ class WalkRoom:
             self._let_in()
 
     def _let_in(self) -> None:
-        while self._line:
-            turn, size = next(iter(self._line.items()))
+        while self._queue:
+            turn, size = next(iter(self._queue.items()))
             if self._held and self._held + size > self._limit:
                 return
-            del self._line[turn]
+            del self._queue[turn]
             self._held += size
             turn.callback(None)
 

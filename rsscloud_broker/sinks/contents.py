@@ -19,7 +19,7 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.sinks.carried import UnderWay
 
 #: Bytes of contents that are kept.
-ROOM = 8 * 1024 * 1024
+CACHE_BYTES = 8 * 1024 * 1024
 
 #: Topics of which is known when their contents were asked for last, and the seconds for
 #: which one that was is not asked for again.
@@ -36,7 +36,7 @@ class Contents:
     _store: IStore
     _bus: IEventBus
     _clock: IClock
-    _room: int = ROOM
+    _room: int = CACHE_BYTES
     under_way: UnderWay = field(factory=UnderWay)
     _size: int = field(default=0, init=False)
     _kept: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
@@ -85,8 +85,8 @@ class Contents:
         if await self._store.request_content(topic, self._clock.wall_seconds()):
             self._bus.publish(ContentMissed(topic))
 
-    async def handed_in(self, key: int) -> Content | None:
-        """A content that was handed in, by the store's key; None if it is not kept any more.
+    async def pushed(self, key: int) -> Content | None:
+        """A content that was pushed, by the store's key; None if it is not kept any more.
 
         :raises Unavailable: the store cannot be used.
         """

@@ -1,18 +1,18 @@
 """Decides when a notification may begin.
 
-There is a number of places in all, and a small number for each host.  A notification that gets
-no place waits in line: in the line of its host, or in the line of all.  Topics take turns in the
+There is a number of slots in all, and a small number for each host.  A notification that gets
+no slot waits in line: in the line of its host, or in the line of all.  Topics take turns in the
 line of all, so that a topic with many subscribers does not hold up the others.
 
-A host that answers quickly and without errors earns more places for itself, one after another; it
+A host that answers quickly and without errors earns more slots for itself, one after another; it
 loses them at the first failure or slow answer.
 
-A notification without an answer after a moment *lingers*: it goes on, but gives its place to
+A notification without an answer after a moment *lingers*: it goes on, but gives its slot to
 the next in line.  How many may linger is limited.  None is ever called off because others wait.
 
-So that thousands of hosts that say nothing cannot take every place, hosts that answered quickly
-the last time have places of their own: half of the number in all, beside the others.  And
-some of those that may linger are theirs alone.  How many places there are follows ``Pace``.
+So that thousands of hosts that say nothing cannot take every slot, hosts that answered quickly
+the last time have slots of their own: half of the number in all, beside the others.  And
+some of those that may linger are theirs alone.  How many slots there are follows ``Pace``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.sinks.pace import Pace
 
-#: The most places that one host can earn.
+#: The most slots that one host can earn.
 MOST_PER_HOST = 16
 
 #: Hosts of which it is remembered that they answered quickly.
@@ -39,7 +39,7 @@ REMEMBERED = 20_000
 class Job(ABC):
     """One notification; a subclass says how it is made.
 
-    :ivar host: the host whose place it needs.
+    :ivar host: the host whose slot it needs.
     :ivar topic: what takes turns with other topics.
     :ivar begun: whether it has begun.
     :ivar behind_its_host: whether it waits for others of the same host.
@@ -108,21 +108,21 @@ class _Queue:
 class _Host:
     """A host that jobs are of.
 
-    :ivar places: jobs that it may have under way, or in the line of all; a part of a place
+    :ivar slots: jobs that it may have under way, or in the line of all; a part of a slot
         is one that is not earned yet.
     :ivar taken: those that it has.
-    :ivar line: jobs that wait for a place of the host.
+    :ivar line: jobs that wait for a slot of the host.
     """
 
-    places: float
+    slots: float
     taken: int = 0
     line: OrderedDict[Job, None] = field(factory=OrderedDict)
 
 
 class Dispatcher:
-    """Begins jobs as places become free.
+    """Begins jobs as slots become free.
 
-    :param places: jobs under way at a time, in all, but for those that linger.
+    :param slots: jobs under way at a time, in all, but for those that linger.
     :param per_host: jobs under way at a time for one host, at first.
     :param max_slow: jobs that may linger.
     """
@@ -132,7 +132,7 @@ class Dispatcher:
         clock: IReactorTime,
         counters: Counters,
         *,
-        places: int = 200,
+        slots: int = 200,
         per_host: int = 4,
         max_slow: int = 2000,
     ) -> None:
@@ -140,9 +140,9 @@ class Dispatcher:
         self._counters = counters
         self._per_host = per_host
         self._max_slow = max_slow
-        self._pace = Pace(clock, places, self._look)
+        self._pace = Pace(clock, slots, self._look)
         self._hosts: dict[str, _Host] = {}
-        self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their places
+        self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their slots
         self._quick_queue, self._queue = _Queue(), _Queue()
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._young_quick = 0
@@ -157,15 +157,15 @@ class Dispatcher:
         return len(self._quick_queue) + len(self._queue) + self._behind
 
     def submit(self, job: Job) -> None:
-        """Begin a job, now or when there is a place for it."""
+        """Begin a job, now or when there is a slot for it."""
         host = self._hosts.get(job.host)
-        places = self._quick_hosts.get(job.host, 0)
+        slots = self._quick_hosts.get(job.host, 0)
         if host is None:
-            host = self._hosts[job.host] = _Host(places or self._per_host)
-        job._quick = places > 0
-        if host.taken < int(host.places):
+            host = self._hosts[job.host] = _Host(slots or self._per_host)
+        job._quick = slots > 0
+        if host.taken < int(host.slots):
             host.taken += 1
-            self._line_up(job)
+            self._enqueue(job)
             self._begin()
         else:
             job.behind_its_host = True
@@ -189,7 +189,7 @@ class Dispatcher:
         self._pace.stop()
 
     def in_line_of(self, host: str) -> int:
-        """How many jobs wait for a place of a host."""
+        """How many jobs wait for a slot of a host."""
         found = self._hosts.get(host)
         return 0 if found is None else len(found.line)
 
@@ -197,11 +197,11 @@ class Dispatcher:
         """Whether a host answered quickly the last time."""
         return self._quick_hosts.get(host, 0) > 0
 
-    def _line_up(self, job: Job) -> None:
+    def _enqueue(self, job: Job) -> None:
         (self._quick_queue if job._quick else self._queue).add(job)
 
     def _begin(self) -> None:
-        """Begin jobs as long as there are places."""
+        """Begin jobs as long as there are slots."""
         if self._beginning:  # a job that is over at once leads back here
             return
         self._beginning = True
@@ -219,7 +219,7 @@ class Dispatcher:
             self._pace.start()
 
     def _next_queue(self) -> _Queue | None:
-        """The line whose first job has a place; None if there is no place for any."""
+        """The line whose first job has a slot; None if there is no slot for any."""
         window = self._pace.window
         if self._quick_queue and (
             len(self._active) < window or self._young_quick < (window + 1) // 2
@@ -234,7 +234,7 @@ class Dispatcher:
     def _over(self, result: object, job: Job, began_at: float) -> None:
         job._running = None
         seconds = self._clock.seconds() - began_at
-        quick = job in self._active and self._pace.time() - job._since < self._pace.patience
+        quick = job in self._active and self._pace.time() - job._since < self._pace.slow_after
         self._remove(job)
         if quick:
             self._pace.took(seconds)
@@ -250,27 +250,27 @@ class Dispatcher:
             self._slow.discard(job)
 
     def _judge(self, job: Job, *, well: bool) -> None:
-        """Let a host earn another place, or lose those that it has earned."""
+        """Let a host earn another slot, or lose those that it has earned."""
         host = self._hosts[job.host]
         if not well:
-            host.places = self._per_host
+            host.slots = self._per_host
             self._quick_hosts.pop(job.host, 0)
             return
-        if host.places < MOST_PER_HOST:
-            host.places += 1 / host.places  # so it takes as many successes as it has places
-        self._quick_hosts[job.host] = host.places
+        if host.slots < MOST_PER_HOST:
+            host.slots += 1 / host.slots  # so it takes as many successes as it has slots
+        self._quick_hosts[job.host] = host.slots
 
     def _leave_host(self, job: Job) -> None:
-        """Give back a place of a host, and let those in its line have the free ones."""
+        """Give back a slot of a host, and let those in its line have the free ones."""
         host = self._hosts[job.host]
         host.taken -= 1
-        while host.line and host.taken < int(host.places):
+        while host.line and host.taken < int(host.slots):
             following, _ = host.line.popitem(last=False)
             following.behind_its_host = False
             following._quick = self.is_quick(job.host)
             self._behind -= 1
             host.taken += 1
-            self._line_up(following)
+            self._enqueue(following)
         if not host.taken:
             del self._hosts[job.host]
 
@@ -282,7 +282,7 @@ class Dispatcher:
         return bool(self._active)
 
     def _let_linger(self) -> None:
-        slow_since = self._pace.time() - self._pace.patience
+        slow_since = self._pace.time() - self._pace.slow_after
         for job in list(self._active):
             if job._since > slow_since:
                 break  # they are in the order in which they began

@@ -42,7 +42,7 @@ from rsscloud_broker.model import Subscription, SubscriptionOptions
 from rsscloud_broker.records import Fanout
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
-from rsscloud_broker.sinks.carried import WalkRoom
+from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
@@ -107,7 +107,7 @@ class Distribution(Service):
         self._dispatcher = Dispatcher(
             parts.clock,
             parts.counters,
-            places=options.in_flight,
+            slots=options.in_flight,
             per_host=options.per_host,
             max_slow=options.max_slow,
         )
@@ -132,13 +132,13 @@ class Distribution(Service):
             record=self._retries.record,
             recorded=self._retries.recorded,
             saved=self._retries.saved,
-            others_wait=lambda: bool(self._line),
-            walk_room=WalkRoom(),
+            others_wait=lambda: bool(self._queue),
+            walk_budget=WalkBudget(),
             slice_size=options.slice_size,
         )
         self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
-        self._line: dict[str, Fanout] = {}  # those that wait for a place, longest first
+        self._queue: dict[str, Fanout] = {}  # those that wait for a slot, longest first
         self._ended: set[int] = set()
         self._hinted = False
         self._looking: Deferred[None] | None = None
@@ -196,14 +196,14 @@ class Distribution(Service):
 
     async def _stop(self) -> None:
         self._attempts.withdraw_all()
-        impatience = self._clock.callLater(STOP_TIMEOUT, self._attempts.call_off)
+        timeout = self._clock.callLater(STOP_TIMEOUT, self._attempts.call_off)
         walks = [walk.over for walk in self._walks.values()]
         await DeferredList([*walks, *([self._looking] if self._looking else [])])
         await self._attempts.idle()
         await self._retries.idle()
         self._dispatcher.stop()
-        if impatience.active():
-            impatience.cancel()
+        if timeout.active():
+            timeout.cancel()
         if self._saving_breakers is not None:
             self._saving_breakers.cancel()
             await self._save_breakers()
@@ -250,11 +250,11 @@ class Distribution(Service):
                 self._hinted = False
                 self._ended.clear()
                 # Those that had a turn already must not hide those that had none.
-                begun = sum(fanout.cursor > 0 for fanout in self._line.values())
+                begun = sum(fanout.cursor > 0 for fanout in self._queue.values())
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
-                self._line_up(await self._store_retry(fanouts))
-                while self._line and len(self._walks) < self._max_walks:
-                    self._walk(self._line.pop(next(iter(self._line))))
+                self._enqueue(await self._store_retry(fanouts))
+                while self._queue and len(self._walks) < self._max_walks:
+                    self._walk(self._queue.pop(next(iter(self._queue))))
         except CancelledError:
             pass  # the service stops; the store remembers
         except Exception:  # a bug must not end distribution until the next start
@@ -262,7 +262,7 @@ class Distribution(Service):
         finally:
             self._looking = None
 
-    def _line_up(self, fanouts: Sequence[Fanout]) -> None:
+    def _enqueue(self, fanouts: Sequence[Fanout]) -> None:
         """Let those that wait already keep their order, and new ones follow them."""
         waiting = {
             fanout.topic: fanout
@@ -273,8 +273,8 @@ class Distribution(Service):
             # What is read may be older than the end of a walk meanwhile.
             and fanout.id not in self._ended
         }
-        known = {topic: waiting[topic] for topic in self._line if topic in waiting}
-        self._line = known | waiting
+        known = {topic: waiting[topic] for topic in self._queue if topic in waiting}
+        self._queue = known | waiting
 
     def _walk(self, fanout: Fanout) -> None:
         self._contents.forget(fanout.topic)  # the hint that it changed may have been lost

@@ -41,7 +41,7 @@ class Pace:
     :param most: the largest window.
     :param look: called at each look; whether to look again.
     :ivar window: how many calls there may be at a time.
-    :ivar patience: seconds, by ``time``, after which a call is slow.
+    :ivar slow_after: seconds, by ``time``, after which a call is slow.
     :ivar filled: whether calls had to wait for others since the last look; the user sets it.
     """
 
@@ -57,7 +57,7 @@ class Pace:
         self._seconds = 0.0
         self._calls = 0
         self.window = min(FIRST, most)
-        self.patience = SLOW_AFTER
+        self.slow_after = SLOW_AFTER
         self.filled = False
 
     def time(self) -> float:
@@ -102,6 +102,6 @@ class Pace:
             self._seconds, self._calls = 0.0, 0
         slow = self.window < self._most
         usual = TIMES_THE_USUAL * self._usual if slow else 0.0
-        self.patience = min(max(SLOW_AFTER, usual), SLOW_AFTER_AT_MOST)
+        self.slow_after = min(max(SLOW_AFTER, usual), SLOW_AFTER_AT_MOST)
         if self._look():
             self.start()

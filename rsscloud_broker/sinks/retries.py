@@ -3,7 +3,7 @@
 The store has at most one of them for each subscription, with the time at which
 it is due.  What is due is claimed in portions, so that however many wait, only
 a bounded number is in memory; what a process had claimed is free again when it has
-ended.  What has begun is bounded by the places that there are, and not counted;
+ended.  What has begun is bounded by the slots that there are, and not counted;
 what waits in memory behind a slow host goes back when others need the room.
 """
 
@@ -99,7 +99,7 @@ class Retries:
         for subscription in recorded.dropped:
             self._dropped.inc()
             self.log.error(
-                "{callback} is not told of something that was handed in for {topic}: as much waits "
+                "{callback} is not told of something that was pushed for {topic}: as much waits "
                 "for it as may.",
                 callback=subscription.callback.url,
                 topic=subscription.topic,
@@ -182,7 +182,9 @@ class Retries:
             now = self._clock.wall_seconds()
             self.record([put_off(subscription, now, now, content_id)])
             return
-        attempt = self._attempts.submit(subscription, self._done, news=False, content_id=content_id)
+        attempt = self._attempts.submit(
+            subscription, self._done, changed=False, content_id=content_id
+        )
         if not attempt.over:
             self._in_memory[subscription.id] = attempt
 
@@ -209,7 +211,7 @@ class Retries:
 
     def _done(self, delivery: Delivery) -> None:
         attempt = self._in_memory.pop(delivery.subscription.id, None)
-        if attempt is not None and attempt.begun:  # so there is a place at its host
+        if attempt is not None and attempt.begun:  # so there is a slot at its host
             self._slow.pop(attempt.host, None)
         self.record([delivery])
 

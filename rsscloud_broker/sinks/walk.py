@@ -29,7 +29,7 @@ from rsscloud_broker.model import Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
 from rsscloud_broker.sinks.attempts import Attempts
-from rsscloud_broker.sinks.carried import WalkRoom
+from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
@@ -48,7 +48,7 @@ PORTION, MOST_UNSAVED = 100, 200
 #: Attempts of one host that wait in memory; what is beyond waits in the store.
 LINE_OF_HOST = 100
 
-#: Subscriptions that are handed out before a walk leaves its place to others that wait.
+#: Subscriptions that are handed out before a walk leaves its slot to others that wait.
 TURN = 3000
 
 
@@ -56,8 +56,8 @@ TURN = 3000
 class Tools:
     """What every walk needs.
 
-    :ivar others_wait: whether there are walks that have no place.
-    :ivar walk_room: for contents that are in memory.
+    :ivar others_wait: whether there are walks that have no slot.
+    :ivar walk_budget: for contents that are in memory.
     :ivar slice_size: subscriptions that are read together.
     :ivar record: saves deliveries, when that is possible.
     :ivar recorded: waits until those have been saved that were to be saved by now.
@@ -73,7 +73,7 @@ class Tools:
     recorded: Callable[[], Awaitable[None]]
     saved: Callable[[Sequence[Delivery], Recorded], None]
     others_wait: Callable[[], bool]
-    walk_room: WalkRoom
+    walk_budget: WalkBudget
     slice_size: int
 
 
@@ -134,10 +134,10 @@ class Walk:
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops; or for one turn, where
-        others wait for a place.
+        others wait for a slot.
         """
         tools = self._tools
-        await tools.walk_room.enter(self._fanout.content_size)
+        await tools.walk_budget.enter(self._fanout.content_size)
         reading = self._read(self._progress.cursor)
         try:
             self._content = await self._read_content()
@@ -160,7 +160,7 @@ class Walk:
         finally:
             self._call_off_timer()
             reading.addErrback(lambda failure: None)  # nobody waits for it any more
-            tools.walk_room.leave(self._fanout.content_size)
+            tools.walk_budget.leave(self._fanout.content_size)
         if done:
             tools.counters.last_latency.observe(self._age())
 
@@ -192,13 +192,13 @@ class Walk:
 
     async def _hand_out_all(self, subscriptions: Sequence[Subscription]) -> None:
         for start in range(0, len(subscriptions), PORTION):
-            await self._room()
+            await self._wait_for_capacity()
             if self._stops:
                 return
             self._hand_out(subscriptions[start : start + PORTION])
 
-    async def _room(self) -> None:
-        """Wait until so few wait for a place, and so few outcomes are unsaved, that more may be
+    async def _wait_for_capacity(self) -> None:
+        """Wait until so few wait for a slot, and so few outcomes are unsaved, that more may be
         handed out.
         """
         until = self._tools.clock.seconds() + SETTLE
@@ -210,7 +210,7 @@ class Walk:
             await self._change(self._rest(until) if self._in_line else None)
 
     def _leave_behind(self) -> None:
-        """Wait no more for those behind a busy host: they follow as its places come free."""
+        """Wait no more for those behind a busy host: they follow as its slots come free."""
         lines: dict[str, int] = {}
         for key in list(self._in_line):
             attempt = self._progress.open[key]
@@ -235,7 +235,7 @@ class Walk:
             attempt = tools.attempts.submit(
                 subscription,
                 self._done,
-                news=True,
+                changed=True,
                 began=partial(self._began, subscription.id),
                 content=self._content,
                 content_id=self._fanout.content_id if self._fanout.pushed else None,

@@ -1,6 +1,6 @@
 """What the store does with contents: they are kept while something has need of them.
 
-A content is needed by the walks that carry it, and, if it was handed in, by the notifications
+A content is needed by the walks that carry it, and, if it was pushed, by the notifications
 that wait to carry it.  The newest of a topic is needed too while a notification waits that is to
 carry that.  Whatever ends such a need calls
 ``remove_unneeded``; a sweep does so for what was missed.
@@ -11,7 +11,7 @@ oldest of its host, or, where it is the budget of all, of the host that has most
 those notifications has the topic read once more when it is due.  If that does not suffice,
 since walks carry the rest, the new content is not kept, and its own walk has the topic read
 once more.  So a budget costs time and requests, and never a notification.  What publishers
-hand in cannot be had again: it is counted, and always kept.
+push cannot be had again: it is counted, and always kept.
 
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.
@@ -36,8 +36,8 @@ from rsscloud_broker.storage.schema import (
 )
 from rsscloud_broker.storage.topic_urls import PRESENT, key_of, named
 
-#: What stands for the host of contents that were handed in.
-_HANDED_IN = "handed in"
+#: What stands for the host of contents that were pushed.
+_PUSHED = "pushed"
 
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
 _WAITED_FOR = (
@@ -94,8 +94,8 @@ def insert_content(
 
 
 def keep_pushed(conn: Connection, topic_key: int, new: Content) -> int:
-    """Keep a content that was handed in; its key."""
-    return _insert(conn, topic_key, new, _HANDED_IN, _size_of(new))
+    """Keep a content that was pushed; its key."""
+    return _insert(conn, topic_key, new, _PUSHED, _size_of(new))
 
 
 def _size_of(new: Content) -> int:
@@ -132,7 +132,7 @@ def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
     if excess <= 0:
         return True
     largest = select(content_sum.c.host).where(
-        content_sum.c.host.not_in(("", _HANDED_IN)), content_sum.c.size > 0
+        content_sum.c.host.not_in(("", _PUSHED)), content_sum.c.size > 0
     )
     for other in conn.execute(largest.order_by(content_sum.c.size.desc())).scalars().all():
         excess -= _remove_oldest(conn, other, excess)
@@ -201,7 +201,7 @@ def remove_outdated(conn: Connection, topic_key: int) -> None:
     """Remove what was read of a topic before it changed to a content that is not kept.
 
     Who subscribes now must not be given it.  The walks that carry it are needless by
-    now; what was handed in is carried to its end.
+    now; what was pushed is carried to its end.
     """
     carried = select(fanout.c.id).where(fanout.c.content_id == content.c.id, fanout.c.pushed)
     kept = and_(~carried.exists(), ~_AWAITED)

@@ -42,7 +42,7 @@ from rsscloud_broker.storage.schema import (
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
 
-#: Contents that were handed in and may wait for one subscription, beside the first.
+#: Contents that were pushed and may wait for one subscription, beside the first.
 MAX_QUEUED = 100
 
 #: Notifications that one answer of a host can make due at once.
@@ -75,7 +75,7 @@ _COUNT_ERROR = (
     )
 )
 
-# One that waits to carry something else that was handed in goes on waiting.
+# One that waits to carry something else that was pushed goes on waiting.
 _FORGET = delete(pending).where(
     pending.c.subscription_id == bindparam("key"),
     or_(
@@ -138,11 +138,11 @@ def record_deliveries(
         if one.outcome and (one.retry_at is None or not one.attempts)
     ]
     if over:
-        _take_in(conn, over)
+        _record_outcomes(conn, over)
     wait = [one for one in deliveries if one.retry_at is not None]
     dropped = _wait(conn, wait, node) if wait else ()
-    handed_in = [one for one, _ in over if one.content_id is not None]
-    due = _bring_next(conn, handed_in) if handed_in else False
+    pushed = [one for one, _ in over if one.content_id is not None]
+    due = _bring_next(conn, pushed) if pushed else False
     let_go = {
         delivery.subscription.topic
         for delivery, outcome in over
@@ -154,7 +154,7 @@ def record_deliveries(
     return Recorded(due, dropped)
 
 
-def _take_in(conn: Connection, over: Sequence[tuple[Delivery, Outcome]]) -> None:
+def _record_outcomes(conn: Connection, over: Sequence[tuple[Delivery, Outcome]]) -> None:
     """Take in what came of notifications that wait no more."""
     gone = [one.subscription for one, outcome in over if outcome.gone]
     succeeded = [one for one, outcome in over if outcome.success and not outcome.gone]
@@ -208,8 +208,8 @@ def _wait(
             conn.execute(statement, values)
     if inserts:
         conn.execute(insert(pending), inserts)
-    handed_in = [one for one in deliveries if one.content_id is not None]
-    return tuple(one.subscription for one in handed_in if not _wait_in_order(conn, one, node))
+    pushed = [one for one in deliveries if one.content_id is not None]
+    return tuple(one.subscription for one in pushed if not _wait_in_order(conn, one, node))
 
 
 def _due(one: Delivery) -> int:
@@ -246,11 +246,11 @@ def _changes(one: Delivery, node: int | None) -> dict[str, Any]:
     return changes
 
 
-# --- what was handed in
+# --- what was pushed
 
 
 def _wait_in_order(conn: Connection, one: Delivery, node: int | None) -> bool:
-    """Let something that was handed in wait, behind what was handed in before it.
+    """Let something that was pushed wait, behind what was pushed before it.
 
     :returns: False if the queue is full, so that it is left out.
     """
@@ -266,7 +266,7 @@ def _wait_in_order(conn: Connection, one: Delivery, node: int | None) -> bool:
     if first is None:
         conn.execute(insert(pending), [_row(one, found[0], node)])
         return True
-    assert one.content_id is not None  # it was handed in
+    assert one.content_id is not None  # it was pushed
     if first.content_id is not None and first.content_id < one.content_id:
         return _enqueue(conn, key, one.content_id)
     fits = True

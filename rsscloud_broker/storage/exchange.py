@@ -130,8 +130,8 @@ def import_in_parts(
         spoken = [one for one in alive if _speaks(protocols, one)]
         taken = [_of_hub(one, hub) for one in spoken]
         with begin() as conn:
-            places = _store_topics(conn, [entry.topic for entry in part])
-            replaced += _store_subscriptions(conn, places, taken)
+            locations = _store_topics(conn, [entry.topic for entry in part])
+            replaced += _store_subscriptions(conn, locations, taken)
         stored += len(taken)
         dropping += sum(one.dropping for one in taken)
         taken_over += sum(map(ne, taken, spoken))
@@ -176,14 +176,14 @@ def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
 
 
 @frozen
-class _Place:
-    """Where the subscriptions of a URL are: see ``places``."""
+class _Location:
+    """Where the subscriptions of a URL are: see ``topic_urls``."""
 
     topic_id: int
     asked_url: str
 
 
-def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Place]:
+def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Location]:
     """Store topics; where the subscriptions of their URLs are.
 
     What is known at a URL where no topic is any more is of no use: it is left out.
@@ -211,7 +211,7 @@ def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Place
     conn.execute(update(topic).where(among, table.ended != "").values(next_poll_at=None))
     found = conn.execute(select(table.url, table.id, table.moved_to_id).where(among))
     return {
-        url: _Place(moved_to or key, "" if moved_to is None else url)
+        url: _Location(moved_to or key, "" if moved_to is None else url)
         for url, key, moved_to in found
     }
 
@@ -232,11 +232,11 @@ def _last(read_at: int | None, changed_at: int | None) -> int:
 
 
 def _store_subscriptions(
-    conn: Connection, places: dict[str, _Place], wanted: Sequence[Subscription]
+    conn: Connection, locations: dict[str, _Location], wanted: Sequence[Subscription]
 ) -> int:
     """Store subscriptions; how many of them took the place of one that was here."""
     table = subscription.c
-    among = {(*astuple(places[one.topic]), one.callback.url) for one in wanted}
+    among = {(*astuple(locations[one.topic]), one.callback.url) for one in wanted}
     identified = (
         table.topic_id,
         table.asked_url,
@@ -253,7 +253,7 @@ def _store_subscriptions(
     new: list[dict[str, Any]] = []
     renewed: list[dict[str, Any]] = []
     for one in wanted:
-        identity = asdict(places[one.topic]) | {
+        identity = asdict(locations[one.topic]) | {
             "callback_url": one.callback.url,
             "protocol": one.callback.protocol,
             "procedure": one.callback.procedure,
@@ -269,7 +269,7 @@ def _store_subscriptions(
     if renewed:
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
         conn.execute(MATCH_WAITING, [{"key": one["key"]} for one in renewed])
-    make_due(conn, {place.topic_id for place in places.values()}, 0)
+    make_due(conn, {one.topic_id for one in locations.values()}, 0)
     return len(renewed)
 
 

@@ -122,15 +122,15 @@ def write_file(path: str, text: Iterable[str]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    place = os.path.realpath(path)  # a link stays one
+    target = os.path.realpath(path)  # a link stays one
     with NamedTemporaryFile(
-        "w", encoding="utf-8", dir=os.path.dirname(place), prefix=".export-", delete=False
+        "w", encoding="utf-8", dir=os.path.dirname(target), prefix=".export-", delete=False
     ) as file:
         try:
             file.writelines(text)
             file.flush()
             os.fsync(file.fileno())
-            os.replace(file.name, place)
+            os.replace(file.name, target)
         except BaseException:
             os.unlink(file.name)
             raise

@@ -1,4 +1,4 @@
-"""What the store does when a topic moves to another URL: see ``places``.
+"""What the store does when a topic moves to another URL: see ``topic_urls``.
 
 Each function is one step of a transaction that the caller has begun; run again
 after a rollback, it does the same.

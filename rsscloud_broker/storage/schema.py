@@ -191,7 +191,7 @@ ping = Table(
     sqlite_autoincrement=True,
 )
 
-#: What was found at topics or handed in for them, while something has need of it.
+#: What was found at topics or pushed for them, while something has need of it.
 content = Table(
     "content",
     metadata,
@@ -224,7 +224,7 @@ fanout = Table(
     Column("cursor", BigInteger, nullable=False),
     Column("begun_at", BigInteger, nullable=False),
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
-    # Whether it carries a content that was handed in.
+    # Whether it carries a content that was pushed.
     Column("pushed", Boolean, nullable=False, server_default=false()),
     # Whether a content was wanted and is not kept.
     Column("later", Boolean, nullable=False, server_default=false()),
@@ -278,11 +278,11 @@ pending = Table(
     Column("failing_since", BigInteger),
     # The time that the subscriber asked for; null if it did not.
     Column("not_before", BigInteger),
-    # What was handed in and is to be carried; null for whatever is the newest.
+    # What was pushed and is to be carried; null for whatever is the newest.
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
 )
 
-#: Contents that were handed in and wait for those before them, in the order of their ids.
+#: Contents that were pushed and wait for those before them, in the order of their ids.
 queued = Table(
     "queued",
     metadata,

@@ -149,13 +149,13 @@ class FakeFetcher:
         if url in self.failures:
             raise self.failures[url]
         moved_to = self.moves.get(url, "")
-        place = moved_to or url
-        if place not in self.contents:
+        location = moved_to or url
+        if location not in self.contents:
             raise TopicUnreadable(url, "its server answered with status 404")
-        validators = self.validators.get(place, NO_VALIDATORS)
+        validators = self.validators.get(location, NO_VALIDATORS)
         if known != NO_VALIDATORS and known == validators:
             return Fetched(None, validators, moved_to, result="not modified")
-        content = Content(self.contents[place], "application/rss+xml")
+        content = Content(self.contents[location], "application/rss+xml")
         return Fetched(content, validators, moved_to, result="it came")
 
 
@@ -260,13 +260,13 @@ class FakeBroker:
     :ivar pinged: the topics of ``ping_topic``.
     :ivar sources: the addresses that pings of all kinds came from, in order.
     :ivar published: the URLs of ``publish``, call by call.
-    :ivar distributed: topics, each with the content that was handed in.
+    :ivar pushed: topics, each with the content that was pushed.
     :ivar intents: what was to be verified at once, to subscribe.
     :ivar unsubscribed: what was to be verified at once, to unsubscribe.
     :ivar accepted: what was to be verified afterwards.
     :ivar failures: raised, by the name of the verb.
     :ivar problems: what ``publish`` says of URLs, in sentences.
-    :ivar changed: what ``ping_topic``, ``distribute`` and ``unsubscribe`` give.
+    :ivar changed: what ``ping_topic``, ``push_content`` and ``unsubscribe`` give.
     """
 
     def __init__(self, protocols: Sequence[str] = ("http-post",)) -> None:
@@ -277,7 +277,7 @@ class FakeBroker:
         self.pinged: list[str] = []
         self.sources: list[str] = []
         self.published: list[tuple[str, ...]] = []
-        self.distributed: list[tuple[str, Content]] = []
+        self.pushed: list[tuple[str, Content]] = []
         self.intents: list[Intent] = []
         self.unsubscribed: list[Intent] = []
         self.accepted: list[Intent] = []
@@ -306,9 +306,9 @@ class FakeBroker:
         self.sources.append(source)
         return {url: self.problems[url] for url in urls if url in self.problems}
 
-    async def distribute(self, topic: str, content: Content) -> bool:
-        self._fail("distribute")
-        self.distributed.append((topic, content))
+    async def push_content(self, topic: str, content: Content) -> bool:
+        self._fail("push_content")
+        self.pushed.append((topic, content))
         return self.changed
 
     async def subscribe(self, intent: Intent) -> Subscription:

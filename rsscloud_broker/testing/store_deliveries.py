@@ -20,10 +20,10 @@ from rsscloud_broker.testing.store import (
     succeeded,
     waits,
 )
-from rsscloud_broker.testing.store_handed_in import HandedInContract
+from rsscloud_broker.testing.store_pushed import PushedContract
 
 
-class DeliveriesContract(HandedInContract):
+class DeliveriesContract(PushedContract):
     """What holds for the deliveries of every ``IStore``."""
 
     # fan-out

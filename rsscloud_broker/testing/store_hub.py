@@ -26,7 +26,7 @@ from rsscloud_broker.testing.store import (
 )
 
 _ONE, _TWO = a_content(b"<rss>1</rss>"), a_content(b"<rss>2</rss>")
-_HANDED_IN = Content(b"{}", "application/json", '<http://feeds.example/>; rel="self"')
+_PUSHED = Content(b"{}", "application/json", '<http://feeds.example/>; rel="self"')
 
 
 def an_intent(number: int = 1, topic: str = FEED) -> Intent:
@@ -214,26 +214,26 @@ class HubContract(RecordsContract):
         self.assertEqual((await self.store.sweep(1000, 9999)).topics, 1)
         self.assertFalse(await self.kept(walk))
 
-    # contents that are handed in
+    # contents that are pushed
 
     async def test_pushed_content_is_carried_as_it_is(self) -> None:
         await self.wanting()
         await self.read(_ONE)
-        self.assertTrue(await self.store.push_content(FEED, _HANDED_IN, 2000.5))
+        self.assertTrue(await self.store.push_content(FEED, _PUSHED, 2000.5))
         (first,) = await self.store.fanouts(10)
         await self.store.record_slice(first, 1000, [], True)
-        walk = await self.walk_with(_HANDED_IN)
+        walk = await self.walk_with(_PUSHED)
         self.assertEqual((walk.topic, walk.cursor, walk.begun_at), (FEED, 0, 2000.5))
-        self.assertEqual(await self.store.newest_content(FEED), _HANDED_IN)
+        self.assertEqual(await self.store.newest_content(FEED), _PUSHED)
         topic = await self.store.topic(FEED)
         self.assertEqual(topic, Topic(FEED, _ONE.digest, 1, 1000.0, 2000.5, subscribers=1))
 
     async def test_pushed_content_without_subscribers(self) -> None:
-        self.assertFalse(await self.store.push_content(FEED, _HANDED_IN, 1000))
+        self.assertFalse(await self.store.push_content(FEED, _PUSHED, 1000))
         self.assertIsNone(await self.store.topic(FEED))
         await self.read(_ONE)
         before = await self.store.topic(FEED)
-        self.assertFalse(await self.store.push_content(FEED, _HANDED_IN, 2000))
+        self.assertFalse(await self.store.push_content(FEED, _PUSHED, 2000))
         self.assertEqual(await self.store.topic(FEED), before)
         self.assertEqual(await self.store.fanouts(10), [])
         self.assertIsNone(await self.store.newest_content(FEED))
@@ -242,11 +242,11 @@ class HubContract(RecordsContract):
         await self.wanting()
         read = (_ONE, _TWO)
         await self.read(read[0])
-        for number, handed_in in enumerate((_HANDED_IN, evolve(_HANDED_IN, body=b"[]"))):
-            await self.store.push_content(FEED, handed_in, 1001.0 + number)
+        for number, pushed in enumerate((_PUSHED, evolve(_PUSHED, body=b"[]"))):
+            await self.store.push_content(FEED, pushed, 1001.0 + number)
         await self.read(read[1], at=1003.0)
-        # The first reading is needless by now; what was handed in never is.
-        for content in (_HANDED_IN, evolve(_HANDED_IN, body=b"[]"), _TWO):
+        # The first reading is needless by now; what was pushed never is.
+        for content in (_PUSHED, evolve(_PUSHED, body=b"[]"), _TWO):
             walk = await self.walk_with(content)
             self.assertEqual(await self.store.fanouts(10), [walk])
             await self.store.record_slice(walk, 1000, [], True)
@@ -254,9 +254,9 @@ class HubContract(RecordsContract):
 
     async def test_pushed_content_outlives_changes_that_nobody_wants(self) -> None:
         await self.store.put_subscription(a_subscription())
-        await self.store.push_content(FEED, _HANDED_IN, 1000)
+        await self.store.push_content(FEED, _PUSHED, 1000)
         await self.read(_ONE, at=2000)
-        walk = await self.walk_with(_HANDED_IN)
+        walk = await self.walk_with(_PUSHED)
         await self.store.record_slice(walk, 1000, [], True)
         self.assertFalse(await self.kept(walk))
 
@@ -264,9 +264,9 @@ class HubContract(RecordsContract):
         await self.wanting()
         await self.read(_ONE)
         older = await self.walk_with(_ONE)
-        await self.store.push_content(FEED, _HANDED_IN, 1001)
+        await self.store.push_content(FEED, _PUSHED, 1001)
         await self.read(_TWO, at=1002)
-        pushed = await self.walk_with(_HANDED_IN)
+        pushed = await self.walk_with(_PUSHED)
         for _ in range(2):
             await self.store.record_slice(pushed, 1000, [], True)
             newer = await self.walk_with(_TWO)

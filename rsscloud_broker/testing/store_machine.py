@@ -136,16 +136,16 @@ class StoreMachine(PingsAndTopics):
                 anew = evolve(waits, attempts=0, due=self.now, failing_since=None)
                 self.model.waiting[before] = anew
         self.model.subscriptions[stored.id] = evolve(wanted, id=stored.id)
-        place = self.model.place(topic)
-        read = self.model.topics.setdefault(place, Topic(place))
+        current = self.model.current_url(topic)
+        read = self.model.topics.setdefault(current, Topic(current))
         if not read.ended:
-            self.model.due.setdefault(place, self.now)
+            self.model.due.setdefault(current, self.now)
         differs = read.digest is not None and read.digest != known
         if known is not None and (differs or read.ended):
             self.model.waiting.setdefault(stored.id, Waits(0, self.now))
             kept = self.model.newest_of(topic) is not None
             if wants_content and not kept and not read.ended:
-                self.model.asked[place] = self.now
+                self.model.asked[current] = self.now
         assert stored == self.model.subscription(stored.id)
         self.known_subscriptions.append(stored)
 
@@ -273,7 +273,7 @@ class StoreMachine(PingsAndTopics):
         elif walk is not None:
             walk.cursor, walk.left = cursor, left
         if done:
-            self.model.remove_unneeded(self.model.place(shown.topic))
+            self.model.remove_unneeded(self.model.current_url(shown.topic))
 
     @rule(limit=limits)
     def look_at_walks(self, limit: int) -> None:

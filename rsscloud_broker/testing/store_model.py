@@ -22,7 +22,7 @@ class Walk:
     """A walk that has not ended.
 
     :ivar content: what it carries, by its number in ``Model.contents``.
-    :ivar pushed: whether that was handed in.
+    :ivar pushed: whether that was pushed.
     :ivar later: whether a content was wanted and there was none.
     :ivar shown: as the store showed it last; a walk that others go before is not.
     """
@@ -95,22 +95,22 @@ class Model:
             for earlier in self.pings
         )
 
-    def place(self, url: str) -> str:
+    def current_url(self, url: str) -> str:
         """The URL of a topic that is or was at another."""
         return self.moved[url][0] if url in self.moved else url
 
     def topic(self, url: str) -> Topic | None:
         """A topic as a store shows it."""
-        known = self.topics.get(self.place(url))
+        known = self.topics.get(self.current_url(url))
         return known and evolve(known, subscribers=len(self.subscriptions_of(url)))
 
     def subscription(self, key: int) -> Subscription:
         """A subscription as a store shows it."""
         waits = self.waiting.get(key)
         one = self.subscriptions[key]
-        place = self.place(one.topic)
-        moved_to = "" if place == one.topic else place
-        ended = self.topics[place].ended
+        current = self.current_url(one.topic)
+        moved_to = "" if current == one.topic else current
+        ended = self.topics[current].ended
         return evolve(
             one,
             attempts=None if waits is None else waits.attempts,
@@ -120,25 +120,27 @@ class Model:
         )
 
     def subscriptions_of(self, topic: str) -> list[Subscription]:
-        found, place = sorted(self.subscriptions.items()), self.place(topic)
-        return [self.subscription(key) for key, one in found if self.place(one.topic) == place]
+        found, current = sorted(self.subscriptions.items()), self.current_url(topic)
+        return [
+            self.subscription(key) for key, one in found if self.current_url(one.topic) == current
+        ]
 
     def has_ended(self, topic: str) -> bool:
-        known = self.topics.get(self.place(topic))
+        known = self.topics.get(self.current_url(topic))
         return known is not None and bool(known.ended)
 
     def move(self, url: str, to: str, at: float) -> bool:
         """Move a topic to another URL; False if it stays."""
-        here, there = self.place(url), to
+        here, there = self.current_url(url), to
         if to in self.moved and at - self.moved[to][1] < SETTLED_AFTER:
-            there = self.place(to)
+            there = self.current_url(to)
         known = self.topics.get(here, Topic(here))
         other = self.topics.get(there, Topic(there))
         if to == url or here == there or known.ended or other.ended:
             return False
         self.moved.pop(there, None)
-        for left, (place, left_at) in self.moved.items():
-            if place == here:
+        for left, (current, left_at) in self.moved.items():
+            if current == here:
                 self.moved[left] = (there, left_at)
         self.moved[here] = (there, at)
         self.topics.pop(here, None)
@@ -228,12 +230,12 @@ class Model:
 
     def brought_later(self, topic: str) -> bool:
         """Whether a walk over a topic waits for its content."""
-        return any(walk.later for walk in self.walks if walk.topic == self.place(topic))
+        return any(walk.later for walk in self.walks if walk.topic == self.current_url(topic))
 
     def newest_of(self, topic: str) -> int | None:
         """The number of the last content of a topic."""
-        place = self.place(topic)
-        return max((key for key, (url, _) in self.contents.items() if url == place), default=None)
+        current = self.current_url(topic)
+        return max((key for key, (url, _) in self.contents.items() if url == current), default=None)
 
     def newest_content(self, topic: str) -> Content | None:
         newest = self.newest_of(topic)

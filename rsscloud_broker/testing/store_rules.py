@@ -116,7 +116,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         # Those that have ended are not read, so it does not matter whether they are named.
         going_on = [topic for topic in record.watched if not self.model.has_ended(topic)]
         watched = {
-            self.model.place(topic)
+            self.model.current_url(topic)
             for topic in map(normal_form, ping.named_urls)
             if self.model.subscriptions_of(topic) and not self.model.has_ended(topic)
         }
@@ -176,33 +176,33 @@ class PingsAndTopics(RuleBasedStateMachine):
         self.read(url, content, given, pinged, max(self.past(data), last))
 
     def read(self, url: str, content: bytes, given: bool, pinged: bool, started_at: float) -> None:
-        place = self.model.place(url)
-        known = self.model.topics.get(place, Topic(place))
+        current = self.model.current_url(url)
+        known = self.model.topics.get(current, Topic(current))
         found = self.new_content(content) if given else None
         reading = FetchResult(url, digest_of(content), len(content), started_at, found)
         ping = Ping(url, url, self.now, rss_url=url) if pinged else None
         record = self.call(self.store.record_fetch, reading, ping)
         assert record.changed == ((known.digest, known.size) != (reading.digest, reading.size))
         changed_at = started_at if record.changed else known.changed_at
-        topic = Topic(place, reading.digest, reading.size, started_at, changed_at, known.ended)
-        self.model.topics[place] = topic
-        self.model.failures[place] = 0
+        topic = Topic(current, reading.digest, reading.size, started_at, changed_at, known.ended)
+        self.model.topics[current] = topic
+        self.model.failures[current] = 0
         assert record.topic == self.model.topic(url)
-        if self.model.asked.get(place, END_OF_TIME) <= started_at:
-            self.model.no_check(place)
+        if self.model.asked.get(current, END_OF_TIME) <= started_at:
+            self.model.no_check(current)
         if record.changed and ping is not None:
             self._recorded(ping, record.ping)
         else:
             assert record.ping is None
-        key = self._take_in(place, found, record.changed)
+        key = self._record_content(current, found, record.changed)
         later = record.changed and key is None and self.model.wanted(url)
         if record.changed and self.model.subscriptions_of(url):
-            self.model.walks.append(Walk(place, started_at, key, later=later))
+            self.model.walks.append(Walk(current, started_at, key, later=later))
         assert record.brought == (key is not None and not record.changed)
         if record.brought:
-            self.model.bring_content(place, key, started_at)
+            self.model.bring_content(current, key, started_at)
 
-    def _take_in(self, url: str, found: Content | None, changed: bool) -> int | None:
+    def _record_content(self, url: str, found: Content | None, changed: bool) -> int | None:
         """Keep what was found if somebody wants it; its number."""
         wanted = self.model.wanted(url)
         if not changed:
@@ -218,9 +218,11 @@ class PingsAndTopics(RuleBasedStateMachine):
         watched = bool(self.model.subscriptions_of(url))
         assert self.call(self.store.push_content, url, content, self.now) == watched
         if watched:
-            place = self.model.place(url)
-            self.model.topics[place] = evolve(self.model.topics[place], changed_at=self.now)
-            self.model.walks.append(Walk(place, self.now, self._keep(place, content), pushed=True))
+            current = self.model.current_url(url)
+            self.model.topics[current] = evolve(self.model.topics[current], changed_at=self.now)
+            self.model.walks.append(
+                Walk(current, self.now, self._keep(current, content), pushed=True)
+            )
 
     @rule(limit=limits)
     def look_at_checks(self, limit: int) -> None:
@@ -234,28 +236,28 @@ class PingsAndTopics(RuleBasedStateMachine):
         asks = pinged or bool(self.model.subscriptions_of(url))
         asks = asks and not self.model.has_ended(url)
         assert self.call(self.store.request_check, url, self.now, pinged) == asks
-        place = self.model.place(url)
+        current = self.model.current_url(url)
         if pinged:
-            self.model.topics.setdefault(place, Topic(place))
+            self.model.topics.setdefault(current, Topic(current))
         if asks:
-            self.model.asked[place] = self.now
+            self.model.asked[current] = self.now
         if asks and pinged:
-            self.model.pinged.add(place)
+            self.model.pinged.add(current)
 
     @rule(url=topics)
     def request_content(self, url: str) -> None:
         asks = bool(self.model.subscriptions_of(url)) and not self.model.has_ended(url)
         assert self.call(self.store.request_content, url, self.now) == asks
         if asks:
-            self.model.asked[self.model.place(url)] = self.now
+            self.model.asked[self.model.current_url(url)] = self.now
 
     @rule(url=topics, data=st.data())
     def drop_check(self, url: str, data: st.DataObject) -> None:
         asked_until = self.past(data)
         self.call(self.store.drop_check, url, asked_until)
-        place = self.model.place(url)
-        if self.model.asked.get(place, END_OF_TIME) <= asked_until:
-            self.model.no_check(place)
+        current = self.model.current_url(url)
+        if self.model.asked.get(current, END_OF_TIME) <= asked_until:
+            self.model.no_check(current)
 
     @rule(url=topics, reason=st.sampled_from(("gone", "moved away")))
     def end_topic(self, url: str, reason: str) -> None:
@@ -263,23 +265,23 @@ class PingsAndTopics(RuleBasedStateMachine):
         assert self.call(self.store.end_topic, url, reason, self.now) == ends
         if not ends:
             return
-        place = self.model.place(url)
-        known = self.model.topics.get(place, Topic(place))
-        self.model.topics[place] = evolve(known, ended=reason, changed_at=self.now)
-        self.model.no_check(place)
-        self.model.due.pop(place, None)
+        current = self.model.current_url(url)
+        known = self.model.topics.get(current, Topic(current))
+        self.model.topics[current] = evolve(known, ended=reason, changed_at=self.now)
+        self.model.no_check(current)
+        self.model.due.pop(current, None)
         if self.model.subscriptions_of(url):
-            self.model.walks.append(Walk(place, self.now))
+            self.model.walks.append(Walk(current, self.now))
 
     @rule(url=topics)
     def revive_topic(self, url: str) -> None:
         ended = self.model.has_ended(url)
         assert self.call(self.store.revive_topic, url) == ended
         if ended:
-            place = self.model.place(url)
-            self.model.topics[place] = evolve(self.model.topics[place], ended="")
+            current = self.model.current_url(url)
+            self.model.topics[current] = evolve(self.model.topics[current], ended="")
             if self.model.subscriptions_of(url):
-                self.model.due[place] = 0.0
+                self.model.due[current] = 0.0
 
     @rule(after=st.just("") | topics, limit=limits)
     def watched_topics(self, after: str, limit: int) -> None:
@@ -287,7 +289,7 @@ class PingsAndTopics(RuleBasedStateMachine):
             url
             for url in sorted(PLACES)
             if url > after
-            and self.model.place(url) == url
+            and self.model.current_url(url) == url
             and self.model.subscriptions_of(url)
             and not self.model.has_ended(url)
         ]
@@ -301,18 +303,18 @@ class PingsAndTopics(RuleBasedStateMachine):
     @rule(url=topics)
     def record_failure(self, url: str) -> None:
         self.call(self.store.record_failure, url, self.now, "refused")
-        place = self.model.place(url)
-        if place in self.model.topics:
-            self.model.failures[place] = self.model.failures.get(place, 0) + 1
+        current = self.model.current_url(url)
+        if current in self.model.topics:
+            self.model.failures[current] = self.model.failures.get(current, 0) + 1
 
     @rule(url=topics, seconds=st.none() | st.sampled_from((0.25, 60.0)))
     def plan_polls(self, url: str, seconds: float | None) -> None:
         at = None if seconds is None else self.now + seconds
         self.call(self.store.plan_polls, [PollPlan(url, at, "", None, self.now)])
-        place = self.model.place(url)
-        self.model.due.pop(place, None)
-        if at is not None and place in self.model.topics and not self.model.has_ended(url):
-            self.model.due[place] = at
+        current = self.model.current_url(url)
+        self.model.due.pop(current, None)
+        if at is not None and current in self.model.topics and not self.model.has_ended(url):
+            self.model.due[current] = at
 
     @rule(limit=limits, data=st.data())
     def look_at_polls(self, limit: int, data: st.DataObject) -> None:
@@ -351,12 +353,12 @@ class PingsAndTopics(RuleBasedStateMachine):
         if account is None:
             assert self.model.topic(url) is None
             return
-        place = self.model.place(url)
-        left = sorted(was for was, (now_at, _) in self.model.moved.items() if now_at == place)
+        current = self.model.current_url(url)
+        left = sorted(was for was, (now_at, _) in self.model.moved.items() if now_at == current)
         assert account.topic == self.model.topic(url)
         assert account.moved_from == tuple(left)
-        assert account.failures == self.model.failures.get(place, 0)
-        assert account.next_poll_at == self.model.due.get(place)
+        assert account.failures == self.model.failures.get(current, 0)
+        assert account.next_poll_at == self.model.due.get(current)
 
     def _contents_are_as_in_the_model(self) -> None:
         """A store may remove at any time what is not needed."""

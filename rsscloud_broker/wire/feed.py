@@ -71,13 +71,13 @@ def xml_redirect(body: bytes) -> str | None:
         tree = read_tree(body, "", frozenset({"redirect"}))
     except UnreadableFeed:
         return None
-    places = [
+    elements = [
         element for element in tree.root.iter("*") if xml.local_name(element) == "newLocation"
     ]
-    if not places:
+    if not elements:
         return None
-    url = clean(places[0].text or "")
-    if url or not (tree.complaint or len(places[0])):
+    url = clean(elements[0].text or "")
+    if url or not (tree.complaint or len(elements[0])):
         return url
     return None
 

@@ -301,11 +301,11 @@ def _require_urlset(root: etree._Element) -> None:
         )
 
 
-def _one_md(parent: etree._Element, place: str) -> etree._Element:
+def _one_md(parent: etree._Element, where: str) -> etree._Element:
     found = parent.findall(f"{{{TERMS}}}md")
     if len(found) != 1:
         raise InvalidDocument(
-            f"line {parent.sourceline}: {place} has {len(found)} rs:md elements; "
+            f"line {parent.sourceline}: {where} has {len(found)} rs:md elements; "
             f"it must have exactly one, in the namespace {TERMS}"
         )
     return found[0]

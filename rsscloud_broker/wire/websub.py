@@ -318,7 +318,7 @@ def link_header(hub: str, topic: str, given: str = "") -> str:
     """The value of the one Link header of a delivery: section 7 of WebSub.
 
     :param hub: empty if it is not known.
-    :param given: a value that a publisher handed in, which goes before what we
+    :param given: a value that a publisher pushed, which goes before what we
         know; left out if it cannot be read.  Its tabs become spaces, which mean the
         same (RFC 9110, section 5.5), so that it is one line like any other of ours.
     """

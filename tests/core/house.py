@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, execute, fail
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from rsscloud_broker.config import Limits, Topics
+from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import (
     Access,
     Admission,
@@ -78,16 +78,16 @@ def change_detector(
     clock: Clock,
     counters: Counters,
     limiter: FairLimiter,
-    handed_in: Container[str] = (),
+    pushed: Container[str] = (),
 ) -> ChangeDetector:
     """A detector with all its parts, which reads feeds in the calling thread."""
-    reader = TopicReader(store, fetcher, bus, clock, counters, limiter, handed_in)
+    reader = TopicReader(store, fetcher, bus, clock, counters, limiter, pushed)
     return ChangeDetector(store, reader, FeedInspector(store, execute), bus, clock, counters)
 
 
 class CoreTestCase(SynchronousTestCase):
     """:ivar unavailable: methods of the store that raise Unavailable while in here.
-    :ivar handed_in: topics whose contents are handed in: none, unless a test adds some.
+    :ivar pushed: topics whose contents are pushed: none, unless a test adds some.
     :cvar slots, under_way: see ``FairLimiter``.
     """
 
@@ -103,7 +103,7 @@ class CoreTestCase(SynchronousTestCase):
         for name in ("checks_due", "record_fetch", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
-        self.handed_in = PushedTopics()
+        self.pushed = PushedTopics()
         self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
         self.detector = change_detector(
             self.store,
@@ -112,7 +112,7 @@ class CoreTestCase(SynchronousTestCase):
             self.clock,
             self.counters,
             self.limiter,
-            self.handed_in,
+            self.pushed,
         )
 
     def _watch(self, name: str) -> None:
@@ -156,7 +156,7 @@ class BrokerTestCase(CoreTestCase):
     whose notifications carry contents.
     """
 
-    limits = Limits()
+    limits = RateLimitOptions()
     topics = Topics()
 
     def setUp(self) -> None:

@@ -6,7 +6,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.config import Limits, Topics
+from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
@@ -63,7 +63,7 @@ class FullDiskTests(BrokerTestCase):
             self.broker.ping(Ping("A", HOME, NOW), 60, CALLER),
             self.broker.ping_topic(FEED, CALLER),
             self.broker.publish([FEED], CALLER),
-            self.broker.distribute(FEED, Content(b"new")),
+            self.broker.push_content(FEED, Content(b"new")),
             self.broker.subscribe(intent),
             self.broker.accept(intent),
         ):
@@ -366,7 +366,7 @@ class SpellingTests(BrokerTestCase):
 
     def test_content_that_is_handed_in(self) -> None:
         self.result(self.broker.subscribe(self.intent))
-        self.assertTrue(self.result(self.broker.distribute(self.WRITTEN, Content(b"new"))))
+        self.assertTrue(self.result(self.broker.push_content(self.WRITTEN, Content(b"new"))))
 
     def test_patterns(self) -> None:
         """Another spelling does not get round them."""
@@ -571,7 +571,7 @@ class DistributeTests(BrokerTestCase):
 
     def test_with_subscribers(self) -> None:
         self.subscribe()
-        self.assertTrue(self.result(self.broker.distribute(FEED, self.content)))
+        self.assertTrue(self.result(self.broker.push_content(FEED, self.content)))
         self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW)])
         self.assertEqual(self.fetcher.fetched, [])
         (walk,) = self.successResultOf(self.store.fanouts(10))
@@ -579,7 +579,7 @@ class DistributeTests(BrokerTestCase):
         self.assertEqual(kept, self.content)
 
     def test_without(self) -> None:
-        self.assertFalse(self.result(self.broker.distribute(FEED, self.content)))
+        self.assertFalse(self.result(self.broker.push_content(FEED, self.content)))
         self.assertEqual(self.bus.events, [])
 
 
@@ -614,7 +614,7 @@ class AccessTests(BrokerTestCase):
 class ReadingsOfAHostTests(BrokerTestCase):
     """A stranger has the broker read only so many topics of a host that nobody subscribed to."""
 
-    limits = Limits(fetches_per_host=1, fetches_host_burst=2, exempt=("192.0.2.8",))
+    limits = RateLimitOptions(fetches_per_host=1, fetches_host_burst=2, exempt=("192.0.2.8",))
     unknown = tuple(f"http://feeds.example/{number}" for number in range(5))
 
     def use_up(self) -> None:
@@ -666,7 +666,7 @@ class ReadingsOfAHostTests(BrokerTestCase):
 
 
 class LimitsTests(BrokerTestCase):
-    limits = Limits(
+    limits = RateLimitOptions(
         pings_per_source=1,
         pings_burst=2,
         verifications_per_source=1,
@@ -736,7 +736,7 @@ class LimitsTests(BrokerTestCase):
 
 
 class WebAddressTests(BrokerTestCase):
-    """A front door of a plugin may hand in whatever it was sent."""
+    """A front door of a plugin may push whatever it was sent."""
 
     bad = ("javascript:1", "ftp://feeds.example/rss.xml", "http:///rss.xml", FEED + "?" * 2048)
 
@@ -758,12 +758,12 @@ class WebAddressTests(BrokerTestCase):
 
     def test_topics(self) -> None:
         for bad in self.bad:
-            self.handed_in.prefixes = (bad[:10],)  # it is never read, so nothing else finds out
+            self.pushed.prefixes = (bad[:10],)  # it is never read, so nothing else finds out
             intent = Intent(bad, CALLBACK, LEASE)
             for call in (
                 self.broker.ping_topic(bad, CALLER),
                 self.broker.publish([bad], CALLER),
-                self.broker.distribute(bad, Content(b"new")),
+                self.broker.push_content(bad, Content(b"new")),
                 self.broker.subscribe(intent),
                 self.broker.accept(intent),
             ):

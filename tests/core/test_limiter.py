@@ -11,7 +11,7 @@ from rsscloud_broker.core.limiter import (
     SHARE,
     SLOW_AFTER,
     FairLimiter,
-    Place,
+    HostQuota,
     Turn,
 )
 from rsscloud_broker.testing.clock import Clock
@@ -42,7 +42,7 @@ class LimiterTestCase(SynchronousTestCase):
         return turn
 
     async def _call(self, turn: Turn, source: str, host: str, urgent: bool) -> None:
-        place = Place("reading", host, self.of_host)
+        place = HostQuota("reading", host, self.of_host)
         async with self.limiter.slot(turn, place, urgent=urgent):
             ends: Deferred[None] = Deferred()
             self.inside.append((source, host, ends))
@@ -126,7 +126,7 @@ class RoundTests(LimiterTestCase):
         called: list[int] = []
 
         async def calling(number: int) -> None:
-            async with self.limiter.slot(Turn.of("a"), Place("reading", "h", 10)):
+            async with self.limiter.slot(Turn.of("a"), HostQuota("reading", "h", 10)):
                 called.append(number)
 
         self.call("a")
@@ -189,7 +189,7 @@ class ShareTests(LimiterTestCase):
         asked: list[str] = []
 
         async def verify() -> None:
-            async with self.limiter.slot(Turn.of("a"), Place("verification", "h", 2)):
+            async with self.limiter.slot(Turn.of("a"), HostQuota("verification", "h", 2)):
                 asked.append("h")
 
         self.successResultOf(Deferred.fromCoroutine(verify()))

@@ -1,4 +1,4 @@
-"""Topics whose contents are handed in: subscribed to and carried, but not read."""
+"""Topics whose contents are pushed: subscribed to and carried, but not read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LEASE = 90_000
 CALLER = "192.0.2.7"
 
 
-class HandedInTests(BrokerTestCase):
+class PushedTests(BrokerTestCase):
     """Whoever would read the channel gets a page."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.handed_in.prefixes = ("http://source.example/channel/",)
+        self.pushed.prefixes = ("http://source.example/channel/",)
         self.fetcher.contents[CHANNEL] = b"<html/>"
 
     def tearDown(self) -> None:
@@ -34,8 +34,8 @@ class HandedInTests(BrokerTestCase):
         return [walk.topic for walk in self.successResultOf(self.store.fanouts(10))]
 
     def test_prefixes(self) -> None:
-        self.assertIn(CHANNEL, self.handed_in)
-        self.assertNotIn("http://source.example/", self.handed_in)
+        self.assertIn(CHANNEL, self.pushed)
+        self.assertNotIn("http://source.example/", self.pushed)
         self.assertNotIn(CHANNEL, PushedTopics())
 
     def test_subscriptions_need_nothing_to_be_there(self) -> None:
@@ -48,7 +48,7 @@ class HandedInTests(BrokerTestCase):
 
     def test_contents_are_carried(self) -> None:
         self.subscribe_carrier()
-        self.assertTrue(self.result(self.broker.distribute(CHANNEL, PUSHED)))
+        self.assertTrue(self.result(self.broker.push_content(CHANNEL, PUSHED)))
         (walk,) = self.successResultOf(self.store.fanouts(10))
         self.assertEqual(self.successResultOf(self.store.content(walk.content_id)), PUSHED)
 
@@ -59,15 +59,15 @@ class HandedInTests(BrokerTestCase):
             self.broker.publish([CHANNEL], CALLER),
         ):
             error = self.refusal(call, TopicUnreadable)
-            self.assertIn("handed in by its publisher", str(error))
+            self.assertIn("its publisher pushes its content", str(error))
         self.result(self.broker.ping(Ping("A site", CHANNEL, NOW), 0, CALLER))
         self.assertEqual((self.walks(), self.due()), ([], []))
 
     def test_pings_of_what_moved_there_before(self) -> None:
-        self.handed_in.prefixes = ()
+        self.pushed.prefixes = ()
         self.subscribe(FEED)
         self.successResultOf(self.store.move_topic(FEED, CHANNEL, NOW))
-        self.handed_in.prefixes = (CHANNEL,)
+        self.pushed.prefixes = (CHANNEL,)
         self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
         self.assertEqual(self.walks(), [])
 
@@ -88,4 +88,4 @@ class HandedInTests(BrokerTestCase):
             self.clock.advance(60)
         account = self.successResultOf(self.store.topic_status(CHANNEL))
         self.assertIsNone(account.next_poll_at)
-        self.assertIn("handed in", account.poll_reason)
+        self.assertIn("pushes its content", account.poll_reason)

@@ -10,15 +10,15 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Limits
+from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.core.rate_limits import (
     COUNT_PAUSE,
     FULL_HOST_PAUSE,
     MAX_FAILURES,
     MAX_KEYS,
     Admission,
+    Quota,
     RateLimit,
-    Room,
 )
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import CallbackFailed, TooMany
@@ -160,7 +160,7 @@ class AdmissionTestCase(SynchronousTestCase):
         self.counters = Counters()
 
     def admission(self, **limits: Any) -> Admission:
-        return Admission(Limits(**limits), self.store, self.clock, self.counters)
+        return Admission(RateLimitOptions(**limits), self.store, self.clock, self.counters)
 
     def intent(self, number: int = 0, **fields: Any) -> Intent:
         """An intent of its own host and topic, unless they are given."""
@@ -172,7 +172,7 @@ class AdmissionTestCase(SynchronousTestCase):
         }
         return Intent(lease_seconds=90_000, **values)
 
-    def admit(self, admission: Admission, intent: Intent) -> Room:
+    def admit(self, admission: Admission, intent: Intent) -> Quota:
         return self.successResultOf(Deferred.fromCoroutine(admission.verification(intent)))
 
     def refusal(self, admission: Admission, intent: Intent) -> TooMany:
@@ -420,7 +420,7 @@ class VerificationTests(AdmissionTestCase):
         new = Callback("http://reader.example/new", "http-post")
         self.refusal(admission, self.intent(callback=new))
         admission.change(
-            Limits(
+            RateLimitOptions(
                 pings_per_source=0.001,
                 pings_burst=3,
                 pings_per_day=4,
@@ -434,7 +434,7 @@ class VerificationTests(AdmissionTestCase):
         self.assertRaises(TooMany, admission.ping, CALLER)
         for _ in range(9):
             admission.ping(OTHER)
-        admission.change(Limits(pings_burst=1))
+        admission.change(RateLimitOptions(pings_burst=1))
         self.assertIn("100 pings a second", str(self.assertRaises(TooMany, admission.ping, CALLER)))
 
     def test_those_that_are_let_in_have_their_places(self) -> None:
@@ -453,7 +453,7 @@ class VerificationTests(AdmissionTestCase):
         admission = self.admission(subscriptions_per_host=1)
         callbacks = [Callback(f"http://reader.example/{number}", "soap") for number in range(3)]
 
-        def admit(number: int) -> Room:
+        def admit(number: int) -> Quota:
             return self.admit(admission, self.intent(callback=callbacks[number]))
 
         early = admit(0)
@@ -587,7 +587,7 @@ class FailureTests(AdmissionTestCase):
         admission = self.admission()
         admission.failed(self.intent(), self.failure)
         self.clock.set_wall(-86_400)
-        self.clock.advance(Limits().failed_verification_pause)
+        self.clock.advance(RateLimitOptions().failed_verification_pause)
         self.admit(admission, self.intent())
 
     def test_memory_is_bounded(self) -> None:

@@ -189,7 +189,7 @@ class House:
         *,
         doors: frozenset[str] = ALL_DOORS,
         http: Http | None = None,
-        limits: config.Limits | None = None,
+        limits: config.RateLimitOptions | None = None,
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
     ) -> None:
@@ -229,7 +229,9 @@ class House:
         detector = change_detector(self.store, self.topics, bus, self.clock, self.counters, limiter)
         detector.startService()
         case.addCleanup(detector.stopService)
-        admission = Admission(limits or config.Limits(), self.store, self.clock, self.counters)
+        admission = Admission(
+            limits or config.RateLimitOptions(), self.store, self.clock, self.counters
+        )
         verifier = Verifier(self.store, bus, detector, notifiers, self.clock, limiter)
         intents = IntentQueue(self.store, verifier, self.clock)
         intents.startService()

@@ -8,14 +8,14 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Http, Limits
+from rsscloud_broker.config import Http, RateLimitOptions
 from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PRIVATE, House
 
 #: One ping and one verification, and another in ten seconds.
-STRICT = Limits(
+STRICT = RateLimitOptions(
     pings_per_source=0.1,
     pings_burst=1,
     verifications_per_source=0.1,
@@ -211,7 +211,7 @@ class RefusedAddressTests(SynchronousTestCase):
     """What the guard refuses is told with the reason, after the usual sentence."""
 
     def setUp(self) -> None:
-        self.house = House(self, limits=Limits(failed_verification_pause=0))
+        self.house = House(self, limits=RateLimitOptions(failed_verification_pause=0))
         self.topic = "http://intranet.example/rss.xml"
         self.house.topics.private.add(self.topic)
         self.house.subscribers.private |= {"http://192.0.2.7:80/n", "http://r.example:80/n"}

@@ -113,7 +113,7 @@ class DoorTestCase(SynchronousTestCase):
         self.assertEqual(answer.status, status, answer.text)
         self.assertEqual(answer.headers.get_content_type(), "text/plain")
         self.assertIn(text, answer.text)
-        self.assertEqual(self.broker.distributed, [])
+        self.assertEqual(self.broker.pushed, [])
 
 
 class TakenInTests(DoorTestCase):
@@ -122,7 +122,7 @@ class TakenInTests(DoorTestCase):
         content_type = 'application/xml; charset="UTF-8"'
         answer = self.notify(body, Content_Type=content_type)
         self.assertEqual((answer.status, answer.text), (202, "The notification was taken in.\n"))
-        self.assertEqual(self.broker.distributed, [(TOPIC, Content(body, content_type, link()))])
+        self.assertEqual(self.broker.pushed, [(TOPIC, Content(body, content_type, link()))])
 
     def test_at_every_path(self) -> None:
         paths = ("/websub", "/hub", "/pubsubhubbub")
@@ -144,7 +144,7 @@ class TakenInTests(DoorTestCase):
         exchange = Exchange(cast(Any, self.factory.buildProtocol(peer)), peer)
         exchange.send(head.encode() + PAYLOAD)
         self.assertEqual(exchange.answer().status, 202)
-        self.assertEqual(self.broker.distributed[0][1].link, link())
+        self.assertEqual(self.broker.pushed[0][1].link, link())
 
     def test_change_notification(self) -> None:
         body = PAYLOAD.replace(b"framework-", b"change-").replace(b'capability="resourcelist"', b"")
@@ -161,7 +161,7 @@ class TakenInTests(DoorTestCase):
         self.assertEqual(answer.status, 202)
         self.assertIn("Warning: http://source.example/dataset1/resourcelist.xml: ", answer.text)
         self.assertIn("a resourcelist that was deleted is unusual", answer.text)
-        self.assertEqual(len(self.broker.distributed), 1)
+        self.assertEqual(len(self.broker.pushed), 1)
 
     def test_this_hub_in_another_spelling(self) -> None:
         hub = f"{BROKER}/websub".replace("http://broker.example", "HTTP://Broker.example:80")
@@ -172,7 +172,7 @@ class TakenInTests(DoorTestCase):
         answer = self.notify(Link=value)
         self.assertEqual(answer.status, 202)
         self.assertIn("Warning: the Link header has no link with rel=resourcesync", answer.text)
-        self.assertEqual(self.broker.distributed[0][1].link, value)
+        self.assertEqual(self.broker.pushed[0][1].link, value)
 
     def test_forms_go_to_websub(self) -> None:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -300,9 +300,9 @@ class RefusalTests(DoorTestCase):
             (TooMany("too many", 7), 429),
             (Unavailable("the disk is full"), 503),
         ):
-            self.broker.failures["distribute"] = error
+            self.broker.failures["push_content"] = error
             self.assertEqual(self.notify().status, status)
-        self.assertEqual(self.broker.distributed, [])
+        self.assertEqual(self.broker.pushed, [])
 
     def test_get(self) -> None:
         self.assertEqual(self.ask("GET", "/resourcesync").status, 405)

@@ -7,7 +7,7 @@ from typing import Any
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Limits
+from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, House
@@ -106,7 +106,7 @@ class FormsTests(SynchronousTestCase):
         self.assertNotIn(MISSING, page.xpath("string(//main)"))
 
     def test_too_many(self) -> None:
-        self.house = House(self, limits=Limits(pings_per_source=0.1, pings_burst=1))
+        self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
         self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
         answer = self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX)
         page = self.page(answer, 429)

@@ -193,7 +193,7 @@ class DeliveryTests(WebSubTestCase):
         self.assertEqual(self.request.headers["link"], f'<{TOPIC}>; rel="self"')
 
     def test_links_that_were_handed_in(self) -> None:
-        """7: what a publisher handed in goes on, with the hub and the topic."""
+        """7: what a publisher pushed goes on, with the hub and the topic."""
         for given, link in (
             (
                 '<http://p.example/>; rel="self"',

@@ -19,7 +19,7 @@ ELSEWHERE = "http://feeds.example/rss.xml"
 
 
 @implementer(IURLPolicy)
-class StrictJudge:
+class StrictPolicy:
     async def check(self, url: str) -> None:
         raise AddressRefused("no")
 
@@ -37,7 +37,7 @@ class OwnTopicsTests(TestCase):
         self.directory.descendant([".well-known", "resourcesync"]).setContent(b"<urlset/>")
         top.child("broker.sqlite").setContent(b"secret")
         self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
-        self.topics = OwnTopics(self.others, StrictJudge(), HERE, self.directory, execute)
+        self.topics = OwnTopics(self.others, StrictPolicy(), HERE, self.directory, execute)
 
     def test_interfaces(self) -> None:
         for interface in (ITopicFetcher, IURLPolicy):

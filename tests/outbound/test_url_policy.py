@@ -30,7 +30,7 @@ async def resolve(host: str) -> list[str]:
     return NAMES[host]
 
 
-class JudgeTests(TestCase):
+class URLPolicyTests(TestCase):
     def setUp(self) -> None:
         guard = AddressGuard((ip_network("10.1.0.0/16"),), (("93.184.216.99", 80),))
         self.clock = Clock()

@@ -222,8 +222,8 @@ class EngineTestCase(SynchronousTestCase):
         self.successResultOf(self.store.record_fetch(reading, None))
         self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
-    def hand_in(self, body: bytes, topic: str = FEED) -> None:
-        """Have a content carried that a publisher hands in."""
+    def push(self, body: bytes, topic: str = FEED) -> None:
+        """Have a content carried that a publisher pushes."""
         content = Content(body, "text/plain")
         self.successResultOf(self.store.push_content(topic, content, self.clock.wall_seconds()))
         self.hint(TopicChanged(topic, self.clock.wall_seconds()))

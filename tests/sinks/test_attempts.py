@@ -53,10 +53,10 @@ class AttemptsTestCase(SynchronousTestCase):
         self.began: list[int] = []
         self.make()
 
-    def make(self, places: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
+    def make(self, slots: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
         self.breakers = Breakers(self.clock, self.counters, lambda: None)
         dispatcher = Dispatcher(
-            self.clock, self.counters, places=places, per_host=per_host, max_slow=max_slow
+            self.clock, self.counters, slots=slots, per_host=per_host, max_slow=max_slow
         )
         self.attempts = Attempts(
             {"http-post": self.notifier},
@@ -68,17 +68,17 @@ class AttemptsTestCase(SynchronousTestCase):
             jitter=lambda: self.jitter,
         )
 
-    def submit(self, wanted: Subscription | None = None, *, news: bool = True) -> Attempt:
+    def submit(self, wanted: Subscription | None = None, *, changed: bool = True) -> Attempt:
         wanted = wanted or subscription()
         key = wanted.id
         return self.attempts.submit(
-            wanted, self.delivered.append, news=news, began=lambda: self.began.append(key)
+            wanted, self.delivered.append, changed=changed, began=lambda: self.began.append(key)
         )
 
     def outcome(self, outcome: Outcome, attempts: int | None = None) -> Delivery:
         """What is to be stored after an attempt that had an outcome."""
         self.notifier.outcomes[HOST] = outcome
-        self.submit(evolve(subscription(), attempts=attempts), news=attempts is None)
+        self.submit(evolve(subscription(), attempts=attempts), changed=attempts is None)
         return self.delivered[-1]
 
     def hold(self) -> None:
@@ -128,7 +128,7 @@ class OutcomeTests(AttemptsTestCase):
         longest = OVERDUE * sum(RETRIES)
         for age, given_up in ((longest - 1, False), (longest + 1, True)):
             failing = evolve(subscription(), attempts=0, failing_since=NOW - age)
-            self.submit(failing, news=False)
+            self.submit(failing, changed=False)
             self.assertEqual(self.delivered[-1].retry_at is None, given_up)
 
     def test_jitter_only_lengthens(self) -> None:
@@ -204,7 +204,7 @@ class OutcomeTests(AttemptsTestCase):
         pauses = []
         for pause in (1, 59, 3600):
             self.clock.advance(pause)
-            self.submit(waiting, news=False)
+            self.submit(waiting, changed=False)
             put_off = self.delivered[-1]
             self.assertEqual((put_off.outcome, put_off.attempts), (None, 2))
             assert put_off.retry_at is not None
@@ -266,7 +266,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual(self.delivered[-1].outcome, Outcome(True))
 
     def test_one_that_may_try_and_is_withdrawn_is_followed_by_another(self) -> None:
-        self.make(places=1)
+        self.make(slots=1)
         self.notifier.holds = {"other.example"}
         self.submit(subscription(2, "other.example"))
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
@@ -309,7 +309,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual((self.delivered, self.began), ([], [1]))
 
     def test_stopping(self) -> None:
-        self.make(places=1)
+        self.make(slots=1)
         self.notifier.holds = {HOST, "other.example"}
         self.submit()
         self.submit(subscription(2, "other.example"))
@@ -349,7 +349,7 @@ class LeftTests(AttemptsTestCase):
         self.attempts.submit(
             waiting,
             self.delivered.append,
-            news=True,
+            changed=True,
             content=Content(b"news"),
             content_id=content_id,
         )
@@ -382,7 +382,7 @@ class LeftTests(AttemptsTestCase):
         eager = evolve(subscription(), wants_content=True)
         for key in (7, 8):
             self.attempts.submit(
-                eager, self.delivered.append, news=True, content=Content(b"news"), content_id=key
+                eager, self.delivered.append, changed=True, content=Content(b"news"), content_id=key
             )
         (waits,) = self.delivered
         self.assertEqual((waits.content_id, waits.retry_at), (8, NOW + AFTER_ANOTHER))
@@ -414,7 +414,7 @@ class SameSubscriptionTests(AttemptsTestCase):
 
     def test_retry_that_comes_up_during_an_attempt_changes_nothing(self) -> None:
         self.submit()
-        self.submit(news=False)
+        self.submit(changed=False)
         self.notifier.end()
         told = Delivery(subscription(), Outcome(True), NOW, 3, 1)
         self.assertEqual(self.delivered, [told, self.nothing])
@@ -423,7 +423,7 @@ class SameSubscriptionTests(AttemptsTestCase):
     def test_change_before_the_attempt_began_is_told_of_by_it(self) -> None:
         self.make(per_host=1)
         self.submit(subscription(2))
-        self.submit(news=False)
+        self.submit(changed=False)
         self.submit()
         self.notifier.end(URL)
         self.notifier.end(URL)
@@ -432,7 +432,7 @@ class SameSubscriptionTests(AttemptsTestCase):
 
     def test_change_during_an_attempt_that_fails_keeps_to_the_schedule(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
-        self.submit(evolve(subscription(), attempts=1), news=False)
+        self.submit(evolve(subscription(), attempts=1), changed=False)
         self.submit()
         self.notifier.end()
         failed = self.delivered[0]
@@ -441,7 +441,7 @@ class SameSubscriptionTests(AttemptsTestCase):
     def test_change_during_the_last_attempt_begins_anew(self) -> None:
         """That the one before was given up is an error all the same."""
         self.notifier.outcomes[HOST] = REFUSED
-        self.submit(evolve(subscription(), attempts=3), news=False)
+        self.submit(evolve(subscription(), attempts=3), changed=False)
         self.submit()
         self.notifier.end()
         again = self.delivered[0]
@@ -450,7 +450,7 @@ class SameSubscriptionTests(AttemptsTestCase):
     def test_failure_of_one_that_is_followed_counts_once(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
         waiting = evolve(subscription(), attempts=3)
-        self.submit(waiting, news=False)
+        self.submit(waiting, changed=False)
         self.submit(evolve(waiting, attempts=0))
         self.notifier.end()
         self.assertEqual([one.outcome for one in self.delivered], [REFUSED, None])
@@ -470,7 +470,7 @@ class SameSubscriptionTests(AttemptsTestCase):
     def test_follower_of_one_that_is_withdrawn(self) -> None:
         self.make(per_host=1)
         self.submit(subscription(2))
-        waits = self.submit(news=False)
+        waits = self.submit(changed=False)
         self.submit()
         self.attempts.withdraw(waits)
         self.assertEqual([one.retry_at for one in self.delivered], [NOW + SOON, None])

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import Content, FetchResult
-from rsscloud_broker.sinks.carried import OF_WALKS, SMALL, UnderWay, WalkRoom
+from rsscloud_broker.sinks.carried import OF_WALKS, SMALL, UnderWay, WalkBudget
 from tests.sinks.engine import EngineTestCase
 
 LARGE = SMALL + 1
@@ -16,7 +16,7 @@ LARGE = SMALL + 1
 
 class WalkRoomTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.room = WalkRoom(10 * LARGE)
+        self.room = WalkBudget(10 * LARGE)
 
     def enter(self, size: int) -> Deferred[None]:
         return Deferred.fromCoroutine(self.room.enter(size))

@@ -185,13 +185,13 @@ class LaterTests(EngineTestCase):
         self.assertEqual(self.waiting(), {})
 
 
-class HandedInTests(EngineTestCase):
+class PushedTests(EngineTestCase):
     def test_each_is_carried_and_in_order(self) -> None:
         self.subscribe(READER, content=True)
         self.start()
         self.notifier.holds.add(READER)
         for body in (b"a", b"b", b"c"):
-            self.hand_in(body)
+            self.push(body)
         self.assertEqual(self.notifier.contents, [b"a"])
         self.notifier.holds.clear()
         self.notifier.end()
@@ -211,7 +211,7 @@ class HandedInTests(EngineTestCase):
         self.start()
         self.notifier.outcomes = {READER: REFUSED, THIN: REFUSED}
         for body in (b"a", b"b", b"c"):
-            self.hand_in(body)
+            self.push(body)
         self.assertEqual(self.carried_to(READER), [b"a"])
         self.notifier.outcomes.clear()
         self.advance(10)
@@ -221,7 +221,7 @@ class HandedInTests(EngineTestCase):
         self.assertIsNone(self.newest_content())
 
     def test_each_reaches_a_slow_subscriber_in_order(self) -> None:
-        """Several are handed in during each of its calls."""
+        """Several are pushed during each of its calls."""
         self.subscribe(READER, content=True)
         self.subscribe(OTHER, content=True)
         self.start()
@@ -229,7 +229,7 @@ class HandedInTests(EngineTestCase):
         bodies = [b"%d" % number for number in range(6)]
         for start in (0, 3):
             for body in bodies[start : start + 3]:
-                self.hand_in(body)
+                self.push(body)
                 self.advance(1)
             self.assertEqual(self.carried_to(OTHER), bodies[: start + 3])
             self.advance(3)
@@ -248,7 +248,7 @@ class HandedInTests(EngineTestCase):
         self.notifier.holds.add(READER)
         bodies = [b"a", b"b", b"c"]
         for body in bodies:
-            self.hand_in(body)
+            self.push(body)
             self.advance(1)
         self.crash()
         self.notifier.holds.clear()
@@ -263,7 +263,7 @@ class HandedInTests(EngineTestCase):
         self.notifier.outcomes = {READER: REFUSED}
         with capturedLogs() as logs:
             for number in range(MAX_QUEUED + 3):
-                self.hand_in(b"%d" % number)
+                self.push(b"%d" % number)
         told = [formatEvent(event) or "" for event in logs]
         self.assertEqual(self.count("dropped_contents_total"), 2)
         self.assertEqual(len([line for line in told if f"{READER} is not told of" in line]), 2)

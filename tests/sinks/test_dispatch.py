@@ -39,11 +39,11 @@ class DispatchTestCase(SynchronousTestCase):
         self.called_off: list[str] = []
         self.stubborn: set[str] = set()
 
-    def make(self, places: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
+    def make(self, slots: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
         self.dispatcher = Dispatcher(
             self.clock,
             self.counters,
-            places=places,
+            slots=slots,
             per_host=per_host,
             max_slow=max_slow,
         )
@@ -93,7 +93,7 @@ class DispatchTestCase(SynchronousTestCase):
 
 class PlacesTests(DispatchTestCase):
     def test_in_all(self) -> None:
-        self.make(places=2)
+        self.make(slots=2)
         for name in "abcd":
             self.submit(name)
         self.assertEqual(self.begun, ["a", "b"])
@@ -117,14 +117,14 @@ class PlacesTests(DispatchTestCase):
         self.assert_idle()
 
     def test_those_of_one_host_do_not_hold_up_the_line_of_all(self) -> None:
-        self.make(places=3, per_host=2)
+        self.make(slots=3, per_host=2)
         for number in range(50):
             self.submit(f"slow {number}", "slow")
         self.submit("quick")
         self.assertEqual(self.begun, ["slow 0", "slow 1", "quick"])
 
     def test_job_that_is_over_at_once(self) -> None:
-        self.make(places=1, per_host=1)
+        self.make(slots=1, per_host=1)
         over: list[int] = []
 
         def make(number: int) -> Job:
@@ -143,7 +143,7 @@ class PlacesTests(DispatchTestCase):
         self.assert_idle()
 
     def test_jobs_that_submit_the_next(self) -> None:
-        self.make(places=1)
+        self.make(slots=1)
         submitted = 0
 
         def begin() -> Deferred[None]:
@@ -160,7 +160,7 @@ class PlacesTests(DispatchTestCase):
 
 class WithdrawTests(DispatchTestCase):
     def test_from_the_line_of_all(self) -> None:
-        self.make(places=1, per_host=1)
+        self.make(slots=1, per_host=1)
         jobs = {name: self.submit(name) for name in "abc"}
         behind = self.submit("behind b", "b")
         self.assertTrue(self.dispatcher.withdraw(jobs["b"]))
@@ -181,7 +181,7 @@ class WithdrawTests(DispatchTestCase):
         self.assert_idle()
 
     def test_twice(self) -> None:
-        self.make(places=1, per_host=1)
+        self.make(slots=1, per_host=1)
         self.submit("a")
         job, behind = self.submit("b"), self.submit("behind b", "b")
         for one in (job, job, behind, behind):
@@ -209,7 +209,7 @@ class WithdrawTests(DispatchTestCase):
 
 class TurnsTests(DispatchTestCase):
     def test_topics_take_turns(self) -> None:
-        self.make(places=1)
+        self.make(slots=1)
         for number in range(3):
             self.submit(f"a{number}", topic="a")
         self.submit("b0", topic="b")
@@ -226,10 +226,10 @@ class EarnTests(DispatchTestCase):
             self.submit(str(each), "host", fails=fails)
             self.end(str(each))
 
-    def places(self) -> int:
+    def slots(self) -> int:
         """How many jobs of the host begin at once."""
         self.begun.clear()
-        jobs = [self.submit(f"place {number}", "host") for number in range(2 * MOST_PER_HOST)]
+        jobs = [self.submit(f"slot {number}", "host") for number in range(2 * MOST_PER_HOST)]
         taken = len(self.begun)
         for job in reversed(jobs):
             self.dispatcher.withdraw(job)
@@ -238,17 +238,17 @@ class EarnTests(DispatchTestCase):
 
     def test_a_host_that_answers_quickly_earns_places(self) -> None:
         self.make()
-        self.assertEqual(self.places(), 4)
+        self.assertEqual(self.slots(), 4)
         self.notify(4 + 5 + 6)
-        self.assertGreater(self.places(), 6)
+        self.assertGreater(self.slots(), 6)
         self.notify(200)
-        self.assertEqual(self.places(), MOST_PER_HOST)
+        self.assertEqual(self.slots(), MOST_PER_HOST)
 
     def test_the_first_failure_takes_them_away(self) -> None:
         self.make()
         self.notify(200)
         self.notify(1, fails=True)
-        self.assertEqual(self.places(), 4)
+        self.assertEqual(self.slots(), 4)
 
     def test_a_slow_answer_takes_them_away(self) -> None:
         self.make()
@@ -256,10 +256,10 @@ class EarnTests(DispatchTestCase):
         self.submit("slow", "host")
         self.advance(2 * SLOW_AFTER)
         self.end("slow")
-        self.assertEqual(self.places(), 4)
+        self.assertEqual(self.slots(), 4)
 
     def test_they_follow_as_places_come_free(self) -> None:
-        """Sixty of one host, each 0.1 seconds: with four places that is 1.5 seconds."""
+        """Sixty of one host, each 0.1 seconds: with four slots that is 1.5 seconds."""
         self.make()
         for number in range(60):
             self.submit(str(number), "host")
@@ -276,7 +276,7 @@ class EarnTests(DispatchTestCase):
 
 class LingerTests(DispatchTestCase):
     def test_only_when_somebody_waits(self) -> None:
-        self.make(places=1)
+        self.make(slots=1)
         self.submit("a")
         self.advance(10 * SLOW_AFTER)
         self.assertEqual(self.gauge("slow"), 0)
@@ -288,7 +288,7 @@ class LingerTests(DispatchTestCase):
         self.assert_idle()
 
     def test_after_a_moment(self) -> None:
-        self.make(places=1)
+        self.make(slots=1)
         for name in "abc":
             self.submit(name)
         self.advance(SLOW_AFTER - 0.02)
@@ -300,7 +300,7 @@ class LingerTests(DispatchTestCase):
         self.assertEqual(self.gauge("queued"), 0)
 
     def test_keeps_its_place_of_the_host(self) -> None:
-        self.make(places=1, per_host=1)
+        self.make(slots=1, per_host=1)
         self.submit("a", "host")
         self.submit("b", "host")
         self.submit("c")
@@ -311,7 +311,7 @@ class LingerTests(DispatchTestCase):
         self.assertEqual(self.begun, ["a", "c", "b"])
 
     def test_none_is_called_off_because_others_wait(self) -> None:
-        self.make(places=2, max_slow=4)
+        self.make(slots=2, max_slow=4)
         for number in range(20):
             self.submit(str(number))
         self.advance(60.0)
@@ -321,7 +321,7 @@ class LingerTests(DispatchTestCase):
         self.assertEqual((len(self.begun), self.called_off), (2 + 3 + 1, []))
 
     def test_nobody_may_linger(self) -> None:
-        self.make(places=1, max_slow=0)
+        self.make(slots=1, max_slow=0)
         for name in "ab":
             self.submit(name)
         self.advance(10 * SLOW_AFTER)
@@ -331,7 +331,7 @@ class LingerTests(DispatchTestCase):
         self.assert_idle()
 
     def test_hosts_that_say_nothing_leave_room_for_those_that_answered_before(self) -> None:
-        self.make(places=10, max_slow=20)
+        self.make(slots=10, max_slow=20)
         for number in range(50):
             self.submit(f"good {number}")
             self.end(f"good {number}")
@@ -352,7 +352,7 @@ class SlowSelfTests(DispatchTestCase):
     """The process is slow: the timer fires late, and every call takes long."""
 
     def test_fewer_begin_and_none_lingers(self) -> None:
-        self.make(places=200)
+        self.make(slots=200)
         for number in range(500):
             self.submit(str(number))
         window = len(self.begun)
@@ -364,7 +364,7 @@ class SlowSelfTests(DispatchTestCase):
         self.assertEqual(self.gauge("slow"), 0)
 
     def test_it_goes_faster_again_when_the_process_does(self) -> None:
-        self.make(places=200)
+        self.make(slots=200)
         for number in range(20_000):
             self.submit(str(number))
         for _ in range(50):
@@ -379,7 +379,7 @@ class SlowSelfTests(DispatchTestCase):
         self.assertEqual(self.gauge("in_flight"), 200)
 
     def test_patience_follows_what_is_usual_but_has_an_end(self) -> None:
-        self.make(places=100)
+        self.make(slots=100)
         for number in range(1000):
             self.submit(str(number))
         for _ in range(20):
@@ -394,7 +394,7 @@ class SlowSelfTests(DispatchTestCase):
 
 class GaugeTests(DispatchTestCase):
     def test_gauges(self) -> None:
-        self.make(places=2, per_host=1)
+        self.make(slots=2, per_host=1)
         for name in "abc":
             self.submit(name)
         self.submit("behind", "a")

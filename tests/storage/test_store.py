@@ -88,7 +88,7 @@ class LifeTests(TestCase):
             self.assertEqual(idle.writes_waiting(), 0)
 
     async def test_what_was_read_is_not_held_on_to(self) -> None:
-        """It can be had again, unlike what was handed in."""
+        """It can be had again, unlike what was pushed."""
         store = threaded_store(self)
         content = Content(b"x" * 1000)
         reading = FetchResult("http://feeds.example/", content.digest, 1000, 1000.0, content)

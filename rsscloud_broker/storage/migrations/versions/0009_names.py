@@ -23,6 +23,7 @@ def upgrade() -> None:
     """Rename the columns, and copy the three tables to tables with the new names."""
     for table, old, new in _COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+    _rename_pushed("handed in", "pushed")
     _copy_notifications("waiting", "pending_notification")
     _copy_hosts("host", "host_state")
     _copy_counters("tally", "counter")
@@ -33,8 +34,16 @@ def downgrade() -> None:
     _copy_counters("counter", "tally")
     _copy_hosts("host_state", "host")
     _copy_notifications("pending_notification", "waiting")
+    _rename_pushed("pushed", "handed in")
     for table, old, new in _COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}")
+
+
+def _rename_pushed(old: str, new: str) -> None:
+    """Rename what stands in place of a host for contents that publishers pushed."""
+    for table in ("content", "content_sum"):
+        rename = sa.text(f"UPDATE {table} SET host = :new WHERE host = :old")  # noqa: S608
+        op.execute(rename.bindparams(new=new, old=old))
 
 
 # SQLite cannot rename indexes and constraints, so each table is made anew.  Nothing refers to

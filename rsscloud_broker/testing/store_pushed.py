@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: contents that were handed in, each an event of its own."""
+"""The contract of ``IStore``: contents that were pushed, each an event of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rsscloud_broker.testing.store import FEED, a_subscription, failed, succeede
 from rsscloud_broker.testing.store_topics import TopicsContract
 
 
-class HandedInContract(TopicsContract):
-    """What holds for the contents that were handed in to every ``IStore``."""
+class PushedContract(TopicsContract):
+    """What holds for the contents that were pushed to every ``IStore``."""
 
-    async def handed_in(self, *bodies: bytes) -> list[int]:
-        """The keys of contents that are handed in, in order; a walk carries each."""
+    async def pushed(self, *bodies: bytes) -> list[int]:
+        """The keys of contents that are pushed, in order; a walk carries each."""
         for body in bodies:
             await self.store.push_content(FEED, Content(body), 2000.0)
         keys = []
@@ -42,7 +42,7 @@ class HandedInContract(TopicsContract):
 
     async def test_contents_that_are_handed_in_wait_in_their_order(self) -> None:
         await self.subscribe_to_content()
-        keys = await self.handed_in(b"1", b"2", b"3")
+        keys = await self.pushed(b"1", b"2", b"3")
         for key, body in zip(keys, (b"1", b"2", b"3"), strict=True):
             self.assertEqual(await self.next_content(), body)
             self.assertIsNone(await self.next_content(), "one at a time")
@@ -55,7 +55,7 @@ class HandedInContract(TopicsContract):
 
     async def test_one_that_fails_stays_before_those_behind_it(self) -> None:
         await self.subscribe_to_content()
-        first, second = await self.handed_in(b"1", b"2")
+        first, second = await self.pushed(b"1", b"2")
         await self.next_content()
         await self.store.record_deliveries([evolve(waits(self.claimed, 3000), content_id=first)])
         self.assertEqual(await self.next_content(), b"1")
@@ -75,7 +75,7 @@ class HandedInContract(TopicsContract):
 
     async def test_a_success_does_not_take_away_what_was_handed_in_since(self) -> None:
         await self.subscribe_to_content()
-        (key,) = await self.handed_in(b"2")
+        (key,) = await self.pushed(b"2")
         await self.store.record_deliveries([evolve(succeeded(self.eager), content_id=key - 1)])
         self.assertEqual(await self.next_content(), b"2")
 
