@@ -7,8 +7,9 @@ What happens in a transaction is in ``pings``, ``topics``, ``polls``, ``moves``,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import update_wrapper
+from typing import Concatenate, ParamSpec, TypeVar
 
 from attrs import evolve
 from sqlalchemy import Connection
@@ -19,10 +20,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
-    Callback,
-    Content,
     FetchResult,
-    Intent,
     Ping,
     Subscription,
     Topic,
@@ -30,34 +28,52 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Bounds,
-    Check,
     Delivery,
     Fanout,
     FetchRecord,
-    HostState,
     PingRecord,
-    PollPlan,
     Recorded,
     Swept,
-    WaitingIntent,
 )
-from rsscloud_broker.storage import (
-    contents,
-    due_times,
-    intents,
-    moves,
-    nodes,
-    pings,
-    polls,
-    subscriptions,
-    topics,
-    walks,
-)
-from rsscloud_broker.storage import deliveries as deliveries_
+from rsscloud_broker.storage import contents, due_times, moves, nodes, polls, topics, walks
+from rsscloud_broker.storage import deliveries as delivery_rows
+from rsscloud_broker.storage import intents as intent_rows
+from rsscloud_broker.storage import pings as ping_rows
+from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Batched, Heavy, Operation
 from rsscloud_broker.storage.schema import to_micros
 from rsscloud_broker.storage.threads import StoreThreads, Threads
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+# Most operations need nothing but a connection.  These two turn such a function into a method.
+
+
+def _read(
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[Store, P], Deferred[T]]:
+    """A method that calls a function with a connection that reads."""
+
+    def method(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        return self._threads.read(lambda conn: function(conn, *args, **kwargs))
+
+    update_wrapper(method, function)
+    return method
+
+
+def _write(
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[Store, P], Deferred[T]]:
+    """A method that calls a function in a transaction that writes."""
+
+    def method(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        return self._threads.write(lambda conn: function(conn, *args, **kwargs))
+
+    update_wrapper(method, function)
+    return method
 
 
 @implementer(IStore)
@@ -114,21 +130,12 @@ class Store(Service):
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._threads.write(Batched(pings.add_pings, (ping, repeat_window)))
+        return self._threads.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
 
-    def pings(
-        self, since: float, until: float, before: Ping | None, limit: int
-    ) -> Deferred[list[Ping]]:
-        return self._threads.read(lambda conn: pings.pings(conn, since, until, before, limit))
-
-    def count_pings(self) -> Deferred[int]:
-        return self._threads.read(pings.count_pings)
-
-    def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
-        return self._threads.read(lambda conn: pings.ping_hours(conn, since, until))
-
-    def prune_pings(self, before: float) -> Deferred[int]:
-        return self._threads.write(lambda conn: pings.prune_pings(conn, before))
+    pings = _read(ping_rows.pings)
+    count_pings = _read(ping_rows.count_pings)
+    ping_hours = _read(ping_rows.ping_hours)
+    prune_pings = _write(ping_rows.prune_pings)
 
     # topics
 
@@ -145,24 +152,6 @@ class Store(Service):
         lean, whole = recording(evolve(reading, content=None)), recording(reading)
         return self._threads.write(Heavy(whole, lambda record: whole if record.stored else lean))
 
-    def record_failure(self, url: str, at: float, reason: str) -> Deferred[None]:
-        return self._threads.write(lambda conn: polls.record_failure(conn, url, at, reason))
-
-    def record_feed(self, url: str, feed: Mapping[str, Any]) -> Deferred[None]:
-        return self._threads.write(lambda conn: polls.record_feed(conn, url, feed))
-
-    def move_topic(self, url: str, to: str, at: float) -> Deferred[bool]:
-        return self._threads.write(lambda conn: moves.move_topic(conn, url, to, at))
-
-    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
-        return self._threads.read(lambda conn: polls.polls_due(conn, now, limit))
-
-    def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
-        return self._threads.write(lambda conn: polls.plan_polls(conn, plans))
-
-    def checks_due(self, limit: int) -> Deferred[list[Check]]:
-        return self._threads.read(lambda conn: topics.checks_due(conn, limit))
-
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
         asked = topics.AskedCheck(url, to_micros(at), pinged)
         return self._threads.write(Batched(self._request_checks, asked))
@@ -170,79 +159,45 @@ class Store(Service):
     def _request_checks(self, conn: Connection, asked: Sequence[topics.AskedCheck]) -> list[bool]:
         return topics.request_checks(conn, asked, self._bounds)
 
-    def request_content(self, url: str, at: float) -> Deferred[bool]:
-        return self._threads.write(lambda conn: topics.request_content(conn, url, at))
-
-    def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
-        return self._threads.write(lambda conn: topics.drop_check(conn, url, asked_until))
-
-    def push_content(self, url: str, content: Content, at: float) -> Deferred[bool]:
-        return self._threads.write(lambda conn: topics.push_content(conn, url, content, at))
-
-    def content(self, key: int) -> Deferred[Content | None]:
-        return self._threads.read(lambda conn: contents.get_content(conn, key))
-
-    def newest_content(self, url: str) -> Deferred[Content | None]:
-        return self._threads.read(lambda conn: contents.newest_content(conn, url))
-
     def end_topic(self, url: str, reason: str, at: float) -> Deferred[bool]:
         return self._threads.write(
             lambda conn: topics.end_topic(conn, url, reason, at, self._bounds)
         )
 
-    def revive_topic(self, url: str) -> Deferred[bool]:
-        return self._threads.write(lambda conn: topics.revive_topic(conn, url))
-
-    def watched_topics(self, after: str, limit: int) -> Deferred[list[str]]:
-        return self._threads.read(lambda conn: topics.watched_topics(conn, after, limit))
+    record_failure = _write(polls.record_failure)
+    record_feed = _write(polls.record_feed)
+    move_topic = _write(moves.move_topic)
+    polls_due = _read(polls.polls_due)
+    plan_polls = _write(polls.plan_polls)
+    checks_due = _read(topics.checks_due)
+    request_content = _write(topics.request_content)
+    drop_check = _write(topics.drop_check)
+    push_content = _write(topics.push_content)
+    content = _read(contents.get_content)
+    newest_content = _read(contents.newest_content)
+    revive_topic = _write(topics.revive_topic)
+    watched_topics = _read(topics.watched_topics)
 
     # subscriptions
 
-    def put_subscription(
-        self, subscription: Subscription, known: bytes | None = None
-    ) -> Deferred[Subscription]:
-        return self._threads.write(
-            lambda conn: subscriptions.put_subscription(conn, subscription, known)
-        )
-
-    def remove_subscription(self, topic: str, callback: Callback) -> Deferred[bool]:
-        return self._threads.write(
-            lambda conn: subscriptions.remove_subscription(conn, topic, callback)
-        )
-
-    def has_subscription(self, topic: str, callback: Callback) -> Deferred[bool]:
-        return self._threads.read(
-            lambda conn: subscriptions.has_subscription(conn, topic, callback)
-        )
-
-    def subscriptions(self, topic: str, after: int, limit: int) -> Deferred[list[Subscription]]:
-        return self._threads.read(
-            lambda conn: subscriptions.subscriptions(conn, topic, after, limit)
-        )
-
     def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
         return self._threads.write(
-            lambda conn: subscriptions.sweep(conn, now, idle_topics_before, self._bounds)
+            lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
         )
+
+    put_subscription = _write(subscription_rows.put_subscription)
+    remove_subscription = _write(subscription_rows.remove_subscription)
+    has_subscription = _read(subscription_rows.has_subscription)
+    subscriptions = _read(subscription_rows.subscriptions)
+    subscriptions_of = _read(subscription_rows.by_ids)
 
     # intents
 
-    def add_intent(self, intent: Intent, limit: int) -> Deferred[WaitingIntent | None]:
-        return self._threads.write(lambda conn: intents.add_intent(conn, intent, limit))
+    add_intent = _write(intent_rows.add_intent)
+    remove_intent = _write(intent_rows.remove_intent)
+    intents = _read(intent_rows.intents)
 
-    def remove_intent(self, key: int) -> Deferred[None]:
-        return self._threads.write(lambda conn: intents.remove_intent(conn, key))
-
-    def intents(self) -> Deferred[list[WaitingIntent]]:
-        return self._threads.read(intents.intents)
-
-    # fan-out
-
-    def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
-        return self._threads.read(lambda conn: walks.fanouts(conn, limit))
-
-    def subscriptions_of(self, ids: Sequence[int]) -> Deferred[list[Subscription]]:
-        return self._threads.read(lambda conn: subscriptions.by_ids(conn, ids))
+    # fan-outs and deliveries
 
     def record_slice(
         self,
@@ -260,32 +215,23 @@ class Store(Service):
 
     def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[Recorded]:
         return self._threads.write(
-            lambda conn: deliveries_.record_deliveries(conn, deliveries, self._registered(conn))
+            lambda conn: delivery_rows.record_deliveries(conn, deliveries, self._registered(conn))
         )
 
     def claim_due(
         self, now: float, limit: int, busy: Collection[str]
     ) -> Deferred[list[Subscription]]:
         return self._threads.write(
-            lambda conn: deliveries_.claim_due(conn, now, limit, busy, self._registered(conn))
+            lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
         )
 
-    def next_due(self) -> Deferred[float | None]:
-        return self._threads.read(deliveries_.next_due)
-
-    def hasten(self, host: str, origin: str, now: float) -> Deferred[bool]:
-        return self._threads.write(lambda conn: deliveries_.hasten(conn, host, origin, now))
-
-    def set_back(self, seconds: float, now: float) -> Deferred[None]:
-        return self._threads.write(lambda conn: due_times.set_back(conn, seconds, now))
+    fanouts = _read(walks.fanouts)
+    next_due = _read(delivery_rows.next_due)
+    hasten = _write(delivery_rows.hasten)
+    set_back = _write(due_times.set_back)
 
     # hosts
 
-    def hosts(self) -> Deferred[list[HostState]]:
-        return self._threads.read(walks.hosts)
-
-    def record_hosts(self, states: Sequence[HostState]) -> Deferred[None]:
-        return self._threads.write(lambda conn: walks.record_hosts(conn, states))
-
-    def count_of_host(self, host: str, limit: int) -> Deferred[int]:
-        return self._threads.read(lambda conn: subscriptions.count_of_host(conn, host, limit))
+    hosts = _read(walks.hosts)
+    record_hosts = _write(walks.record_hosts)
+    count_of_host = _read(subscription_rows.count_of_host)
