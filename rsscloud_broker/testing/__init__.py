@@ -35,8 +35,6 @@ from rsscloud_broker.testing.fakes import (
     sink_parts,
 )
 from rsscloud_broker.testing.memory import CallersThread, memory_store
-from rsscloud_broker.testing.store_bounds import make_bounds_tests
-from rsscloud_broker.testing.store_deliveries import make_store_tests
 
 __all__ = [
     "CallersThread",
@@ -50,11 +48,9 @@ __all__ = [
     "RecordingBus",
     "RecordingSink",
     "front_door_parts",
-    "make_bounds_tests",
     "make_front_door_tests",
     "make_notifier_tests",
     "make_sink_tests",
-    "make_store_tests",
     "memory_store",
     "reply",
     "sink_parts",

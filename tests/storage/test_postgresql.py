@@ -10,10 +10,10 @@ from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
-from rsscloud_broker.testing import make_bounds_tests, make_store_tests
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage import migrating
 from tests.storage.databases import threaded_store
+from tests.store_contract import make_bounds_tests, make_store_tests
 
 
 def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:

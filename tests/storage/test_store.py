@@ -18,8 +18,9 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, FetchResult, Ping
 from rsscloud_broker.storage import Store, open_database, sweep
-from rsscloud_broker.testing import make_bounds_tests, make_store_tests, memory_store
+from rsscloud_broker.testing import memory_store
 from tests.storage.databases import file_database, threaded_store
+from tests.store_contract import make_bounds_tests, make_store_tests
 
 PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
 

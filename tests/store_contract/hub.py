@@ -9,7 +9,7 @@ from attrs import evolve
 
 from rsscloud_broker.model import Callback, Content, Intent, Subscription, Topic
 from rsscloud_broker.records import Check, Fanout, FetchRecord
-from rsscloud_broker.testing.store import (
+from tests.store_contract.basics import (
     DAY,
     FEED,
     OTHER_FEED,

@@ -6,8 +6,8 @@ from attrs import evolve
 
 from rsscloud_broker.model import Content
 from rsscloud_broker.records import Delivery
-from rsscloud_broker.testing.store import FEED, a_subscription, failed, succeeded, waits
-from rsscloud_broker.testing.store_topics import TopicsContract
+from tests.store_contract.basics import FEED, a_subscription, failed, succeeded, waits
+from tests.store_contract.topics import TopicsContract
 
 
 class PushedContract(TopicsContract):

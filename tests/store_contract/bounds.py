@@ -10,7 +10,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Subscription
 from rsscloud_broker.records import Bounds, FetchRecord
-from rsscloud_broker.testing.store import (
+from tests.store_contract.basics import (
     DAY,
     a_content,
     a_fetch,

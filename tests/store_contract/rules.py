@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
 from rsscloud_broker.records import Check, Fanout, PollPlan
-from rsscloud_broker.testing.store_model import WINDOW, Model, Walk
 from rsscloud_broker.urls import normal_form
+from tests.store_contract.model import WINDOW, Model, Walk
 
 #: Calls a method of the store with its arguments; gives what its Awaitable does.
 Call: TypeAlias = Callable[..., Any]

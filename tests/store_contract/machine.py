@@ -29,8 +29,8 @@ from twisted.python.failure import Failure
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
 from rsscloud_broker.records import Delivery, HostState, WaitingIntent
-from rsscloud_broker.testing.store_model import KEEP_ENDED, Waits
-from rsscloud_broker.testing.store_rules import (
+from tests.store_contract.model import KEEP_ENDED, Waits
+from tests.store_contract.rules import (
     ALL,
     END_OF_TIME,
     HOUR,

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, Validators
 from rsscloud_broker.records import Check, PollPlan, Swept
-from rsscloud_broker.testing.store import (
+from tests.store_contract.basics import (
     DAY,
     FEED,
     OTHER_FEED,
@@ -18,7 +18,7 @@ from rsscloud_broker.testing.store import (
     succeeded,
     waits,
 )
-from rsscloud_broker.testing.store_hub import HubContract
+from tests.store_contract.hub import HubContract
 
 _THIRD_FEED = "http://elsewhere.example/feed"
 _WEEK = 7 * DAY

@@ -10,7 +10,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.records import Delivery, HostState, PollPlan
-from rsscloud_broker.testing.store import (
+from tests.store_contract.basics import (
     FEED,
     OTHER_FEED,
     a_fetch,
@@ -20,7 +20,7 @@ from rsscloud_broker.testing.store import (
     succeeded,
     waits,
 )
-from rsscloud_broker.testing.store_pushed import PushedContract
+from tests.store_contract.pushed import PushedContract
 
 
 class DeliveriesContract(PushedContract):

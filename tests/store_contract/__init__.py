@@ -1,0 +1,11 @@
+"""The contract of ``IStore``: tests that every store must pass.
+
+``make_store_tests`` and ``make_bounds_tests`` turn it into TestCases for one store, and
+``machine`` has Hypothesis compare a store with a simple model of it.  They need nothing of the
+store but ``IStore``, so they also run for a store that somebody else writes.
+"""
+
+from tests.store_contract.bounds import make_bounds_tests
+from tests.store_contract.deliveries import make_store_tests
+
+__all__ = ["make_bounds_tests", "make_store_tests"]
