@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pkgutil
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +30,10 @@ FORBIDDEN = {
         *("asyncio", "importlib", "io", "os", "pathlib", "pkgutil", "socket", "subprocess"),
     ),
 }
+
+
+#: What applications may use.  Modules of no room are small helpers, and of no use to them.
+PUBLIC = {"interfaces", "wire", "web", "client", "testing", "apps"}
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -70,6 +75,17 @@ class HouseTests(SynchronousTestCase):
                 if isinstance(node, ast.Name)
             }
             self.assertNotIn("open", names, path.name)
+
+    def test_applications_know_nothing_but_the_public_rooms(self) -> None:
+        """The list for the linter of imports names every room that there is."""
+        project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+        (forbidden,) = (
+            contract["forbidden_modules"]
+            for contract in project["tool"]["importlinter"]["contracts"]
+            if contract.get("source_modules") == ["rsscloud_broker.apps"]
+        )
+        rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+        self.assertEqual(rooms - {name.split(".")[1] for name in forbidden}, PUBLIC)
 
     def test_modules_are_short(self) -> None:
         long = {

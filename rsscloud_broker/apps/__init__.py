@@ -1,0 +1,7 @@
+"""Applications: programs around the broker, such as one that stores feeds for their authors.
+
+An application is to the broker what somebody else's program is: it reaches the broker through the
+public interfaces only.  It may import ``interfaces`` with the values that they exchange (``model``,
+``records``, ``events``, ``errors``, ``counters``), ``wire``, ``web``, ``client`` and itself; the
+linter of imports refuses everything else.
+"""
