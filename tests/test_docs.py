@@ -331,12 +331,13 @@ class ReferenceTests(SynchronousTestCase):
             self.assertIn(f"``{maker.name}``", text)
 
     def test_denied_networks_are_listed(self) -> None:
-        text = (TOP / "docs" / "operating.rst").read_text(encoding="utf-8")
+        page = TOP / "docs" / "operating" / "network.rst"
+        text = page.read_text(encoding="utf-8")
         found = re.search(
             r"literalinclude:: (\S+guard\.py)\n +:start-at: (.*)\n +:end-before: (.*)\n", text
         )
         assert found is not None
-        guard = (TOP / "docs" / found[1]).read_text(encoding="utf-8")
+        guard = (page.parent / found[1]).read_text(encoding="utf-8")
         included = guard.partition(found[2])[2].partition(found[3])[0]
         for network, kind in DENIED:
             self.assertIn(f'("{network}", "{kind}")', included)
