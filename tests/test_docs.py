@@ -177,7 +177,7 @@ class TourTests(BrokerTestCase):
 
 
 class ExampleTests(BrokerTestCase):
-    """The examples of the protocols' pages print what the pages say."""
+    """The examples of the manual print what its pages say."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -191,7 +191,7 @@ class ExampleTests(BrokerTestCase):
     def run_page(self, name: str) -> tuple[int, Process | None]:
         """Run a page's examples; how many outputs agreed, and what runs in the background."""
         shown, agreed, background = "", 0, None
-        for classes, block in examples(TOP / "docs" / "protocols" / name):
+        for classes, block in examples(TOP / "docs" / name):
             text = self.here(block)
             if "background" in classes:
                 background = Process(self, [f"{BIN}/python", "-c", text])
@@ -202,9 +202,8 @@ class ExampleTests(BrokerTestCase):
                 self.assertRegex(normal(shown), expected)
                 agreed += 1
             else:
-                if "hub.mode=publish" in text:  # a reader would have seen it by then
-                    assert background is not None
-                    background.wait_for("^subscribe$")
+                if "hub.mode=publish" in text and background is not None:
+                    background.wait_for("^subscribe$")  # a reader would have seen it by then
                 shell = {"sh": ["bash", "-ec"], "python": [f"{BIN}/python", "-c"]}[classes[1]]
                 ran = subprocess.run(
                     [*shell, text], env=self.env, capture_output=True, check=False, text=True
@@ -214,10 +213,10 @@ class ExampleTests(BrokerTestCase):
         return agreed, background
 
     def test_index(self) -> None:
-        self.assertEqual(self.run_page("index.rst")[0], 1)
+        self.assertEqual(self.run_page("protocols/index.rst")[0], 1)
 
     def test_rsscloud(self) -> None:
-        agreed, callback = self.run_page("rsscloud.rst")
+        agreed, callback = self.run_page("protocols/rsscloud.rst")
         self.assertEqual(agreed, 5)
         assert callback is not None
         # A test for each registration by a notification, and then the change.
@@ -226,13 +225,13 @@ class ExampleTests(BrokerTestCase):
         self.assertEqual(callback.output.count("/other?url="), 1)
 
     def test_websub(self) -> None:
-        agreed, callback = self.run_page("websub.rst")
+        agreed, callback = self.run_page("protocols/websub.rst")
         self.assertEqual(agreed, 2)
         assert callback is not None
         callback.wait_for("^sha256=[0-9a-f]{64} b'<rss/>.*something new")
 
     def test_pings(self) -> None:
-        self.assertEqual(self.run_page("pings.rst")[0], 3)
+        self.assertEqual(self.run_page("protocols/pings.rst")[0], 3)
 
     def test_change_lists(self) -> None:
         feed = f"http://localhost:{self.web_port}/feed.xml"
@@ -241,7 +240,31 @@ class ExampleTests(BrokerTestCase):
             "My blog", f"http://localhost:{self.web_port}/", "", feed
         )
         self.wait_for_ping("My blog")
-        self.assertEqual(self.run_page("change-lists.rst")[0], 2)
+        self.assertEqual(self.run_page("protocols/change-lists.rst")[0], 2)
+
+    def test_publish(self) -> None:
+        self.assertEqual(self.run_page("publish.rst")[0], 5)
+
+    def test_read(self) -> None:
+        agreed, callback = self.run_page("read.rst")
+        self.assertEqual(agreed, 3)
+        assert callback is not None
+        told = {callback.wait_for("^(rssCloud|WebSub): .*")[0] for _ in range(2)}
+        feed = f"http://localhost:{self.web_port}/feed.xml"
+        size = (self.directory / "tour" / "feed.xml").stat().st_size
+        self.assertIn(f"rssCloud: {feed}", told)
+        (other,) = told - {f"rssCloud: {feed}"}
+        self.assertRegex(other, rf"^WebSub: {size} bytes sha256=[0-9a-f]{{64}}$")
+
+    def test_crawl(self) -> None:
+        self.client.weblogUpdates.extendedPing(
+            "My blog",
+            f"http://localhost:{self.web_port}/",
+            "",
+            f"http://localhost:{self.web_port}/feed.xml",
+        )
+        self.wait_for_ping("My blog")
+        self.assertEqual(self.run_page("crawl.rst")[0], 2)
 
     @property
     def client(self) -> Any:
