@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -374,6 +375,30 @@ class ReferenceTests(SynchronousTestCase):
             code = (TOP / "rsscloud_broker" / file).read_text(encoding="utf-8")
             for part in name.split("."):
                 self.assertRegex(code, rf"(?m)^ *(async def|def|class) {part}\b", file)
+
+    def test_the_source_layout_is_whole(self) -> None:
+        text = (TOP / "docs" / "architecture.rst").read_text(encoding="utf-8")
+        named = re.findall(r"(?m)^``(\w+(?:/|\.py))`` ", text)
+        package = TOP / "rsscloud_broker"
+        modules = {file.name for file in package.glob("[!_]*.py")}
+        packages = {f"{file.parent.name}/" for file in package.glob("*/*.py")}
+        self.assertEqual(sorted(named), sorted(modules | packages))
+
+    def test_the_layers_are_those_that_are_checked(self) -> None:
+        text = (TOP / "docs" / "architecture.rst").read_text(encoding="utf-8")
+        found = re.search(r"(?m)^    commands\n(?:    .*\n)+", text)
+        assert found is not None
+        layers = re.sub(r"\s*\|\s*", "|", found[0]).split()
+        project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
+        (checked,) = (
+            contract["layers"]
+            for contract in project["tool"]["importlinter"]["contracts"]
+            if contract["type"] == "layers"
+        )
+        self.assertEqual(
+            [set(layer.split("|")) for layer in layers],
+            [set(re.findall(r"rsscloud_broker\.(\w+)", layer)) for layer in checked],
+        )
 
     def test_requirements_name_tests(self) -> None:
         """`file`: Class.test in the table of WebSub are in that file."""
