@@ -25,6 +25,7 @@ from docutils.core import (  # type: ignore[import-untyped] # it has no types
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from rsscloud_broker import config
 from rsscloud_broker.interfaces import IPluginMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
@@ -274,14 +275,20 @@ class ExampleTests(BrokerTestCase):
 
 def examples(path: Path) -> list[tuple[list[str], str]]:
     """What a page has people run, and what that prints: the classes and the text of each."""
-    # Not Sphinx's but docutils' reading of it: that knows no roles, and need not.
+    return [
+        (classes, text)
+        for classes, text in literal_blocks(path)
+        if {"sh", "python", "output"}.intersection(classes)
+    ]
+
+
+def literal_blocks(path: Path) -> Iterator[tuple[list[str], str]]:
+    """The classes and the text of each literal block on a page."""
+    # docutils parses the page and not Sphinx: it does not know Sphinx's roles, and need not.
     lenient = {"report_level": 5, "halt_level": 5}
     document = publish_doctree(path.read_text(encoding="utf-8"), settings_overrides=lenient)
-    return [
-        (block["classes"], block.astext())
-        for block in document.findall(nodes.literal_block)
-        if {"sh", "python", "output"}.intersection(block["classes"])
-    ]
+    for block in document.findall(nodes.literal_block):
+        yield block["classes"], block.astext()
 
 
 def normal(text: str) -> str:
@@ -346,6 +353,15 @@ class ReferenceTests(SynchronousTestCase):
         assert found is not None
         included = (TOP / "docs" / found[1]).resolve()
         self.assertEqual(included, TOP / "rsscloud_broker" / "example.toml")
+
+    def test_examples_of_the_configuration_can_be_used(self) -> None:
+        checked = 0
+        for document in documents():
+            for classes, text in literal_blocks(document):
+                if "toml" in classes:
+                    config.loads(text, str(document))  # or else it raises ConfigError
+                    checked += 1
+        self.assertGreater(checked, 5)
 
     def test_bundled_plugins_are_described(self) -> None:
         text = (TOP / "docs" / "configuration.rst").read_text(encoding="utf-8")
