@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from docutils.core import (  # type: ignore[import-untyped] # it has no types
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from rsscloud_broker import config
 from rsscloud_broker.interfaces import IPluginMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
@@ -177,7 +179,7 @@ class TourTests(BrokerTestCase):
 
 
 class ExampleTests(BrokerTestCase):
-    """The examples of the protocols' pages print what the pages say."""
+    """The examples of the manual print what its pages say."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -191,7 +193,7 @@ class ExampleTests(BrokerTestCase):
     def run_page(self, name: str) -> tuple[int, Process | None]:
         """Run a page's examples; how many outputs agreed, and what runs in the background."""
         shown, agreed, background = "", 0, None
-        for classes, block in examples(TOP / "docs" / "protocols" / name):
+        for classes, block in examples(TOP / "docs" / name):
             text = self.here(block)
             if "background" in classes:
                 background = Process(self, [f"{BIN}/python", "-c", text])
@@ -202,9 +204,8 @@ class ExampleTests(BrokerTestCase):
                 self.assertRegex(normal(shown), expected)
                 agreed += 1
             else:
-                if "hub.mode=publish" in text:  # a reader would have seen it by then
-                    assert background is not None
-                    background.wait_for("^subscribe$")
+                if "hub.mode=publish" in text and background is not None:
+                    background.wait_for("^subscribe$")  # a reader would have seen it by then
                 shell = {"sh": ["bash", "-ec"], "python": [f"{BIN}/python", "-c"]}[classes[1]]
                 ran = subprocess.run(
                     [*shell, text], env=self.env, capture_output=True, check=False, text=True
@@ -214,10 +215,10 @@ class ExampleTests(BrokerTestCase):
         return agreed, background
 
     def test_index(self) -> None:
-        self.assertEqual(self.run_page("index.rst")[0], 1)
+        self.assertEqual(self.run_page("protocols/index.rst")[0], 1)
 
     def test_rsscloud(self) -> None:
-        agreed, callback = self.run_page("rsscloud.rst")
+        agreed, callback = self.run_page("protocols/rsscloud.rst")
         self.assertEqual(agreed, 5)
         assert callback is not None
         # A test for each registration by a notification, and then the change.
@@ -226,13 +227,13 @@ class ExampleTests(BrokerTestCase):
         self.assertEqual(callback.output.count("/other?url="), 1)
 
     def test_websub(self) -> None:
-        agreed, callback = self.run_page("websub.rst")
+        agreed, callback = self.run_page("protocols/websub.rst")
         self.assertEqual(agreed, 2)
         assert callback is not None
         callback.wait_for("^sha256=[0-9a-f]{64} b'<rss/>.*something new")
 
     def test_pings(self) -> None:
-        self.assertEqual(self.run_page("pings.rst")[0], 3)
+        self.assertEqual(self.run_page("protocols/pings.rst")[0], 3)
 
     def test_change_lists(self) -> None:
         feed = f"http://localhost:{self.web_port}/feed.xml"
@@ -241,7 +242,31 @@ class ExampleTests(BrokerTestCase):
             "My blog", f"http://localhost:{self.web_port}/", "", feed
         )
         self.wait_for_ping("My blog")
-        self.assertEqual(self.run_page("change-lists.rst")[0], 2)
+        self.assertEqual(self.run_page("protocols/change-lists.rst")[0], 2)
+
+    def test_publish(self) -> None:
+        self.assertEqual(self.run_page("publish.rst")[0], 5)
+
+    def test_read(self) -> None:
+        agreed, callback = self.run_page("read.rst")
+        self.assertEqual(agreed, 3)
+        assert callback is not None
+        told = {callback.wait_for("^(rssCloud|WebSub): .*")[0] for _ in range(2)}
+        feed = f"http://localhost:{self.web_port}/feed.xml"
+        size = (self.directory / "tour" / "feed.xml").stat().st_size
+        self.assertIn(f"rssCloud: {feed}", told)
+        (other,) = told - {f"rssCloud: {feed}"}
+        self.assertRegex(other, rf"^WebSub: {size} bytes sha256=[0-9a-f]{{64}}$")
+
+    def test_crawl(self) -> None:
+        self.client.weblogUpdates.extendedPing(
+            "My blog",
+            f"http://localhost:{self.web_port}/",
+            "",
+            f"http://localhost:{self.web_port}/feed.xml",
+        )
+        self.wait_for_ping("My blog")
+        self.assertEqual(self.run_page("crawl.rst")[0], 2)
 
     @property
     def client(self) -> Any:
@@ -250,14 +275,20 @@ class ExampleTests(BrokerTestCase):
 
 def examples(path: Path) -> list[tuple[list[str], str]]:
     """What a page has people run, and what that prints: the classes and the text of each."""
-    # Not Sphinx's but docutils' reading of it: that knows no roles, and need not.
+    return [
+        (classes, text)
+        for classes, text in literal_blocks(path)
+        if {"sh", "python", "output"}.intersection(classes)
+    ]
+
+
+def literal_blocks(path: Path) -> Iterator[tuple[list[str], str]]:
+    """The classes and the text of each literal block on a page."""
+    # docutils parses the page and not Sphinx: it does not know Sphinx's roles, and need not.
     lenient = {"report_level": 5, "halt_level": 5}
     document = publish_doctree(path.read_text(encoding="utf-8"), settings_overrides=lenient)
-    return [
-        (block["classes"], block.astext())
-        for block in document.findall(nodes.literal_block)
-        if {"sh", "python", "output"}.intersection(block["classes"])
-    ]
+    for block in document.findall(nodes.literal_block):
+        yield block["classes"], block.astext()
 
 
 def normal(text: str) -> str:
@@ -323,6 +354,15 @@ class ReferenceTests(SynchronousTestCase):
         included = (TOP / "docs" / found[1]).resolve()
         self.assertEqual(included, TOP / "rsscloud_broker" / "example.toml")
 
+    def test_examples_of_the_configuration_can_be_used(self) -> None:
+        checked = 0
+        for document in documents():
+            for classes, text in literal_blocks(document):
+                if "toml" in classes:
+                    config.loads(text, str(document))  # or else it raises ConfigError
+                    checked += 1
+        self.assertGreater(checked, 5)
+
     def test_bundled_plugins_are_described(self) -> None:
         text = (TOP / "docs" / "configuration.rst").read_text(encoding="utf-8")
         makers = [m for m in vars(bundled).values() if IPluginMaker.providedBy(m)]
@@ -331,12 +371,13 @@ class ReferenceTests(SynchronousTestCase):
             self.assertIn(f"``{maker.name}``", text)
 
     def test_denied_networks_are_listed(self) -> None:
-        text = (TOP / "docs" / "operating.rst").read_text(encoding="utf-8")
+        page = TOP / "docs" / "operating" / "network.rst"
+        text = page.read_text(encoding="utf-8")
         found = re.search(
             r"literalinclude:: (\S+guard\.py)\n +:start-at: (.*)\n +:end-before: (.*)\n", text
         )
         assert found is not None
-        guard = (TOP / "docs" / found[1]).read_text(encoding="utf-8")
+        guard = (page.parent / found[1]).read_text(encoding="utf-8")
         included = guard.partition(found[2])[2].partition(found[3])[0]
         for network, kind in DENIED:
             self.assertIn(f'("{network}", "{kind}")', included)
@@ -350,6 +391,30 @@ class ReferenceTests(SynchronousTestCase):
             code = (TOP / "rsscloud_broker" / file).read_text(encoding="utf-8")
             for part in name.split("."):
                 self.assertRegex(code, rf"(?m)^ *(async def|def|class) {part}\b", file)
+
+    def test_the_source_layout_is_whole(self) -> None:
+        text = (TOP / "docs" / "architecture.rst").read_text(encoding="utf-8")
+        named = re.findall(r"(?m)^``(\w+(?:/|\.py))`` ", text)
+        package = TOP / "rsscloud_broker"
+        modules = {file.name for file in package.glob("[!_]*.py")}
+        packages = {f"{file.parent.name}/" for file in package.glob("*/*.py")}
+        self.assertEqual(sorted(named), sorted(modules | packages))
+
+    def test_the_layers_are_those_that_are_checked(self) -> None:
+        text = (TOP / "docs" / "architecture.rst").read_text(encoding="utf-8")
+        found = re.search(r"(?m)^    commands\n(?:    .*\n)+", text)
+        assert found is not None
+        layers = re.sub(r"\s*\|\s*", "|", found[0]).split()
+        project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
+        (checked,) = (
+            contract["layers"]
+            for contract in project["tool"]["importlinter"]["contracts"]
+            if contract["type"] == "layers"
+        )
+        self.assertEqual(
+            [set(layer.split("|")) for layer in layers],
+            [set(re.findall(r"rsscloud_broker\.(\w+)", layer)) for layer in checked],
+        )
 
     def test_requirements_name_tests(self) -> None:
         """`file`: Class.test in the table of WebSub are in that file."""

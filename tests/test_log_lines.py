@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import rsscloud_broker
 
 PACKAGE = Path(rsscloud_broker.__file__).parent
-MANUAL = PACKAGE.parent / "docs" / "operating.rst"
+MANUAL = PACKAGE.parent / "docs" / "operating" / "troubleshooting.rst"
 
 #: Methods of a ``Logger``, and the levels that they log at.
 METHODS = {level.name: level.name for level in LogLevel.iterconstants()} | {"failure": "critical"}
@@ -60,7 +60,7 @@ def lines_of_the_manual() -> Iterator[tuple[str, str]]:
     (section,) = [
         section
         for section in document.findall(nodes.section)
-        if section.next_node(nodes.title).astext() == "What the log says"
+        if section.next_node(nodes.title).astext() == "Log lines"
     ]
     for table in section.findall(nodes.tbody):
         for row in table.findall(nodes.row):

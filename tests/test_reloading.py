@@ -261,7 +261,8 @@ class ReloadingTests(SynchronousTestCase):
 
 class ManualTests(SynchronousTestCase):
     def test_the_manual_names_what_is_taken(self) -> None:
-        text = (Path(__file__).parents[1] / "docs" / "operating.rst").read_text(encoding="utf-8")
+        page = Path(__file__).parents[1] / "docs" / "configuration.rst"
+        text = page.read_text(encoding="utf-8")
         table = text.partition(".. _reloading:")[2].partition("All other keys need a restart.")[0]
         named = set(re.findall(r"``(\[\w+\](?: \w+)?)``", table))
         taken = {*Parts(*[None] * 6).takers(), "[log]"}  # type: ignore[arg-type] # as above

@@ -1,4 +1,4 @@
-"""The broker as ``docs/operating.rst`` installs it: with systemd's socket, and nginx before it.
+"""The broker as the manual for operators installs it: with systemd's socket, and nginx before it.
 
 What the manual and the units in ``tap`` say is used to the letter; only names, ports and paths of
 the system are replaced with those of a test.
@@ -26,12 +26,12 @@ from tests.e2e.programs import program
 from tests.processes import BIN
 from tests.test_deployment import unit
 
-_OPERATING = Path(rsscloud_broker.__file__).parent.parent / "docs" / "operating.rst"
+_PAGE = Path(rsscloud_broker.__file__).parents[1] / "docs" / "operating" / "reverse-proxy.rst"
 
 
 def manual() -> str:
-    """The manual for operators."""
-    return _OPERATING.read_text(encoding="utf-8")
+    """The page of the manual about a reverse proxy."""
+    return _PAGE.read_text(encoding="utf-8")
 
 
 def nginx_recipe() -> str:
