@@ -30,13 +30,12 @@ from twisted.internet.interfaces import (
     IProtocol,
     IReactorTime,
     IReadWriteDescriptor,
-    ITransport,
 )
 from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.protocol import ClientFactory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer, implementer_only
+from zope.interface import implementer
 
 from rsscloud_broker import twisted_overrides
 
@@ -270,9 +269,6 @@ def _connect_error(number: int) -> Exception:
     return problem
 
 
-# TLSMemoryBIOProtocol declares again, for each connection, all interfaces that the transport
-# below it provides.  That takes time, so this transport declares no more than ITransport.
-@implementer_only(ITransport)
 class ClientConnection(tcp.Connection):
     """An open TCP connection that sends at once and closes at once.
 
