@@ -1,5 +1,6 @@
 # make run    set everything up and run a broker for this machine: http://localhost:5337/
 # make test   set everything up and run the linters, the types and every test
+# make test-oldest  run the tests with the oldest Twisted that pyproject.toml allows
 # make bench  set everything up and measure how fast the broker is
 #
 # They need Python 3.11 or later with venv, and the network when they run for the first time.
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: run test lint unit docs bench clean
+.PHONY: run test test-oldest lint unit docs bench clean
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -34,6 +35,21 @@ lint: $(VENV)/dev-ready
 unit: $(VENV)/dev-ready
 	@sh tests/e2e/install-programs.sh $(VENV)
 	$(BIN)/trial --jobs 4 --reporter=text tests
+
+# The oldest Twisted that pyproject.toml allows, in an environment of its own, and the tests that
+# run with it: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.
+OLDEST := .venv/oldest
+OLDEST_TWISTED = $(shell sed -n 's/.*"twisted\[tls\]>=\(.*\)",/\1/p' pyproject.toml)
+ROOMS ?= $(subst /,.,$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
+
+test-oldest: $(OLDEST)/oldest-ready
+	$(OLDEST)/bin/trial --jobs 4 --reporter=text $(ROOMS)
+
+$(OLDEST)/oldest-ready: pyproject.toml
+	@$(MAKE) --no-print-directory VENV=$(OLDEST) $(OLDEST)/dev-ready
+	@echo "Installing Twisted $(OLDEST_TWISTED) into $(OLDEST)."
+	@$(OLDEST)/bin/pip install --quiet 'twisted[tls]==$(OLDEST_TWISTED)'
+	@touch $@
 
 docs: $(VENV)/dev-ready
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html

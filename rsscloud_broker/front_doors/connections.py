@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from ipaddress import ip_address
-from socket import socket
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
@@ -39,6 +38,7 @@ from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 LINGER = 2.0
 
 _REASONS = {
+    400: b"Bad Request",
     408: b"Request Timeout",
     413: b"Content Too Large",
     414: b"URI Too Long",
@@ -54,6 +54,7 @@ class _Transport(TypingProtocol):
     """What is needed of a connection."""
 
     def write(self, data: bytes) -> None: ...
+    def writeSequence(self, data: Iterable[bytes]) -> None: ...
     def registerProducer(self, producer: IProducer, streaming: bool) -> None: ...
     def abortConnection(self) -> None: ...
     def getPeer(self) -> IAddress: ...
@@ -123,15 +124,8 @@ class Connection(ProtocolWrapper):
     _deadline: IDelayedCall | None = None
     _reader_deadline: IDelayedCall | None = None
     _began = False
-    _socket: socket | None = None
     _judged_by: tuple[Network, ...] | None = None
     _from_proxy = False
-
-    def makeConnection(self, transport: Any) -> None:
-        # One of TLS has another kind of handle, those of tests have none.
-        handle = transport.getHandle() if hasattr(transport, "getHandle") else None
-        self._socket = handle if isinstance(handle, socket) else None
-        super().makeConnection(transport)
 
     # Addresses do not change once something has come, but transports ask the system
     # each time.
@@ -185,7 +179,7 @@ class Connection(ProtocolWrapper):
             more = b"".join(b"%s: %s\r\n" % header for header in SECURITY_HEADERS.items())
         if status == 503:
             more += b"Retry-After: %d\r\n" % PAUSE
-        self.write(
+        self.transport.write(
             b"HTTP/1.1 %d %s\r\nConnection: close\r\n%s"
             b"Content-Type: text/%s; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
             % (status, _REASONS[status], more, kind, len(body), body)
@@ -218,24 +212,16 @@ class Connection(ProtocolWrapper):
 
     # what goes
 
-    def write(self, data: bytes) -> None:
-        """Send as the transport does, but what the system takes at once now.
+    # ``HTTPChannel`` may go on with the rest of a packet after a refusal, and find more that is
+    # wrong.  The client has its answer by then.
 
-        Through the reactor it would cost another round of it, and three more calls
-        of the system.
-        """
-        if self._socket is not None:
-            try:  # noqa: SIM105 # which costs nothing here, unlike a context manager
-                data = data[self._socket.send(data) :]
-            except OSError:
-                pass  # not now; or never, and then the reactor finds out why
-            if not data:
-                return
-            self._socket = None  # the rest goes first, so all goes the same way from now on
-        self.transport.write(data)
+    def write(self, data: bytes) -> None:
+        if not self.refused:
+            self.transport.write(data)
 
     def writeSequence(self, data: Iterable[bytes]) -> None:
-        self.write(b"".join(data))
+        if not self.refused:
+            self.transport.writeSequence(data)
 
     def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
         self.transport.registerProducer(_Observed(producer, self), streaming)
@@ -254,11 +240,12 @@ class Connection(ProtocolWrapper):
         _call_off(self._reader_deadline)
 
     def loseConnection(self) -> None:
+        if self.refused:
+            return  # the client has a moment to read the answer
         self.await_reader()  # what is left is still sent
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._socket = None
         self.request_began()
         self.reader_takes()
         super().connectionLost(reason)

@@ -103,8 +103,7 @@ class BoundedRequest(Request):
         self._connection.request_began()
         self._body = BytesIO()
         self._received = 0
-        if not channel.at_once:
-            self._await_rest()
+        self._await_rest()
 
     def _await_rest(self) -> None:
         """Refuse the request unless the whole of it comes in time."""
@@ -187,8 +186,6 @@ class BoundedRequest(Request):
         if self.code >= 400 and not self.startedWriting:
             data = self._shown(data)
         super().write(data)
-        if self.channel is not None:  # the client has not gone
-            self.channel.write_head()
 
     def finish(self) -> None:
         self._is_over = True

@@ -18,8 +18,8 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
 from rsscloud_broker.outbound.budget import AnswerBudget
+from rsscloud_broker.outbound.connecting import Connector
 from rsscloud_broker.outbound.connections import IdleConnections
-from rsscloud_broker.outbound.dialling import Dialler
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
 from rsscloud_broker.outbound.resolver import Resolve
@@ -75,7 +75,7 @@ class HTTPExchanger:
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:
-        self._dialler = Dialler(reactor, guard)
+        self._connector = Connector(reactor, guard)
         self._resolve = resolve
         self._guard = guard
         self._tls = tls
@@ -118,7 +118,7 @@ class HTTPExchanger:
         if not is_address(target.host):
             waiting.waits_for = looking = Deferred.fromCoroutine(self._look_up(target.host))
             addresses = await looking
-        for address in addresses:  # before any is dialled: one that is bad spoils them all
+        for address in addresses:  # before connecting to any: one bad address spoils them all
             self._guard.check(address, target.port)
         problem = OutboundError(f"the name {target.host} has no address")
         refused = True
@@ -129,7 +129,7 @@ class HTTPExchanger:
             connection = Http1(target.origin, tls, self.make_body, self._budget)
             waiting.waits_for = asking = connection.ask(message)
             try:
-                self._dialler.dial(connection, address, timeout)
+                self._connector.connect(connection, address, timeout)
                 return self._keep(connection, await asking, kept)
             except NotConnected as error:  # the next address may do
                 refused = refused and error.port_only

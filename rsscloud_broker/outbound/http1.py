@@ -25,6 +25,7 @@ from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
 from rsscloud_broker.outbound.budget import LONGEST, AnswerBudget
 from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
+from rsscloud_broker.twisted_overrides.tcp_client import PendingConnection
 
 #: Bytes of an answer that are read besides its body: headers, trailers, interim
 #: answers; and the sizes of chunks, which are five bytes around a chunk of one.
@@ -150,19 +151,13 @@ class Pieces:
         """The connection is gone."""
 
 
-class Connector(TypingProtocol):
-    """What makes a connection."""
-
-    def stopConnecting(self) -> None: ...
-
-
 class Http1(Protocol):
     """A connection, from before it is made.
 
     :param tls: its TLS, if it has any.
     :param make_body: makes what takes the body of an answer.
     :param budget: that of answers under way.
-    :ivar connector: what makes the connection.
+    :ivar attempt: what opens the connection, until it is there.
     :ivar when_lost: called with this connection when it is gone, if anybody wants to know.
     :ivar reusable: whether it may carry another request.
     :ivar gone: whether it has been lost.
@@ -170,7 +165,7 @@ class Http1(Protocol):
     """
 
     transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
-    connector: Connector
+    attempt: PendingConnection
     _body: Body | None = None
     when_lost: Callable[[Http1], object] | None = None
     _pieces: Pieces | None = None
@@ -241,7 +236,7 @@ class Http1(Protocol):
 
     def connectionMade(self) -> None:
         message = self._message
-        del self._message, self.connector  # they would live as long as the connection
+        del self._message, self.attempt  # they would live as long as the connection
         if self._answered is None:
             self.abort()
             return
@@ -356,7 +351,7 @@ class Http1(Protocol):
         if self.connected:
             self.abort()
         else:
-            self.connector.stopConnecting()
+            self.attempt.stopConnecting()
 
     def _succeed(self, whole: bool = True) -> None:
         # Only now, when the parser has come back: this may ask for more at once.

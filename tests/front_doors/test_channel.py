@@ -109,8 +109,15 @@ class ChannelTests(SynchronousTestCase):
         for why, request in BAD.items():
             self.assertEqual(self.assert_same(request, why)[0], b"HTTP/1.1 400 Bad Request", why)
 
+    def test_one_answer_however_much_is_wrong(self) -> None:
+        """What follows a refusal in the same packet is not answered too."""
+        wrong = POST.replace(b"1.1", b"1.0") + CHUNKED + b"\r\nno chunk\r\n"
+        answered = b"\n".join(self.outcome([wrong])[0])
+        self.assertEqual(answered.count(b"HTTP/1.1 400"), 1)
+        self.assertIn(b"The only Transfer-Encoding of a request is chunked", answered)
+
     def test_one_after_the_other(self) -> None:
-        """A usual request may follow an unusual one, and the other way round."""
+        """Requests of every kind may follow one another."""
         for first in (GOOD["chunks"], GOOD["a call"], GOOD["a blank line before"]):
             for second in (GOOD["chunks"], GOOD["a call"], GOOD["a blank line before"]):
                 lines, stays = self.outcome([first, second])

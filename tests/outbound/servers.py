@@ -9,7 +9,7 @@ from socket import socket
 from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
-from twisted.internet import reactor
+from twisted.internet import reactor, tcp
 from twisted.internet.defer import Deferred, execute, maybeDeferred
 from twisted.internet.interfaces import IReactorSSL, IReactorTCP
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -249,6 +249,12 @@ class Network:
     def callLater(self, delay: float, *args: Any) -> Any:
         """What is to come next is the reactor's business, what is to come later the test's."""
         return (self.clock if delay else self.connections).callLater(delay, *args)
+
+    def connectTCP(self, host: str, port: int, factory: Any, timeout: Any) -> Any:
+        """What the reactor does, but by the clock of the test."""
+        connector = tcp.Connector(host, port, factory, timeout, None, self)
+        connector.connect()
+        return connector
 
 
 OPTIONS: dict[str, Any] = {"user_agent": "tests/1.0", "deadline": 15.0, "body_limit": 1000}

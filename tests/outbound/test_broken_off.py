@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
-from socket import SHUT_WR, socket
+from socket import SHUT_WR
 from typing import Any
 
 from twisted.internet import reactor
@@ -13,11 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import connectionDone
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
-from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.outbound import dialling
-from rsscloud_broker.outbound.dialling import Together
-from rsscloud_broker.testing.clock import Clock
 from tests.outbound.authority import authority
 from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
 from tests.outbound.servers import Client, Names, make_callback_client, make_client
@@ -110,11 +107,11 @@ class BrokenOffTests(EitherSchemeTestCase):
 
 class PiecesTests(EitherSchemeTestCase):
     async def test_what_the_system_does_not_take_at_once_follows(self) -> None:
-        class Narrow(socket):
+        class Narrow(socket.socket):
             def send(self, data: Any, flags: int = 0) -> int:
                 return super().send(data[:700], flags)
 
-        self.patch(dialling, "socket", Narrow)
+        self.patch(socket, "socket", Narrow)
         for scheme in ("http", "https"):
             for closes in (False, True):
                 with self.subTest(scheme=scheme, closes=closes):
@@ -175,25 +172,3 @@ class PartingTests(EitherSchemeTestCase):
     async def test_breaks_off_after_large_requests(self) -> None:
         """What the other side does not read is not kept for it."""
         self.assertIs(await self.end("http", 50_000), ConnectionLost)
-
-
-class TogetherTests(SynchronousTestCase):
-    def test_in_the_next_turn_in_their_order(self) -> None:
-        clock, done = Clock(), []
-        together = Together(clock)
-        for number in range(3):
-            together(lambda number=number: done.append(number))  # type: ignore[misc] # a value
-        self.assertEqual(done, [])
-        clock.advance(0)
-        self.assertEqual(done, [0, 1, 2])
-
-    def test_one_that_raises_is_no_matter_of_the_others(self) -> None:
-        clock, done = Clock(), []
-        together = Together(clock)
-        together(lambda: 1 / 0)
-        together(lambda: done.append(1))
-        clock.advance(0)
-        together(lambda: done.append(2))
-        clock.advance(0)
-        self.assertEqual(done, [1, 2])
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)

@@ -106,7 +106,7 @@ class ConnectionTests(SynchronousTestCase):
     def ask(self) -> tuple[Http1, StringTransport, Deferred[Answer]]:
         make_body = partial(TruncatingBody, limit=5000)
         connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
-        connection.connector = cast(Any, None)  # which there is no more need of
+        connection.attempt = cast(Any, None)  # which there is no more need of
         answered = connection.ask(message("GET", target_of("http://127.0.0.1/"), {}, b""))
         transport = StringTransport()
         connection.makeConnection(transport)

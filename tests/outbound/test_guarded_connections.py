@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
-from socket import socket
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,7 +12,6 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.outbound import dialling
 from tests.outbound.authority import authority
 from tests.outbound.servers import (
     Client,
@@ -62,16 +61,16 @@ class GuardTests(GuardedTestCase):
             self.assertIn(f"127.0.0.1 with port {port} is this broker itself", reason)
         self.assertEqual(raw.connections, [])
 
-    async def test_peer_that_is_not_the_one_dialled(self) -> None:
+    async def test_peer_that_is_not_the_one_connected_to(self) -> None:
         """Whoever connects for us has gone elsewhere: we look whom we have reached."""
 
-        class Astray(socket):
+        class Astray(socket.socket):
             def connect_ex(self, address: Any) -> int:
                 return super().connect_ex(("127.0.0.1", port))
 
         raw = RawFactory(b"hello")
         port = listen(self, raw)
-        self.patch(dialling, "socket", Astray)
+        self.patch(socket, "socket", Astray)
         for scheme in ("http", "https"):
             client = self.make_client(allowed=["127.0.0.2/32"])
             reason = await self.refusal(client, f"{scheme}://127.0.0.2:{port}/")

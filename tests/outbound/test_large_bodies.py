@@ -36,7 +36,7 @@ class LargeBodyTests(CallbackClientTestCase):
         connection = Http1(
             (False, "127.0.0.1", 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
-        connection.connector = cast(Any, None)  # which there is no more need of
+        connection.attempt = cast(Any, None)  # which there is no more need of
         body = b"x" * 5_000_000
         answered = connection.ask(message("POST", target_of("http://127.0.0.1/"), {}, body))
         transport = StringTransport()
