@@ -36,19 +36,18 @@ unit: $(VENV)/dev-ready
 	@sh tests/e2e/install-programs.sh $(VENV)
 	$(BIN)/trial --jobs 4 --reporter=text tests
 
-# The oldest Twisted that pyproject.toml allows, in an environment of its own, and the tests that
-# run with it: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.
-OLDEST := .venv/oldest
+# The oldest Twisted that pyproject.toml allows, which hides the newest one, and the tests that run
+# with it: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.
+OLDEST := $(VENV)/oldest-twisted
 OLDEST_TWISTED = $(shell sed -n 's/.*"twisted\[tls\]>=\(.*\)",/\1/p' pyproject.toml)
 ROOMS ?= $(subst /,.,$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 
-test-oldest: $(OLDEST)/oldest-ready
-	$(OLDEST)/bin/trial --jobs 4 --reporter=text $(ROOMS)
+test-oldest: $(OLDEST)/ready
+	PYTHONPATH=$(abspath $(OLDEST)) $(BIN)/trial --jobs 4 --reporter=text $(ROOMS)
 
-$(OLDEST)/oldest-ready: pyproject.toml
-	@$(MAKE) --no-print-directory VENV=$(OLDEST) $(OLDEST)/dev-ready
-	@echo "Installing Twisted $(OLDEST_TWISTED) into $(OLDEST)."
-	@$(OLDEST)/bin/pip install --quiet 'twisted[tls]==$(OLDEST_TWISTED)'
+$(OLDEST)/ready: pyproject.toml | $(VENV)/dev-ready
+	@rm -rf $(OLDEST)
+	$(call install,Twisted $(OLDEST_TWISTED),ten seconds,--no-deps --target $(OLDEST) 'twisted==$(OLDEST_TWISTED)')
 	@touch $@
 
 docs: $(VENV)/dev-ready
