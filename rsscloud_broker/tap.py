@@ -37,7 +37,6 @@ from rsscloud_broker.core import (
     FeedInspector,
     IntentQueue,
     MissedContentsSink,
-    OwnTopicsSink,
     Poller,
     PushedTopics,
     Sweeper,
@@ -59,7 +58,6 @@ from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
     CallbackClient,
-    OwnTopics,
     Resolver,
     TLSContext,
     TopicClient,
@@ -68,6 +66,7 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
+from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
@@ -342,12 +341,12 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         has_hub=has_hub,
     )
-    sinks = make_all(makers, "sinks", chosen["sinks"], sink_parts)
-    for sink in (
-        *sinks,
-        OwnTopicsSink(store, detector, clock, public_url),
+    sinks = [
+        *make_all(makers, "sinks", chosen["sinks"], sink_parts),
+        OwnTopicsSink(store, detector.schedule, clock, public_url),
         MissedContentsSink(detector),
-    ):
+    ]
+    for sink in sinks:
         bus.attach(sink)
     door_parts = FrontDoorParts(
         broker=broker,

@@ -58,6 +58,7 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.model import Content
+from rsscloud_broker.own_topics import RESOURCESYNC_DOCUMENTS
 from rsscloud_broker.rules import is_network
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
@@ -66,13 +67,6 @@ from rsscloud_broker.wire import resourcesync as codec
 log = Logger()
 
 _XML: Final = frozenset({"application/xml", "text/xml"})
-_DOCUMENTS: Final = (
-    "/.well-known/resourcesync",
-    "/resourcesync/capabilitylist.xml",
-    "/resourcesync/resourcelist.xml",
-    "/resourcesync/changelist.xml",
-    "/resourcesync/notification.xml",
-)
 _MINUTE: Final = b"public, max-age=60"
 
 _CONTENT_TYPE: Final = re.compile(r"[\t\x20-\x7e]{1,255}")
@@ -166,7 +160,8 @@ class ResourceSyncDoor:
         self.pushes = tuple(each.topic for each in self._publishers)
         self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
         self._documents = [
-            Route(path, "GET", PublishedFile(parts, path, _MINUTE)) for path in _DOCUMENTS
+            Route(path, "GET", PublishedFile(parts, path, _MINUTE))
+            for path in RESOURCESYNC_DOCUMENTS
         ]
 
     def routes(self) -> Sequence[Route]:

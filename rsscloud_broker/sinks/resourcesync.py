@@ -36,17 +36,18 @@ from zope.interface import implementer
 from rsscloud_broker.events import Event, FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, IPushesContent, SinkParts
 from rsscloud_broker.model import Content
+from rsscloud_broker.own_topics import (
+    CAPABILITY_LIST,
+    CHANGE_LIST,
+    CHANNEL,
+    DESCRIPTION,
+    RESOURCE_LIST,
+)
 from rsscloud_broker.sinks.files import publish_file, tell_published
 from rsscloud_broker.timing import EachPeriod
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import Document, Entry
-
-DESCRIPTION: Final = "/.well-known/resourcesync"
-CAPABILITY_LIST: Final = "/resourcesync/capabilitylist.xml"
-RESOURCE_LIST: Final = "/resourcesync/resourcelist.xml"
-CHANGE_LIST: Final = "/resourcesync/changelist.xml"
-CHANNEL: Final = "/resourcesync/notification.xml"
 
 #: A sitemap has no more URLs than that; it is five years of hours.
 MAX_RESOURCES: Final = 50_000

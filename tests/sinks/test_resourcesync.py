@@ -24,16 +24,15 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, IPushesContent
 from rsscloud_broker.model import Callback, Content, Lease, Subscription
-from rsscloud_broker.sinks import resourcesync
-from rsscloud_broker.sinks.resourcesync import (
+from rsscloud_broker.own_topics import (
     CAPABILITY_LIST,
     CHANGE_LIST,
     CHANNEL,
     DESCRIPTION,
     RESOURCE_LIST,
-    ResourceSyncSink,
-    ResourceSyncSinkOptions,
 )
+from rsscloud_broker.sinks import resourcesync
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
