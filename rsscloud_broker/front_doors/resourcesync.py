@@ -53,7 +53,6 @@ from rsscloud_broker.front_doors.requests import body_of, caller, charset, heade
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
-    IPushesContent,
     Route,
     SoapService,
 )
@@ -137,6 +136,13 @@ class ResourceSyncOptions:
     publishers: tuple[Publisher, ...] = ()
 
 
+def pushed_prefixes(
+    options: ResourceSyncOptions, public_url: str, has_hub: bool
+) -> tuple[str, ...]:
+    """How the URLs of the topics begin that the publishers push; see ``IPushesContent``."""
+    return tuple(each.topic for each in options.publishers)
+
+
 class _Refusal(Exception):
     """A notification that is not taken in: with the status, and a text for its publisher."""
 
@@ -146,7 +152,7 @@ class _Refusal(Exception):
         self.headers = headers
 
 
-@implementer(IFrontDoor, IPushesContent)
+@implementer(IFrontDoor)
 class ResourceSyncDoor:
     """Notifications of ResourceSync sources, and the documents of our own."""
 
@@ -157,7 +163,6 @@ class ResourceSyncDoor:
         self._publishers = tuple(
             evolve(each, topic=normal_form(each.topic)) for each in options.publishers
         )
-        self.pushes = tuple(each.topic for each in self._publishers)
         self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
         self._documents = [
             Route(path, "GET", PublishedFile(parts, path, _MINUTE))

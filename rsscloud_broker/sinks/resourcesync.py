@@ -34,7 +34,7 @@ from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
 from rsscloud_broker.events import Event, FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, IPushesContent, SinkParts
+from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Content
 from rsscloud_broker.own_topics import (
     CAPABILITY_LIST,
@@ -65,7 +65,14 @@ class ResourceSyncSinkOptions:
     """Options of the ResourceSync sink: none."""
 
 
-@implementer(IEventSink, IPushesContent)
+def pushed_prefixes(
+    options: ResourceSyncSinkOptions, public_url: str, has_hub: bool
+) -> tuple[str, ...]:
+    """The URL of the channel, if the source has one; see ``IPushesContent``."""
+    return (public_url + CHANNEL,) if has_hub else ()
+
+
+@implementer(IEventSink)
 class ResourceSyncSink(EachPeriod):
     """Keeps the documents of the source, and tells the channel when they have changed.
 
@@ -79,7 +86,6 @@ class ResourceSyncSink(EachPeriod):
         self._parts = parts
         # Without a hub nobody could subscribe to a channel, so there is none.
         self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
-        self.pushes = (self._source.url(CHANNEL),) if self._source.has_channel else ()
         self._one_at_a_time = DeferredLock()
         self._all = True  # whatever is on the disk is to be looked at
         self._paths: set[str] = set()  # of archives that are to be looked at

@@ -87,11 +87,12 @@ def change_detector(
 
 class CoreTestCase(SynchronousTestCase):
     """:ivar unavailable: methods of the store that raise Unavailable while in here.
-    :ivar pushed: topics whose contents are pushed: none, unless a test adds some.
+    :cvar pushes: how the URLs of the topics begin whose content is pushed.
     :cvar slots, under_way: see ``FairLimiter``.
     """
 
     slots, under_way = SLOTS, UNDER_WAY
+    pushes: tuple[str, ...] = ()
 
     def setUp(self) -> None:
         self.store: Any = memory_store()
@@ -103,7 +104,7 @@ class CoreTestCase(SynchronousTestCase):
         for name in ("checks_due", "record_fetch", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
-        self.pushed = PushedTopics()
+        self.pushed = PushedTopics(self.pushes)
         self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
         self.detector = change_detector(
             self.store,

@@ -31,6 +31,7 @@ from rsscloud_broker.own_topics import (
     DESCRIPTION,
     RESOURCE_LIST,
 )
+from rsscloud_broker.plugins import bundled
 from rsscloud_broker.sinks import resourcesync
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
@@ -113,11 +114,12 @@ class DocumentsTests(ResourceSyncTestCase):
         sink = self.make()
         self.assertTrue(verifyObject(IEventSink, sink))
         self.assertTrue(verifyObject(IService, sink))
-        self.assertTrue(verifyObject(IPushesContent, sink))
 
-    def test_only_the_channel_is_handed_in(self) -> None:
-        self.assertEqual(self.make().pushes, (BROKER + CHANNEL,))
-        self.assertEqual(self.make(has_hub=False).pushes, ())
+    def test_only_the_channel_is_pushed(self) -> None:
+        maker, options = bundled.resourcesync_source, ResourceSyncSinkOptions()
+        self.assertTrue(verifyObject(IPushesContent, maker))
+        self.assertEqual(maker.pushed_prefixes(options, BROKER, True), (BROKER + CHANNEL,))
+        self.assertEqual(maker.pushed_prefixes(options, BROKER, False), ())
 
     def test_they_lead_to_one_another(self) -> None:
         self.start()
