@@ -211,7 +211,7 @@ class Broker:
 
     async def subscribe(self, intent: Intent) -> Subscription:
         self._check_space()
-        self._verifier.notifier(intent.callback.protocol)
+        self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
@@ -226,7 +226,7 @@ class Broker:
             raise
 
     async def unsubscribe(self, intent: Intent) -> bool:
-        self._verifier.notifier(intent.callback.protocol)
+        self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(evolve(intent, unsubscribe=True))
         await self._admission.verification(intent)
         try:
@@ -236,7 +236,7 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
-        self._verifier.notifier(intent.callback.protocol)
+        self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         if not intent.unsubscribe:
             self._check_space()

@@ -62,6 +62,7 @@ from rsscloud_broker.rules import is_network
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
+from rsscloud_broker.wire.web_address import MAX_URL
 
 log = Logger()
 
@@ -70,7 +71,6 @@ _MINUTE: Final = b"public, max-age=60"
 
 _CONTENT_TYPE: Final = re.compile(r"[\t\x20-\x7e]{1,255}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses
-_MAX_TOPIC: Final = 2048
 
 #: Section 4.1 of the specification demands the link, but published sources do without it, and
 #: nothing here needs it.
@@ -284,10 +284,10 @@ def _only(found: Sequence[links.Link], relation: str, meaning: str) -> str:
             f"The Link header must have exactly one link with rel={relation}, {meaning}; "
             f"it has {len(urls)}.",
         )
-    if not links.is_absolute(urls[0]) or len(urls[0]) > _MAX_TOPIC:
+    if not links.is_absolute(urls[0]) or len(urls[0]) > MAX_URL:
         raise _Refusal(
             400,
             f"The link with rel={relation} leads to {urls[0][:100]}; it must be an absolute "
-            f"http or https URL of {_MAX_TOPIC} characters at most.",
+            f"http or https URL of {MAX_URL} characters at most.",
         )
     return urls[0]
