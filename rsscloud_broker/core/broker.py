@@ -11,8 +11,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
+from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.topic_reader import NOT_READ

@@ -8,10 +8,8 @@ in the same attempts.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
@@ -19,6 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.errors import CallbackFailed, Refused, TooMany, UnsupportedProtocol
 from rsscloud_broker.interfaces import IStore
@@ -26,8 +25,6 @@ from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import WaitingIntent
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
-
-K = TypeVar("K", bound=Hashable)
 
 #: Intents that wait at a time.
 MAX_WAITING = 10_000
@@ -75,10 +72,7 @@ class IntentQueue(Service):
         self._retries = retries
         self._store_retry = StoreRetry(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
-        self._total = 0  # intents that wait
-        self._of_host: Counter[str] = Counter()
-        self._of_source: Counter[str] = Counter()
-        self._of_both: Counter[tuple[str, str]] = Counter()
+        self._waiting = HostLimiter(limit)
 
     def startService(self) -> None:
         """Begin with what waits in the store."""
@@ -101,36 +95,33 @@ class IntentQueue(Service):
         """
         if (intent.topic, intent.callback) not in self._settling:
             self._check_room(intent, limited)
-        self._add(intent, 1)  # before it is stored, since others may come meanwhile
+        self._waiting.begin(*self._counted(intent))  # more may come while it is stored
         try:
             waiting = await self._store.add_intent(intent, self._limit)
         finally:
-            self._add(intent, -1)
+            self._waiting.end(*self._counted(intent))
         if waiting is None:
             reason = f"{self._limit} requests wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
         self._settle(waiting)
 
     def _check_room(self, intent: Intent, limited: bool) -> None:
-        host, source = intent.callback.host, bucket_of(intent.source)
-        left_at_host = self._limit_of_host - self._of_host[host]
-        if left_at_host <= (self._of_both[source, host] if limited else 0):
-            waiting = self._of_host[host]
+        quota, source = self._counted(intent)
+        if not self._waiting.has_room_at(quota, source if limited else None):
+            waiting = self._waiting.count(quota)
             raise TooMany(
-                f"{waiting} requests wait for the host {host} to confirm them", FULL_PAUSE
+                f"{waiting} requests wait for the host {quota.host} to confirm them", FULL_PAUSE
             )
-        of_source = self._of_source[source]
-        if limited and of_source >= min(self._limit_of_source, self._limit - self._total):
+        of_source = self._waiting.count(source)
+        full = of_source >= self._limit_of_source or not self._waiting.has_room(source)
+        if limited and full:
             reason = f"{of_source} requests from your address wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
 
-    def _add(self, intent: Intent, number: int) -> None:
-        """Count an intent that waits, or does not any more."""
-        host, source = intent.callback.host, bucket_of(intent.source)
-        self._total += number
-        _add_to(self._of_host, host, number)
-        _add_to(self._of_source, source, number)
-        _add_to(self._of_both, (source, host), number)
+    def _counted(self, intent: Intent) -> tuple[HostQuota, str]:
+        """By which quota an intent is counted, and for which source."""
+        quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
+        return quota, bucket_of(intent.source)
 
     async def _resume(self) -> None:
         try:
@@ -154,12 +145,12 @@ class IntentQueue(Service):
         if settling.called:
             return
         self._settling[key] = settling
-        self._add(waiting.intent, 1)
+        self._waiting.begin(*self._counted(waiting.intent))
 
         def over(result: object) -> None:
             if self._settling.get(key) is settling:
                 del self._settling[key]
-            self._add(waiting.intent, -1)
+            self._waiting.end(*self._counted(waiting.intent))
 
         settling.addBoth(over)
 
@@ -206,10 +197,3 @@ class IntentQueue(Service):
             raise
         except Refused as error:
             await self._verifier.deny(intent, str(error))
-
-
-def _add_to(counter: Counter[K], key: K, number: int) -> None:
-    """Add to a count; one that is 0 is not kept."""
-    counter[key] += number
-    if not counter[key]:
-        del counter[key]

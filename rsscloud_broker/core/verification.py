@@ -14,7 +14,8 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
+from rsscloud_broker.core.host_limiter import HostQuota
+from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.errors import (
     CallbackFailed,
     TopicEnded,
