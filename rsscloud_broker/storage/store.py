@@ -230,6 +230,11 @@ class Store(Service):
     def add_intent(self, intent: Intent, limit: int) -> Deferred[WaitingIntent | None]:
         return self._threads.write(lambda conn: intents.add_intent(conn, intent, limit))
 
+    def postpone_intent(self, key: int, attempts: int, retry_at: float) -> Deferred[None]:
+        return self._threads.write(
+            lambda conn: intents.postpone_intent(conn, key, attempts, retry_at)
+        )
+
     def remove_intent(self, key: int) -> Deferred[None]:
         return self._threads.write(lambda conn: intents.remove_intent(conn, key))
 

@@ -162,7 +162,13 @@ class BrokerTestCase(CoreTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        for name in ("add_intent", "remove_intent", "intents", "put_subscription"):
+        for name in (
+            "add_intent",
+            "postpone_intent",
+            "remove_intent",
+            "intents",
+            "put_subscription",
+        ):
             self._watch(name)
         self.notifier = FakeNotifier("http-post")
         self.carrier = FakeNotifier("carrier", drop_after_failures=None, carries_content=True)
