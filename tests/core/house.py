@@ -155,10 +155,12 @@ class CoreTestCase(SynchronousTestCase):
 class BrokerTestCase(CoreTestCase):
     """:ivar notifier: tells of what is sent by ``http-post``, and ``carrier`` by ``carrier``,
     whose notifications carry contents.
+    :cvar max_intents: how many intents may wait.
     """
 
     limits = RateLimitOptions()
     topics = Topics()
+    max_intents = 3
 
     def setUp(self) -> None:
         super().setUp()
@@ -178,7 +180,7 @@ class BrokerTestCase(CoreTestCase):
             self.store, self.bus, self.detector, notifiers, self.clock, self.limiter
         )
         self.intents = IntentQueue(
-            self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
+            self.store, self.verifier, self.clock, limit=self.max_intents, retries=(5.0, 30.0)
         )
         self.topic_policy, self.callback_policy = FakeURLPolicy(), FakeURLPolicy()
         self.space = FakeDiskSpace()
