@@ -29,6 +29,7 @@ from rsscloud_broker.interfaces import (
     INotifier,
     IOutbound,
     IPluginMaker,
+    IPushesContent,
     OutboundReply,
 )
 from rsscloud_broker.wire.text import clean
@@ -63,11 +64,11 @@ def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts
     problems: list[str] = []
     for maker, options in chosen:
         who = described(makers, kind, maker)
-        way_out = f"mend or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
+        way_out = _way_out(kind, maker)
         try:
             part = maker.make(options, parts)
         except (Exception, SystemExit) as error:
-            problems.append(f"{who} cannot be made: {_raised(error)}; {way_out}")
+            problems.append(f"{who} cannot be made: make() {_raised(error)}; {way_out}")
             continue
         made.append(part)
         interface = _PRODUCTS[kind].interface
@@ -77,6 +78,50 @@ def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts
     if problems:
         raise PluginError("\n".join(problems))
     return made
+
+
+def pushed_prefixes(
+    makers: Makers,
+    chosen: Mapping[str, Sequence[tuple[Any, Any]]],
+    public_url: str,
+    has_hub: bool,
+) -> tuple[str, ...]:
+    """How the URLs of the topics begin whose content plugins push, as their makers declare.
+
+    :param chosen: makers and their options, by kind.
+    :param public_url, has_hub: see ``IPushesContent``.
+    :raises PluginError: a declaration raises, or is no sequence of texts; with a line for each.
+    """
+    declared: list[str] = []
+    problems: list[str] = []
+    for kind, pairs in chosen.items():
+        for maker, options in pairs:
+            pushing = IPushesContent(maker, None)
+            if pushing is None:
+                continue
+            try:
+                prefixes = pushing.pushed_prefixes(options, public_url, has_hub)
+            except (Exception, SystemExit) as error:
+                said = f"pushed_prefixes() {_raised(error)}"
+            else:
+                if isinstance(prefixes, list | tuple) and all(map(_is_prefix, prefixes)):
+                    declared += prefixes
+                    continue
+                said = (
+                    f"pushed_prefixes() returned {clean(repr(prefixes))[:100]}; it must return a "
+                    'tuple of beginnings of URLs with a whole host, such as ("https://source.example/",)'
+                )
+            problems.append(f"{described(makers, kind, maker)}: {said}; {_way_out(kind, maker)}")
+    if problems:
+        raise PluginError("\n".join(problems))
+    return tuple(declared)
+
+
+def _is_prefix(value: object) -> bool:
+    """Whether a value is the beginning of URLs with a whole host; a shorter one would keep the
+    broker from fetching topics of others.
+    """
+    return isinstance(value, str) and "://" in value and value.count("/") >= 3
 
 
 def make_notifiers(
@@ -107,12 +152,17 @@ def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
     return f"the {_PRODUCTS[kind].word} {maker.name!r} of {makers.package_of(maker)}"
 
 
+def _way_out(kind: str, maker: IPluginMaker) -> str:
+    """What an operator can do about a broken plugin."""
+    return f"mend or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
+
+
 def _raised(error: BaseException) -> str:
-    """What its ``make`` raised, and where."""
+    """What a method of a plugin raised, and where."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = clean(str(error))
     what = type(error).__name__ + (f": {said}" if said else "")
-    return f"make() raised {what} ({frame.filename}, line {frame.lineno})"
+    return f"raised {what} ({frame.filename}, line {frame.lineno})"
 
 
 def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:

@@ -13,13 +13,17 @@ from rsscloud_broker.model import Intent, Outcome, Ping, Subscription, Topic
 
 @frozen
 class WaitingIntent:
-    """An intent that was taken in, and waits to be verified.
+    """An intent that was accepted and waits to be verified.
 
     :ivar id: the store's key, ascending.
+    :ivar attempts: how many times its verification has failed for a passing reason.
+    :ivar retry_at: when its verification is tried again; None if it was never tried.
     """
 
     id: int
     intent: Intent
+    attempts: int = 0
+    retry_at: float | None = None
 
 
 @frozen

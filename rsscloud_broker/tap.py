@@ -37,7 +37,6 @@ from rsscloud_broker.core import (
     FeedInspector,
     IntentQueue,
     MissedContentsSink,
-    OwnTopicsSink,
     Poller,
     PushedTopics,
     Sweeper,
@@ -52,14 +51,13 @@ from rsscloud_broker.front_doors.limits import Limits, bounded_site
 from rsscloud_broker.front_doors.listening import listener, sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import FrontDoorParts, IPushesContent, SinkParts
+from rsscloud_broker.interfaces import FrontDoorParts, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
-from rsscloud_broker.making import make_all, make_notifiers
+from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
     CallbackClient,
-    OwnTopics,
     Resolver,
     TLSContext,
     TopicClient,
@@ -68,6 +66,7 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
+from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
@@ -75,7 +74,6 @@ from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
-from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.pages import Pages, error_page
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
@@ -300,7 +298,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     reading = OwnTopics(
         fetcher, URLPolicy(resolver, topic_guard, reactor), public_url, public_directory, filing
     )
-    pushed = PushedTopics()
+    running = frozenset(maker.name for maker, options in chosen["front_doors"])
+    # A hub takes subscriptions in, and calls whom it subscribed.
+    has_hub = "websub" in running and "websub" in notifiers
+    pushed = PushedTopics(pushed_prefixes(makers, chosen, public_url, has_hub))
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
@@ -328,9 +329,6 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters,
         space,
     )
-    running = frozenset(maker.name for maker, options in chosen["front_doors"])
-    # A hub takes subscriptions in, and calls whom it subscribed.
-    has_hub = "websub" in running and "websub" in notifiers
     sink_parts = SinkParts(
         store=store,
         bus=bus,
@@ -342,12 +340,12 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         has_hub=has_hub,
     )
-    sinks = make_all(makers, "sinks", chosen["sinks"], sink_parts)
-    for sink in (
-        *sinks,
-        OwnTopicsSink(store, detector, clock, public_url),
+    sinks = [
+        *make_all(makers, "sinks", chosen["sinks"], sink_parts),
+        OwnTopicsSink(store, detector.schedule, clock, public_url),
         MissedContentsSink(detector),
-    ):
+    ]
+    for sink in sinks:
         bus.attach(sink)
     door_parts = FrontDoorParts(
         broker=broker,
@@ -360,12 +358,6 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
-    pushed.prefixes = tuple(
-        normal_form(prefix)
-        for part in (*sinks, *doors)
-        if (handing := IPushesContent(part, None)) is not None
-        for prefix in handing.pushes
-    )
     limits = Limits(config.http, reactor)
     site = bounded_site(
         Root(doors, public_url),

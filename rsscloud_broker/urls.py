@@ -12,6 +12,7 @@ characters that are percent-encoded (section 5.1.1).
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from string import ascii_letters, digits, printable
 from typing import Final
 from urllib.parse import quote
@@ -62,6 +63,21 @@ def normal_form(url: str) -> str:
     except ValueError:  # a name or a character that cannot be in any URL
         return url
     return f"{scheme}://{host}{_port(scheme, match['port'])}{path}{query}{match['fragment'] or ''}"
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IPv4 or IPv6 address, in its usual form and without brackets.
+
+    Other forms of IPv4 addresses, such as ``127.1`` or ``0177.0.0.1``, are names: they are
+    looked up, and the answer is judged.
+    """
+    if ":" not in host and not host[-1:].isdigit():
+        return False  # nearly all are names
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _host(host: str) -> str:

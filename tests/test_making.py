@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
@@ -12,8 +13,14 @@ from zope.interface import directlyProvides, implementer
 
 from rsscloud_broker import __version__
 from rsscloud_broker.discovery import Makers, PluginError, discover
-from rsscloud_broker.interfaces import IEventSink, INotifier, INotifierMaker, ISinkMaker
-from rsscloud_broker.making import make_all, make_notifiers, protocols
+from rsscloud_broker.interfaces import (
+    IEventSink,
+    INotifier,
+    INotifierMaker,
+    IPushesContent,
+    ISinkMaker,
+)
+from rsscloud_broker.making import make_all, make_notifiers, protocols, pushed_prefixes
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.testing import FakeNotifier, FakeOutbound, RecordingSink
 
@@ -32,6 +39,14 @@ class Maker:
     make: Callable[[Any, Any], Any]
     help: str = "For tests."
     options: type = field(default=Options)
+
+
+@implementer(IPushesContent)
+@frozen
+class PushingMaker(Maker):
+    """Makes what pushes content, for which it declares what a test wants."""
+
+    pushed_prefixes: Callable[[Any, str, bool], Any] = field(kw_only=True)
 
 
 def raising(error: BaseException) -> Callable[[Any, Any], Any]:
@@ -168,3 +183,52 @@ class PackageTests(SynchronousTestCase):
         makers = discover()
         package = makers.package_of(makers.sinks["distribution"])
         self.assertEqual(package, f"rsscloud-broker {__version__}")
+
+
+def _returned(value: object, *args: object) -> object:
+    return value
+
+
+class PushedPrefixesTests(SynchronousTestCase):
+    """Which topics the broker does not fetch, since a plugin pushes their content."""
+
+    def declared(self, *declarations: Callable[[Any, str, bool], Any]) -> tuple[str, ...]:
+        makers = [
+            PushingMaker(f"sink{number}", make=raising(AssertionError()), pushed_prefixes=each)
+            for number, each in enumerate(declarations)
+        ]
+        chosen: dict[str, list[tuple[Any, Any]]] = {
+            "notifiers": [(Maker("silent", raising(AssertionError())), Options())],
+            "sinks": [(maker, Options()) for maker in makers],
+        }
+        return pushed_prefixes(Makers(), chosen, "http://broker.example", has_hub=True)
+
+    def test_declared_before_any_part_is_made(self) -> None:
+        self.assertEqual(
+            self.declared(
+                lambda options, url, hub: (f"{url}/{options}/{hub}",),
+                lambda options, url, hub: ["http://a.example/", "http://b.example/"],
+            ),
+            ("http://broker.example/Options()/True", "http://a.example/", "http://b.example/"),
+        )
+
+    def test_declarations_that_cannot_be_used(self) -> None:
+        for bad in ("http://a.example/", ("http://",), ("",), (b"http://a.example/",), None):
+            with self.assertRaises(PluginError) as caught:
+                self.declared(partial(_returned, bad))
+            self.assertIn(f"pushed_prefixes() returned {bad!r}; it must", str(caught.exception))
+
+    def test_each_problem_has_its_line(self) -> None:
+        def broken(options: Any, public_url: str, has_hub: bool) -> Any:
+            raise ZeroDivisionError("too small")
+
+        with self.assertRaises(PluginError) as caught:
+            self.declared(broken, lambda options, url, hub: (), lambda options, url, hub: "x")
+        first, second = str(caught.exception).splitlines()
+        self.assertRegex(
+            first,
+            r"^the sink 'sink0' of tests.test_making: pushed_prefixes\(\) raised "
+            rf"ZeroDivisionError: too small \({__file__}, line \d+\); mend or uninstall it, or set "
+            r"enabled = false in \[sinks.sink0\]$",
+        )
+        self.assertIn("the sink 'sink2' of tests.test_making", second)

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.urls import is_address, normal_form
 
 UNRESERVED = ascii_letters + digits + "-._~"
 
@@ -97,3 +97,14 @@ class NormalFormTests(SynchronousTestCase):
         self.assertEqual(
             normal_form(f"http://a/x{written}"), normal_form(f"http://a/x{quote(name)}")
         )
+
+
+class AddressTests(SynchronousTestCase):
+    def test_addresses(self) -> None:
+        for host in ("127.0.0.1", "::1", "2606:4700::a", "::ffff:127.0.0.1", "fe80::1%eth0"):
+            self.assertTrue(is_address(host), host)
+
+    def test_names(self) -> None:
+        names = ("example.org", "a1", "127.1", "2130706433", "127.0.0.1.", "0177.0.0.1", "::g", "")
+        for host in names:
+            self.assertFalse(is_address(host), host)

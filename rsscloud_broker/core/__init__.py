@@ -7,7 +7,6 @@ from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.core.missed_contents import MissedContentsSink
-from rsscloud_broker.core.own_topics import OwnTopicsSink
 from rsscloud_broker.core.polling import Poller
 from rsscloud_broker.core.pushed_topics import PushedTopics
 from rsscloud_broker.core.rate_limits import Admission
@@ -24,7 +23,6 @@ __all__ = [
     "FeedInspector",
     "IntentQueue",
     "MissedContentsSink",
-    "OwnTopicsSink",
     "Poller",
     "PushedTopics",
     "Sweeper",

@@ -11,8 +11,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
+from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.topic_reader import NOT_READ
@@ -211,7 +212,7 @@ class Broker:
 
     async def subscribe(self, intent: Intent) -> Subscription:
         self._check_space()
-        self._verifier.notifier(intent.callback.protocol)
+        self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         self._access.check_subscribe(intent.topic)
         room = await self._admission.verification(intent)
@@ -226,7 +227,7 @@ class Broker:
             raise
 
     async def unsubscribe(self, intent: Intent) -> bool:
-        self._verifier.notifier(intent.callback.protocol)
+        self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(evolve(intent, unsubscribe=True))
         await self._admission.verification(intent)
         try:
@@ -236,7 +237,7 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
-        self._verifier.notifier(intent.callback.protocol)
+        self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         if not intent.unsubscribe:
             self._check_space()

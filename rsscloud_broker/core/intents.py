@@ -1,55 +1,61 @@
-"""Verifies intents in the background: the caller was told that they were taken in.
+"""Verifies intents in the background, after the broker has accepted them.
 
-They wait in the store, so that a restart does not lose them.  A callback that cannot
-be reached for a moment is asked again; one that does not confirm, or is not heard of
-in time, gets no subscription.  Who asked for a topic that there is none of is told so,
-in the same attempts.
+An accepted intent waits in the store until it is settled, so a restart does not lose it.  An
+intent is settled when its callback has confirmed it, or does not want it, or could not be reached
+at all attempts.  If there is no such topic, the subscriber is told so; an attempt to tell it counts
+like an attempt to verify.
+
+A callback that cannot be reached is tried again after each of the delays in ``RETRIES``.  The store
+keeps how many attempts have failed and when the next one is due, so a restart neither begins the
+attempts anew nor makes them earlier.
+
+This scheduler shares no code with the one for topics (``retrying``) and the one for notifications
+(``sinks/retries.py``).  The number of intents is limited, so each has a timer in memory, and a
+later intent of the same subscription replaces it.  A topic that waits is read early when somebody
+pings it, shares that reading with others, and begins anew after a restart, since it may have
+changed in between.  Pending notifications are too many for timers.  A common scheduler would
+consist of these differences; all that the three have in common is the lookup of a delay.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.errors import CallbackFailed, Refused, TooMany, UnsupportedProtocol
-from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import WaitingIntent
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
-K = TypeVar("K", bound=Hashable)
-
-#: Intents that wait at a time.
+#: How many intents may wait at a time.
 MAX_WAITING = 10_000
 
-#: How many of them may have callbacks at one host, and how many one source may have asked
-#: for.  Of both a source has no more than are left for all others, so that there is always
-#: room for somebody who has few.
+#: How many waiting intents may have callbacks at one host, and how many may come from one source.
+#: A source never has more of them than is still free for all others (see ``HostLimiter``).
 MAX_OF_HOST, MAX_OF_SOURCE = 2500, 1000
 
-#: Seconds after which it makes sense to come again when there are that many.
+#: Seconds after which a refused caller should try again when too many intents wait.
 FULL_PAUSE = 60
 
-#: Seconds until a callback is asked again that could not be reached.
+#: Seconds before each further attempt to reach a callback.
 RETRIES = (5.0, 30.0, 120.0, 600.0)
 
 
 class IntentQueue(Service):
-    """Verifies what was added, and what was left from the last process.
+    """Verifies the intents that are added, and those that the last process left in the store.
 
-    :param limit: intents that wait at a time, ``limit_of_host`` those of one host, and
-        ``limit_of_source`` those of one caller.
-    :param retries: seconds to wait before each further attempt to reach a callback.
+    :param limit: how many intents may wait at a time, ``limit_of_host`` for one host, and
+        ``limit_of_source`` for one source.
+    :param retries: seconds before each further attempt to reach a callback.
     """
 
     name = "intents"
@@ -59,7 +65,7 @@ class IntentQueue(Service):
         self,
         store: IStore,
         verifier: Verifier,
-        clock: IReactorTime,
+        clock: IClock,
         *,
         limit: int = MAX_WAITING,
         limit_of_host: int = MAX_OF_HOST,
@@ -75,72 +81,67 @@ class IntentQueue(Service):
         self._retries = retries
         self._store_retry = StoreRetry(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
-        self._total = 0  # intents that wait
-        self._of_host: Counter[str] = Counter()
-        self._of_source: Counter[str] = Counter()
-        self._of_both: Counter[tuple[str, str]] = Counter()
+        self._waiting = HostLimiter(limit)
 
     def startService(self) -> None:
-        """Begin with what waits in the store."""
+        """Begin with the intents that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
         Deferred.fromCoroutine(self._resume())
 
     def stopService(self) -> None:
-        """Stop verifying; what is not settled waits in the store."""
+        """Stop verifying.  Intents that are not settled wait in the store."""
         super().stopService()
         self._store_retry.stop()
         for settling in tuple(self._settling.values()):
             settling.cancel()
 
     async def add(self, intent: Intent, *, limited: bool = True) -> None:
-        """Keep an intent, in place of an earlier one of the same topic and callback.
+        """Store an intent and begin to verify it.  It replaces an earlier intent of the same topic
+        and callback.
 
-        :param limited: whether there is a limit to what the caller may ask for.
-        :raises TooMany: too many wait.
+        :param limited: whether the limits for each source apply to its caller.
+        :raises TooMany: too many intents wait.
         """
         if (intent.topic, intent.callback) not in self._settling:
             self._check_room(intent, limited)
-        self._add(intent, 1)  # before it is stored, since others may come meanwhile
+        self._waiting.begin(*self._counted(intent))  # more may come while it is stored
         try:
             waiting = await self._store.add_intent(intent, self._limit)
         finally:
-            self._add(intent, -1)
+            self._waiting.end(*self._counted(intent))
         if waiting is None:
             reason = f"{self._limit} requests wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
         self._settle(waiting)
 
     def _check_room(self, intent: Intent, limited: bool) -> None:
-        host, source = intent.callback.host, bucket_of(intent.source)
-        left_at_host = self._limit_of_host - self._of_host[host]
-        if left_at_host <= (self._of_both[source, host] if limited else 0):
-            waiting = self._of_host[host]
+        quota, source = self._counted(intent)
+        if not self._waiting.has_room_at(quota, source if limited else None):
+            waiting = self._waiting.count(quota)
             raise TooMany(
-                f"{waiting} requests wait for the host {host} to confirm them", FULL_PAUSE
+                f"{waiting} requests wait for the host {quota.host} to confirm them", FULL_PAUSE
             )
-        of_source = self._of_source[source]
-        if limited and of_source >= min(self._limit_of_source, self._limit - self._total):
+        of_source = self._waiting.count(source)
+        full = of_source >= self._limit_of_source or not self._waiting.has_room(source)
+        if limited and full:
             reason = f"{of_source} requests from your address wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
 
-    def _add(self, intent: Intent, number: int) -> None:
-        """Count an intent that waits, or does not any more."""
-        host, source = intent.callback.host, bucket_of(intent.source)
-        self._total += number
-        _add_to(self._of_host, host, number)
-        _add_to(self._of_source, source, number)
-        _add_to(self._of_both, (source, host), number)
+    def _counted(self, intent: Intent) -> tuple[HostQuota, str]:
+        """The quota and the source by which an intent is counted."""
+        quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
+        return quota, bucket_of(intent.source)
 
     async def _resume(self) -> None:
         try:
             for waiting in await self._store_retry(self._store.intents):
                 key = waiting.intent.topic, waiting.intent.callback
-                if key not in self._settling:  # or else somebody asked anew meanwhile
+                if key not in self._settling:  # a later intent may have replaced it meanwhile
                     self._settle(waiting)
         except CancelledError:
-            pass  # the service stops; the store remembers
-        except Exception:  # a bug must not go unseen; what is new is verified all the same
+            pass  # the service stops; the intents wait in the store
+        except Exception:  # a bug must be seen; new intents are verified all the same
             self.log.failure("Intents that wait to be verified could not be looked up.")
 
     def _settle(self, waiting: WaitingIntent) -> None:
@@ -154,47 +155,55 @@ class IntentQueue(Service):
         if settling.called:
             return
         self._settling[key] = settling
-        self._add(waiting.intent, 1)
+        self._waiting.begin(*self._counted(waiting.intent))
 
         def over(result: object) -> None:
             if self._settling.get(key) is settling:
                 del self._settling[key]
-            self._add(waiting.intent, -1)
+            self._waiting.end(*self._counted(waiting.intent))
 
         settling.addBoth(over)
 
     async def _settle_or_stop(self, waiting: WaitingIntent) -> None:
         try:
-            await self._until_settled(waiting.intent)
+            await self._until_settled(waiting)
             await self._store_retry(partial(self._store.remove_intent, waiting.id))
         except CancelledError:
-            pass  # the service stops, or a later intent is in its place
-        except Exception:  # a bug must not end the verification of others
+            pass  # the service stops, or a later intent replaces this one
+        except Exception:  # a bug must not end the verification of other intents
             callback = waiting.intent.callback.url
             self.log.failure("Verifying {callback} failed.", callback=callback)
 
-    async def _until_settled(self, intent: Intent) -> None:
-        retries = iter(self._retries)
+    async def _until_settled(self, waiting: WaitingIntent) -> None:
+        """Try to verify an intent until it is settled, from the attempt on that is due next."""
+        attempts, about = waiting.attempts, f"of {waiting.intent.callback.url}"
+        pause = (waiting.retry_at or 0.0) - self._clock.wall_seconds()
+        if pause > 0:
+            await deferLater(self._clock, pause)
         while True:
-            attempt = partial(self._try, intent, retries)
-            delay = await self._store_retry(attempt, f"of {intent.callback.url}")
-            if delay is None:
+            failure = await self._store_retry(partial(self._try, waiting.intent), about)
+            attempts += 1
+            if failure is None or attempts > len(self._retries):
                 return
+            delay = max(self._retries[attempts - 1], failure.retry_after or 0.0)
+            retry_at = self._clock.wall_seconds() + delay
+            postpone = partial(self._store.postpone_intent, waiting.id, attempts, retry_at)
+            await self._store_retry(postpone, about)
             await deferLater(self._clock, delay)
 
-    async def _try(self, intent: Intent, retries: Iterator[float]) -> float | None:
-        """Seconds until it is to be tried again; None if it is settled."""
+    async def _try(self, intent: Intent) -> CallbackFailed | None:
+        """Try once to verify an intent, or to tell its subscriber that there is no such topic.
+
+        :returns: why it is to be tried again; None if the intent is settled.
+        """
         try:
             if intent.unsubscribe:
                 await self._verifier.unsubscribe(intent)
             else:
                 await self._subscribe_or_deny(intent)
         except CallbackFailed as error:
-            delay = None if error.retry_after is None else next(retries, None)
-            if delay is None:
-                return None
-            return max(delay, error.retry_after or 0.0)
-        except UnsupportedProtocol as error:  # so nobody can be told; it ran once
+            return None if error.retry_after is None else error
+        except UnsupportedProtocol as error:  # an earlier configuration had this notifier
             callback = intent.callback.url
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)
         return None
@@ -206,10 +215,3 @@ class IntentQueue(Service):
             raise
         except Refused as error:
             await self._verifier.deny(intent, str(error))
-
-
-def _add_to(counter: Counter[K], key: K, number: int) -> None:
-    """Add to a count; one that is 0 is not kept."""
-    counter[key] += number
-    if not counter[key]:
-        del counter[key]

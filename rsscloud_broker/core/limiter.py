@@ -1,71 +1,59 @@
 """Limits how many calls to strangers are under way, and shares them fairly.
 
-Anybody may have the broker read a topic or verify a callback at any host, and a host may take
+Anybody may have the broker fetch a topic or verify a callback at any host, and a host may take
 any time to answer.  So each such call waits for a slot:
 
-- Slots go round the sources that wait, and for each source round the hosts that it wants
-  called.  A source is the address of whoever asked, or its network: see ``bucket_of``.  What
-  the broker does on its own is one more source.
-- Urgent calls go first; but one slot in ``SHARE`` is for the others.
-- A call without an answer after ``SLOW_AFTER`` seconds gives its slot to the next, and goes on.
-- A source has no more calls under way than are free for all others, in all and at one host.
-  So a source whose calls take long waits for itself: the first has at most half of all, and
-  there is room for the next one.
+- Slots go to the waiting sources in turn, and within a source to the hosts that it wants called,
+  in turn.  A source is the address of whoever asked, or its network (see ``bucket_of``).  The
+  calls that the broker makes on its own account count as one more source.
+- Urgent calls go first, but one slot in ``SHARE`` goes to a call that is not urgent.
+- A call that has no answer after ``SLOW_AFTER`` seconds gives its slot to the next call, and
+  goes on.
+- A source never has more calls under way than are free for all others (see ``HostLimiter``).  So
+  a source whose calls take long waits for its own calls, and delays nobody else.
 
-No call that is under way is called off because others wait.
+The limiter never cancels a call because other calls wait.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.sources import bucket_of
 
-#: Calls that hold a slot at a time, and calls under way in all.  A call may hold as many bytes
-#: as a topic may have.
+#: How many calls hold a slot at a time, and how many are under way in all.  Each call may hold a
+#: whole topic in memory.
 SLOTS, UNDER_WAY = 20, 200
 
-#: Seconds after which a call without an answer gives its slot to the next.
+#: Seconds after which a call without an answer gives its slot to the next call.
 SLOW_AFTER = 0.1
 
-#: Seconds until the limiter looks again, at the least, and how many calls give their slots
-#: away at a time.  Where the process itself is slow, the answers of many may have arrived:
-#: to call still more would make it slower.
+#: The shortest time in seconds until the limiter looks again, and how many calls give their slots
+#: away at each look.  When the process itself is slow, many answers may have arrived that it has
+#: not read yet; further calls would make it still slower.
 LEAST_PAUSE, AT_A_TIME = 0.01, 3
 
-#: Sources that are looked at together for one that may call.  Where many thousands wait for
-#: one busy host, the process has other things to do in between.
+#: How many sources are examined at a time in search of one that may call.  When many thousands
+#: wait for one busy host, the process does other work between the examinations.
 LOOK = 100
 
-#: One slot in so many goes to a call that is not urgent, if one waits.
+#: One slot in ``SHARE`` goes to a call that is not urgent, if one waits.
 SHARE = 8
-
-
-class HostQuota(NamedTuple):
-    """How many calls of one kind may be under way at one host.
-
-    :ivar kind: what the calls are for; each kind is counted by itself.
-    :ivar limit: calls of that kind that may be under way there at a time.
-    """
-
-    kind: str
-    host: str
-    limit: int
 
 
 @define(eq=False)
 class Turn:
-    """The turn of one call, for the sake of one source or of several.
+    """The place of one call in the queue.  Several sources may want the same call.
 
-    :ivar begun: whether the call has a slot, or had.
-    :ivar sources: for whose sake; the keys of their buckets.
+    :ivar begun: whether the call has been given a slot.
+    :ivar sources: the sources that want the call; the keys of their buckets.
     """
 
     begun: bool = field(default=False, init=False)
@@ -74,13 +62,13 @@ class Turn:
 
     @classmethod
     def of(cls, source: str) -> Turn:
-        """A turn for the sake of one source."""
+        """A turn of a call that one source wants."""
         turn = cls()
         turn.join(source)
         return turn
 
     def join(self, source: str) -> None:
-        """Make the call for the sake of another source, too: it begins when the first of them
+        """Let another source want the call too.  The call begins when the first of its sources
         has its turn.
 
         :param source: the address of whoever asked; empty for the broker itself.
@@ -95,7 +83,10 @@ class Turn:
 
 @define(eq=False)
 class _Waiting:
-    """A call that waits.  ``slot`` fires with the source whose turn it was."""
+    """A call that waits for a slot.
+
+    :ivar slot: fires with the source whose turn it was.
+    """
 
     turn: Turn
     quota: HostQuota
@@ -103,7 +94,7 @@ class _Waiting:
 
 
 class _Queue:
-    """Calls that wait: round the sources, and round the quotas of each source."""
+    """The calls that wait.  Sources take turns, and within a source its quotas take turns."""
 
     def __init__(self) -> None:
         self._sources: OrderedDict[str, OrderedDict[HostQuota, dict[_Waiting, None]]] = (
@@ -129,19 +120,19 @@ class _Queue:
             if not quotas:
                 del self._sources[source]
 
-    def next(
-        self, may_call: Callable[[str], bool], may_call_at: Callable[[str, HostQuota], bool]
-    ) -> tuple[str, _Waiting] | None:
-        """The call whose turn it is, and its source; None if none is found among the next
-        ``LOOK`` sources.
+    def next(self, under_way: HostLimiter) -> tuple[str, _Waiting] | None:
+        """The call whose turn it is, and its source.
+
+        :param under_way: says which sources may call, and where.
+        :returns: None if none of the next ``LOOK`` sources may call.
         """
         for _ in range(min(len(self._sources), LOOK)):
             source, quotas = next(iter(self._sources.items()))
             self._sources.move_to_end(source)
-            for _ in range(len(quotas) if may_call(source) else 0):
+            for _ in range(len(quotas) if under_way.has_room(source) else 0):
                 quota, calls = next(iter(quotas.items()))
                 quotas.move_to_end(quota)
-                if may_call_at(source, quota):
+                if under_way.has_room_at(quota, source):
                     return source, next(iter(calls))
         return None
 
@@ -149,34 +140,34 @@ class _Queue:
 class FairLimiter:
     """Gives slots to calls.
 
-    :param slots: calls that hold a slot at a time.
-    :param under_way: calls under way at a time, with those that gave their slots away.
+    :param slots: how many calls hold a slot at a time.
+    :param under_way: how many calls are under way at a time, including the slow calls that gave
+        their slots away.
     """
 
     def __init__(self, clock: IReactorTime, slots: int = SLOTS, under_way: int = UNDER_WAY) -> None:
         self._clock = clock
         self._slots = slots
-        self._most = under_way
-        self._holding: OrderedDict[Turn, float] = OrderedDict()  # slots, since when
-        self._total = 0  # calls under way
-        self._count: Counter[Hashable] = Counter()  # of each source, at each quota, and both
+        self._under_way = HostLimiter(under_way)
+        self._holding: OrderedDict[Turn, float] = OrderedDict()  # who holds a slot, since when
         self._urgent, self._others = _Queue(), _Queue()
         self._given = 0
-        self._may_leave = 0  # slots that may be given away now
+        self._may_leave = 0  # how many slots may be given away now
         self._alarm: IDelayedCall | None = None
         self._giving = False
 
     def __len__(self) -> int:
-        """How much is kept of sources and quotas that have calls."""
-        return len(self._count) + len(self._urgent) + len(self._others)
+        """How many counts and sources are kept; 0 when no call waits or is under way."""
+        return len(self._under_way) + len(self._urgent) + len(self._others)
 
     @asynccontextmanager
     async def slot(
         self, turn: Turn, quota: HostQuota, *, urgent: bool = True
     ) -> AsyncIterator[None]:
-        """Wait for a slot, and then make a call for as long as the context lasts.
+        """Wait for a slot.  The call that gets it is under way for as long as the context lasts.
 
-        :param turn: one that has not waited yet.
+        :param turn: a turn that has not waited yet.
+        :param quota: how many calls of this kind the host may have.
         """
         waiting, queue = _Waiting(turn, quota), self._urgent if urgent else self._others
 
@@ -200,8 +191,8 @@ class FairLimiter:
             self._end(turn, source, quota)
 
     def _give(self) -> None:
-        """Give slots to those whose turn it is, as long as there are any."""
-        if self._giving:  # a call that is over at once leads back here
+        """Give the free slots to the calls whose turn it is."""
+        if self._giving:  # a call that ends at once calls this method again
             return
         self._giving = True
         try:
@@ -220,17 +211,11 @@ class FairLimiter:
         if self._given % SHARE == SHARE - 1:
             queues.reverse()
         for queue in queues:
-            found = queue.next(self._may_call, self._may_call_at)
+            found = queue.next(self._under_way)
             if found is not None:
                 source, waiting = found
                 return source, queue, waiting
         return None
-
-    def _may_call(self, source: str) -> bool:
-        return self._count[source] < self._most - self._total
-
-    def _may_call_at(self, source: str, quota: HostQuota) -> bool:
-        return self._count[source, quota] < quota.limit - self._count[quota]
 
     def _begin(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
         turn = waiting.turn
@@ -238,23 +223,20 @@ class FairLimiter:
         turn._enqueue = None
         turn.begun = True
         self._given += 1
-        self._total += 1
-        self._count.update((source, waiting.quota, (source, waiting.quota)))
+        self._under_way.begin(waiting.quota, source)
         self._holding[turn] = self._clock.seconds()
         waiting.slot.callback(source)
 
     def _end(self, turn: Turn, source: str, quota: HostQuota) -> None:
         self._holding.pop(turn, None)
-        self._total -= 1
-        for key in (source, quota, (source, quota)):
-            self._count[key] -= 1
-            if not self._count[key]:
-                del self._count[key]
+        self._under_way.end(quota, source)
         self._give()
 
     def _has_room(self) -> bool:
-        """Whether there is a slot, or one that the call which has held it longest gives up."""
-        if self._total >= self._most:
+        """Whether a slot is free.  If none is, the call that has held its slot longest gives it up,
+        provided that it is slow.
+        """
+        if not self._under_way.has_room():
             return False
         if len(self._holding) < self._slots:
             return True

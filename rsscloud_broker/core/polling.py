@@ -1,20 +1,24 @@
-"""Polls the topics that have subscribers and do not ping.
+"""Polls the topics that have subscribers but whose publishers do not ping.
 
-What the store has is when each is due, and why.  Once a second those that are due are
-looked at: who was planned for the first time, or was read since for another reason, is
-planned anew; the others are read, a bounded number at a time and for each host, and
-planned by what came of it.  ``polling_plan`` says when.
+The store keeps for each topic when its next poll is due, and why.  Once a second the poller looks
+at the topics that are due:
+
+- A topic that was never planned, or that was read for another reason since it was planned, gets a
+  new plan.
+- Any other topic is read, and gets its next plan from what the reading found.  A limited number of
+  topics are polled at the same time, in total and at each host (see ``HostLimiter``).
+
+``polling_plan`` says when a topic is due.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_inspector import hints_of
+from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
@@ -27,18 +31,22 @@ from rsscloud_broker.timing import EachPeriod
 #: Seconds between two looks.
 PERIOD = 1.0
 
-#: Topics that are looked at together.
+#: How many topics the poller looks at together.
 AT_ONCE = 1000
 
-#: Seconds by which those are put off whose host has as many polls as it may.
+#: Seconds by which a poll is put off when its host has as many polls under way as it may.
 BUSY_HOST = 1.0
 
-#: Seconds that a poll may be late before a start without being spread out with others.
+#: A poll that was due more than so many seconds before the start is planned anew, so that not all
+#: that became due while the broker was down begin at once.
 LATE = 60.0
 
 
 class Poller(EachPeriod):
-    """Reads topics that are due, and plans when they are due next."""
+    """Reads the topics that are due, and plans their next polls.
+
+    :param options: the ``[polling]`` table of the configuration.
+    """
 
     def __init__(
         self, store: IStore, detector: ChangeDetector, clock: IClock, options: Polling
@@ -51,7 +59,7 @@ class Poller(EachPeriod):
             options.max_interval,
             min(options.first_interval, options.max_interval),
         )
-        self._at_a_time = options.max_concurrent
+        self._under_way = HostLimiter(options.max_concurrent)
         self._per_host = options.max_per_host
         self._polls: dict[str, Deferred[None]] = {}
         self._not_before = 0.0
@@ -62,14 +70,14 @@ class Poller(EachPeriod):
         super().startService()
 
     def stopService(self) -> Deferred[None] | None:
-        """Call off what is being read: it is due still, after the next start."""
+        """Cancel the polls that are under way.  They are still due after the next start."""
         stopped = super().stopService()
         for poll in tuple(self._polls.values()):
             poll.cancel()
         return stopped
 
     async def look(self) -> None:
-        """Poll, or plan, what is due."""
+        """Poll or plan every topic that is due."""
         if self._clock.seconds() < self._not_before:
             return
         now = self._clock.wall_seconds()
@@ -83,11 +91,14 @@ class Poller(EachPeriod):
             self.log.error("Polling is put off: {error}", error=error)
 
     def _pause(self) -> None:
-        """Look at nothing for a while."""
+        """Look at no topic for a while: the store is unavailable, or there is a bug."""
         self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
 
     def _take(self, account: TopicStatus, now: float) -> PollPlan | None:
-        """Begin the poll of a topic that is due; or a plan, if it is to wait."""
+        """Begin the poll of a topic that is due.
+
+        :returns: a plan, if the topic is not polled now; None if it is, or if it stays due.
+        """
         url = account.topic.url
         if url in self._polls:
             return None
@@ -96,14 +107,23 @@ class Poller(EachPeriod):
             return PollPlan(url, None, never or NOT_READ, account.poll_interval, now)
         if self._is_to_be_planned(account):
             return self._plan(account, now)
-        if len(self._polls) >= self._at_a_time:
+        quota = HostQuota("poll", host_of(url), self._per_host)
+        if not self._under_way.has_room():
             return None
-        of_its_host = Counter(map(host_of, self._polls))[host_of(url)]
-        if of_its_host >= self._per_host:
+        if not self._under_way.has_room_at(quota):
             return PollPlan(url, now + BUSY_HOST, account.poll_reason, account.poll_interval, now)
-        poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url))
-        poll.addBoth(lambda result: self._polls.pop(url, None))
+        self._begin_poll(url, quota)
         return None
+
+    def _begin_poll(self, url: str, quota: HostQuota) -> None:
+        self._under_way.begin(quota)
+        poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url))
+
+        def over(result: object) -> None:
+            del self._polls[url]
+            self._under_way.end(quota)
+
+        poll.addBoth(over)
 
     def _is_to_be_planned(self, account: TopicStatus) -> bool:
         if account.poll_interval is None or account.planned_at is None:
@@ -127,7 +147,7 @@ class Poller(EachPeriod):
         except Unavailable as error:
             self._pause()
             self.log.error("A poll of {url} is put off: {error}", url=url, error=error)
-        except Exception:  # a bug must not end polling, nor come again at once
+        except Exception:  # a bug must neither end polling nor be repeated at once
             self._pause()
             self.log.failure("A poll of {url} failed.", url=url)
 
@@ -138,7 +158,7 @@ class Poller(EachPeriod):
 
 
 def poll_state(account: TopicStatus) -> PollState:
-    """What of all that is known of a topic its plan depends on."""
+    """The facts about a topic on which its next plan depends."""
     topic = account.topic
     return PollState(
         url=topic.url,

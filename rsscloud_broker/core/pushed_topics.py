@@ -1,24 +1,30 @@
-"""Topics whose contents are pushed, and which are not read for that reason.
+"""The topics whose content is pushed to the broker, and which the broker never fetches.
 
-Who pushes a content need not serve it: at the topic's URL there may be nothing, or a
-page for people.  And what anybody could have the broker read there is not what the
-publisher said.
+A publisher that pushes the content of a topic need not serve it.  At the topic's URL there may be
+nothing, or a page for people; and what a stranger puts there is not what the publisher said.
 """
 
 from __future__ import annotations
 
-from attrs import define
+from collections.abc import Iterable
+
+from attrs import field, frozen
+
+from rsscloud_broker.urls import normal_form
 
 
-@define
+def _normal_forms(prefixes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(normal_form, prefixes))
+
+
+@frozen
 class PushedTopics:
-    """The URLs of such topics.
+    """Says of a URL whether it is such a topic.
 
-    :ivar prefixes: how they begin.  The parts that push contents say so: when they
-        have been made, all of that is known, and nothing was read before.
+    :ivar prefixes: how the URLs of the topics begin, in normal form.
     """
 
-    prefixes: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = field(default=(), converter=_normal_forms)
 
     def __contains__(self, url: object) -> bool:
         return isinstance(url, str) and url.startswith(self.prefixes)

@@ -1,7 +1,13 @@
-"""Reads topics again that could not be read.
+"""Decides when a topic that could not be read is read again.
 
-The store remembers that such a topic waits to be read; here is when that is tried again.  A
-topic without subscribers is not read again: there is nobody to be told.
+The store remembers that the topic waits to be read.  This module keeps in memory when that is
+tried again, and how many attempts are left.  A topic without subscribers is not read again,
+because nobody would be told.
+
+After a restart every topic that waits is read at once, with all attempts ahead of it: it may have
+changed while the broker was down, and nobody knows when.  That is one reason why this scheduler
+shares no code with the one for intents (``intents``), whose attempts survive a restart.  The other
+is that a ping may move the next attempt forward at any time.
 """
 
 from __future__ import annotations
@@ -19,22 +25,22 @@ from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
-#: Seconds until a topic is read again that could not be read, for each further attempt.
+#: Seconds before each further attempt to read a topic.
 RETRIES = (5.0, 30.0, 120.0)
 
-#: Seconds until a topic that could not be read is read again because of a ping, at the least.
+#: After a failed reading, a ping has the topic read again after so many seconds at the earliest.
 SOONEST = 1.0
 
 
 @define(eq=False)
 class Retry:
-    """A topic that could not be read, and waits to be read again.
+    """A topic that could not be read and waits to be read again.
 
-    :ivar failed_at: when it was read the last time.
-    :ivar delays: seconds to wait before the further attempts that are left.
-    :ivar sources: who asked for it; see ``Turn.join``.
-    :ivar pinged: whether somebody said that it changed, which no reading has answered.
-    :ivar asked_again: whether it was asked for since it was read the last time.
+    :ivar failed_at: when its last reading failed, on the monotonic clock.
+    :ivar delays: the seconds before each attempt that is left.
+    :ivar sources: the sources that asked for the reading; see ``Turn.join``.
+    :ivar pinged: whether a publisher pinged the topic and no reading has succeeded since.
+    :ivar asked_again: whether somebody asked for the topic since its last reading.
     """
 
     url: str
@@ -47,13 +53,13 @@ class Retry:
 
 
 class Retries:
-    """The topics that wait to be read again, each once.
+    """The topics that wait to be read again, each at most once.
 
-    A ping may tell of a change: a topic that waits is read soon after the ping, and all its
-    retries are ahead of it again.
+    When a topic that waits is pinged, it may have changed, so it is read soon, and has all its
+    attempts ahead of it again.
 
-    :param read: reads a topic again, and takes the retry first.
-    :param delays: as for ``ChangeDetector``.
+    :param read: reads a topic again; it first calls ``take``.
+    :param delays: the seconds before each further attempt.
     """
 
     log = Logger()
@@ -80,25 +86,31 @@ class Retries:
         return url in self._waiting
 
     def failed(self, failed: Retry, error: TopicUnreadable, asked_until: float) -> None:
-        """Plan the next attempt of a topic that could not be read, or give it up.
+        """Plan the next attempt to read a topic, or give the topic up if none is left.
 
-        :param asked_until: the checks that were requested until this time are given up.
+        :param asked_until: a topic that is given up no longer waits for the checks that were
+            requested until this time of the wall clock.
         """
         if self._add(failed) is failed:
             Deferred.fromCoroutine(self._see_to(failed, error, asked_until))
 
     def later(self, retry: Retry) -> None:
-        """Read a topic again after the first of the delays that are left."""
+        """Read a topic again after the first of the delays that it has left."""
         if self._add(retry) is retry:
             self._wait(retry, next(retry.delays))
 
     def put_off(self, retry: Retry) -> None:
-        """Read a topic again when the store may be there again."""
+        """Read a topic again after a pause, because the store is unavailable."""
         if self._add(retry) is retry:
             self._wait(retry, UNAVAILABLE_PAUSE)
 
     def hear_of(self, url: str, source: str, *, pinged: bool) -> bool:
-        """A topic is asked for.  True if it waits here: then it is read soon."""
+        """Have a topic read soon, if it waits here.
+
+        :param source: the address of whoever asks for the topic.
+        :param pinged: whether a publisher pinged it.
+        :returns: whether the topic waits here.
+        """
         retry = self._waiting.get(url)
         if retry is None:
             return False
@@ -111,23 +123,29 @@ class Retries:
         return True
 
     def take(self, url: str) -> Retry | None:
-        """Take a topic over that waits to be read again, since it is read now."""
+        """Remove a topic from those that wait, because it is read now.
+
+        :returns: what was known of it; None if it did not wait.
+        """
         retry = self._waiting.pop(url, None)
         if retry is not None and retry.timer is not None and retry.timer.active():
             retry.timer.cancel()
         return retry
 
     def fresh(self) -> Iterator[float]:
-        """The delays of a topic that was not tried yet."""
+        """The delays of a topic that has all its attempts ahead of it."""
         return iter(self._delays)
 
     def stop(self) -> None:
-        """Read nothing again; the store remembers."""
+        """Read no topic again.  The store remembers those that wait."""
         for url in tuple(self._waiting):
             self.take(url)
 
     def _add(self, retry: Retry) -> Retry:
-        """The retry of that topic that waits now: if there was one, it stays."""
+        """Add a retry, unless its topic waits already: then the earlier retry stays.
+
+        :returns: the retry that waits now.
+        """
         waiting = self._waiting.setdefault(retry.url, retry)
         waiting.pinged |= retry.pinged
         waiting.sources |= retry.sources
@@ -140,13 +158,13 @@ class Retries:
                 drop = partial(self._store.drop_check, retry.url, asked_until)
                 await self._store_retry(drop, retry.url)
         except CancelledError:
-            return  # the service stops; the store remembers
-        except Exception:  # a bug must not go unseen; the topic is looked up again later
+            return  # the service stops; the store remembers the topic
+        except Exception:  # a bug must be seen; the topic is looked up in the store again later
             self.log.failure("Reading {url} again could not be planned.", url=retry.url)
             self._waiting.pop(retry.url, None)
             return
         if self._waiting.get(retry.url) is not retry:
-            return  # it is read now, for another reason
+            return  # meanwhile it is being read for another reason
         if retry.asked_again:
             self._read_soon(retry)
         elif delay is None:
@@ -155,7 +173,7 @@ class Retries:
             self._wait(retry, delay)
 
     async def _next_delay(self, retry: Retry, error: TopicUnreadable) -> float | None:
-        """Seconds until a topic is tried again; None if it is given up."""
+        """Seconds until a topic is read again; None if it is given up."""
         if not (error.refused or isinstance(error, TopicEnded)):
             topic = await self._store.topic(retry.url)
             if topic is None or not topic.subscribers:
@@ -167,7 +185,7 @@ class Retries:
                     "{error}; it is read again in {delay:.0f} s.", error=error, delay=delay
                 )
                 return delay
-        if error.reason == NOT_READ:  # nobody has pinged it, or else that was refused
+        if error.reason == NOT_READ:  # nobody pinged it: the broker refuses such pings
             return None
         self.log.warn("{error}; given up: its subscribers are not told of this ping.", error=error)
         return None

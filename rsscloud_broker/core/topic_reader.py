@@ -12,7 +12,8 @@ from twisted.logger import Logger
 
 from rsscloud_broker import events
 from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
+from rsscloud_broker.core.host_limiter import HostQuota
+from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher

@@ -14,7 +14,8 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.limiter import FairLimiter, HostQuota, Turn
+from rsscloud_broker.core.host_limiter import HostQuota
+from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.errors import (
     CallbackFailed,
     TopicEnded,
@@ -69,11 +70,14 @@ class Verifier:
         carrying = (one.protocol for one in self._notifiers.values() if one.carries_content)
         return frozenset(carrying)
 
-    def notifier(self, protocol: str) -> INotifier:
-        """Who calls subscribers by a protocol.
+    def check_protocol(self, protocol: str) -> None:
+        """Return, if a notifier carries a protocol.
 
-        :raises UnsupportedProtocol: nobody does.
+        :raises UnsupportedProtocol: none does.
         """
+        self._notifier(protocol)
+
+    def _notifier(self, protocol: str) -> INotifier:
         notifier = self._notifiers.get(protocol)
         if notifier is None:
             raise UnsupportedProtocol(protocol)
@@ -86,7 +90,7 @@ class Verifier:
             Otherwise it is read only if it is not known yet, and need not answer right now.
         :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
         """
-        notifier = self.notifier(intent.callback.protocol)
+        notifier = self._notifier(intent.callback.protocol)
         heard = self._detector.last_ping(intent.topic)
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
@@ -123,7 +127,7 @@ class Verifier:
 
         :raises UnsupportedProtocol, CallbackFailed: see ``IBroker``.
         """
-        await self._confirm(self.notifier(intent.callback.protocol), intent)
+        await self._confirm(self._notifier(intent.callback.protocol), intent)
         removed = await self._store.remove_subscription(intent.topic, intent.callback)
         if removed:
             self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback.url))
@@ -137,7 +141,7 @@ class Verifier:
         callback = intent.callback
         denial = Denial(intent.as_written.topic, callback, reason, intent.options)
         async with self._slot(intent):
-            outcome = await self.notifier(callback.protocol).deny(denial)
+            outcome = await self._notifier(callback.protocol).deny(denial)
         unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
         self._tell_of_refusal(intent, f"{reason}{unheard}")
         if not outcome.success:

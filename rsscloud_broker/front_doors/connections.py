@@ -87,15 +87,6 @@ class Limits:
         self.bodies.make_room(http.body_limit)
 
 
-def is_address(text: str) -> bool:
-    """Whether a text is an IP address."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def within(address: str, networks: Sequence[Network]) -> bool:
     """Whether an address is in one of several networks."""
     judged = ip_address(address.partition("%")[0])

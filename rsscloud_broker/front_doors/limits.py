@@ -40,7 +40,6 @@ from rsscloud_broker.front_doors.connections import (
     PAUSE,
     LimitedConnections,
     Limits,
-    is_address,
     within,
 )
 from rsscloud_broker.front_doors.negotiation import wants_page
@@ -54,6 +53,7 @@ from rsscloud_broker.front_doors.requests import (
 )
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.urls import is_address
 from rsscloud_broker.wire.codings import ACCEPTED, PACKED, BadlyPacked, TooLong, unpacked
 
 __all__ = ["LINGER", "MAX_FIELDS", "Limits", "bounded_site"]

@@ -53,31 +53,24 @@ from rsscloud_broker.front_doors.requests import body_of, caller, charset, heade
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
-    IPushesContent,
     Route,
     SoapService,
 )
 from rsscloud_broker.model import Content
+from rsscloud_broker.own_topics import RESOURCESYNC_DOCUMENTS
 from rsscloud_broker.rules import is_network
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
+from rsscloud_broker.wire.web_address import MAX_URL
 
 log = Logger()
 
 _XML: Final = frozenset({"application/xml", "text/xml"})
-_DOCUMENTS: Final = (
-    "/.well-known/resourcesync",
-    "/resourcesync/capabilitylist.xml",
-    "/resourcesync/resourcelist.xml",
-    "/resourcesync/changelist.xml",
-    "/resourcesync/notification.xml",
-)
 _MINUTE: Final = b"public, max-age=60"
 
 _CONTENT_TYPE: Final = re.compile(r"[\t\x20-\x7e]{1,255}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses
-_MAX_TOPIC: Final = 2048
 
 #: Section 4.1 of the specification demands the link, but published sources do without it, and
 #: nothing here needs it.
@@ -143,6 +136,13 @@ class ResourceSyncOptions:
     publishers: tuple[Publisher, ...] = ()
 
 
+def pushed_prefixes(
+    options: ResourceSyncOptions, public_url: str, has_hub: bool
+) -> tuple[str, ...]:
+    """How the URLs of the topics begin that the publishers push; see ``IPushesContent``."""
+    return tuple(each.topic for each in options.publishers)
+
+
 class _Refusal(Exception):
     """A notification that is not taken in: with the status, and a text for its publisher."""
 
@@ -152,7 +152,7 @@ class _Refusal(Exception):
         self.headers = headers
 
 
-@implementer(IFrontDoor, IPushesContent)
+@implementer(IFrontDoor)
 class ResourceSyncDoor:
     """Notifications of ResourceSync sources, and the documents of our own."""
 
@@ -163,10 +163,10 @@ class ResourceSyncDoor:
         self._publishers = tuple(
             evolve(each, topic=normal_form(each.topic)) for each in options.publishers
         )
-        self.pushes = tuple(each.topic for each in self._publishers)
         self._hubs = [parts.public_url + path for path in links.HUB_PATHS]
         self._documents = [
-            Route(path, "GET", PublishedFile(parts, path, _MINUTE)) for path in _DOCUMENTS
+            Route(path, "GET", PublishedFile(parts, path, _MINUTE))
+            for path in RESOURCESYNC_DOCUMENTS
         ]
 
     def routes(self) -> Sequence[Route]:
@@ -284,10 +284,10 @@ def _only(found: Sequence[links.Link], relation: str, meaning: str) -> str:
             f"The Link header must have exactly one link with rel={relation}, {meaning}; "
             f"it has {len(urls)}.",
         )
-    if not links.is_absolute(urls[0]) or len(urls[0]) > _MAX_TOPIC:
+    if not links.is_absolute(urls[0]) or len(urls[0]) > MAX_URL:
         raise _Refusal(
             400,
             f"The link with rel={relation} leads to {urls[0][:100]}; it must be an absolute "
-            f"http or https URL of {_MAX_TOPIC} characters at most.",
+            f"http or https URL of {MAX_URL} characters at most.",
         )
     return urls[0]

@@ -164,15 +164,6 @@ class INotifier(Interface):
         """
 
 
-class IPushesContent(Interface):
-    """A front door or a sink, besides, that pushes the contents of topics."""
-
-    pushes = Attribute(
-        "A tuple of how the URLs of those topics begin: their contents are carried as they "
-        "come, and the topics never read."
-    )
-
-
 @frozen
 class FrontDoorParts:
     """What a front door may use.
@@ -254,3 +245,19 @@ class ISinkMaker(IPluginMaker):
 
     def make(options: Any, parts: SinkParts) -> IEventSink:
         """A sink for these options."""
+
+
+class IPushesContent(Interface):
+    """A maker, besides, of a front door or a sink that pushes the content of topics.
+
+    The broker passes such content on as it comes, and never fetches those topics.
+    """
+
+    def pushed_prefixes(options: Any, public_url: str, has_hub: bool) -> Sequence[str]:
+        """How the URLs of the topics begin whose content the part will push.
+
+        Called before any part is made.
+
+        :param options: those that the part will be made with.
+        :param public_url, has_hub: as in ``SinkParts``.
+        """

@@ -192,6 +192,14 @@ class IStore(Interface):
         topic and callback.  None if as many as ``limit`` wait already.
         """
 
+    def postpone_intent(key: int, attempts: int, retry_at: float) -> Awaitable[None]:
+        """Record that the verification of an intent failed, and when it is tried again.  An intent
+        that was removed or replaced meanwhile is not touched.
+
+        :param attempts: how many times it has failed by now.
+        :param retry_at: a time of the wall clock.
+        """
+
     def remove_intent(key: int) -> Awaitable[None]:
         """Forget an intent that was kept."""
 

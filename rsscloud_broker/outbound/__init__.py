@@ -3,7 +3,6 @@
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.callback_client import CallbackClient
 from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.own_topics import OwnTopics
 from rsscloud_broker.outbound.resolver import Resolver
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.topic_client import TopicClient
@@ -14,7 +13,6 @@ __all__ = [
     "AddressGuard",
     "AnswerBudget",
     "CallbackClient",
-    "OwnTopics",
     "Resolver",
     "TLSContext",
     "TopicClient",

@@ -114,8 +114,3 @@ def coding_of(fields: Fields) -> bytes:
     if b"," in said:
         raise OutboundError("the answer is compressed more than once")
     return said.strip().lower()
-
-
-def in_bytes(body: bytes) -> str:
-    """How much there is of a body, for people."""
-    return "1 byte" if len(body) == 1 else f"{len(body):,} bytes"

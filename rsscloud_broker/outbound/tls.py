@@ -31,6 +31,7 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
 from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.urls import is_address
 
 #: Hosts whose last session is kept; each takes some kilobytes.  Of as many it is known
 #: that they were called.
@@ -128,7 +129,7 @@ class HostTLS:
         self._context = context
         self._name = name = host.removesuffix(".")
         self.key = (name, port)
-        self._is_address = name[-1:].isdigit() or ":" in name
+        self._is_address = is_address(name)
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         connection = self._context.connection(self)

@@ -25,12 +25,12 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
 from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
-from rsscloud_broker.outbound.bodies import in_bytes
 from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
-from rsscloud_broker.wire.rsscloud import MAX_URL
+from rsscloud_broker.wire.text import in_bytes
+from rsscloud_broker.wire.web_address import MAX_URL
 
 #: How many redirects a topic may take, those in XML among them.
 REDIRECTS: Final = 5

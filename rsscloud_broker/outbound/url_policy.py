@@ -16,7 +16,8 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IURLPolicy
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.resolver import Resolve
-from rsscloud_broker.outbound.urls import is_address, target_of
+from rsscloud_broker.outbound.urls import target_of
+from rsscloud_broker.urls import is_address
 
 #: Seconds after which nobody waits for a name any more.
 LOOKUP_TIMEOUT = 3.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from socket import AF_INET, AF_INET6, inet_pton
 from string import printable
 from typing import NamedTuple
 from urllib.parse import quote, urldefrag, urljoin, urlsplit
@@ -102,17 +101,6 @@ def target_of(url: str) -> Target:
     if not path.startswith("/"):
         path = f"/{path}"
     return Target(secure, (name or address).lower(), port, authority, path)
-
-
-def is_address(host: str) -> bool:
-    """Whether a host is an address in its usual form; in another one it is looked up."""
-    if not host[-1:].isdigit():
-        return ":" in host
-    try:
-        inet_pton(AF_INET6 if ":" in host else AF_INET, host)
-    except OSError:
-        return False
-    return True
 
 
 def check_url(url: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from zope.interface import implementer
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
+from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_by_publishers
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import (
@@ -20,6 +21,7 @@ from rsscloud_broker.interfaces import (
     INotifier,
     INotifierMaker,
     IOutbound,
+    IPushesContent,
     ISinkMaker,
 )
 from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, WebSubNotifier, XMLRPCNotifier
@@ -29,6 +31,7 @@ from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 
 
@@ -55,6 +58,22 @@ class NotifierMaker(_Maker):
 @implementer(IPlugin, ISinkMaker)
 class SinkMaker(_Maker):
     """Makes a sink of its options and parts."""
+
+
+@implementer(IPushesContent)
+@frozen
+class PushingFrontDoorMaker(FrontDoorMaker):
+    """Makes a front door that pushes the content of topics."""
+
+    pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
+
+
+@implementer(IPushesContent)
+@frozen
+class PushingSinkMaker(SinkMaker):
+    """Makes a sink that pushes the content of topics."""
+
+    pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
 
 
 def _swapped(make: Callable[[IOutbound, Any], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
@@ -86,11 +105,12 @@ websub = FrontDoorMaker(
     WebSubOptions,
     WebSubDoor,
 )
-resourcesync = FrontDoorMaker(
+resourcesync = PushingFrontDoorMaker(
     "resourcesync",
     "ResourceSync: notifications of other sources, and the documents of our own",
     ResourceSyncOptions,
     ResourceSyncDoor,
+    pushed_by_publishers,
 )
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
@@ -137,9 +157,10 @@ change_list = SinkMaker(
     "change_list", "makes changes.xml and shortChanges.xml", ChangeListOptions, ChangeListSink
 )
 archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)
-resourcesync_source = SinkMaker(
+resourcesync_source = PushingSinkMaker(
     "resourcesync",
     "makes the ResourceSync documents of the hourly archives",
     ResourceSyncSinkOptions,
     ResourceSyncSink,
+    pushed_by_the_source,
 )

@@ -1,18 +1,25 @@
 """Decides when a notification may begin.
 
-There is a number of slots in all, and a small number for each host.  A notification that gets
-no slot waits in line: in the line of its host, or in the line of all.  Topics take turns in the
-line of all, so that a topic with many subscribers does not hold up the others.
+The dispatcher has a number of slots in total, and each host has a small number of its own.  A
+notification without a slot waits in a queue: in the queue of its host as long as the host has no
+slot for it, and then in the common queue.  In the common queue topics take turns, so that a topic
+with many subscribers does not delay the other topics.
 
-A host that answers quickly and without errors earns more slots for itself, one after another; it
-loses them at the first failure or slow answer.
+A host that answers quickly and without errors earns further slots, one after another.  It loses
+all that it earned at its first failure or slow answer.
 
-A notification without an answer after a moment *lingers*: it goes on, but gives its slot to
-the next in line.  How many may linger is limited.  None is ever called off because others wait.
+A notification that has no answer after a moment becomes *slow*: it goes on, but gives its slot in
+the total to the next notification.  The number of slow notifications is limited.  The dispatcher
+never cancels a notification because others wait.
 
-So that thousands of hosts that say nothing cannot take every slot, hosts that answered quickly
-the last time have slots of their own: half of the number in all, beside the others.  And
-some of those that may linger are theirs alone.  How many slots there are follows ``Pace``.
+Thousands of hosts that never answer cannot take every slot.  Hosts that answered quickly the last
+time have slots that no other host can take: half as many as the total, beside the total.  They
+also have a part of the room for slow notifications to themselves.  ``Pace`` sets the number of
+slots.
+
+The core's `HostLimiter` does not fit here.  It compares counts with fixed limits, and shares them
+between the sources of requests; a notification has no source, the limits move with every answer,
+and each host needs a queue beside its count.
 """
 
 from __future__ import annotations
@@ -31,19 +38,19 @@ from rsscloud_broker.sinks.pace import Pace
 #: The most slots that one host can earn.
 MOST_PER_HOST = 16
 
-#: Hosts of which it is remembered that they answered quickly.
+#: How many hosts that answered quickly are remembered.
 REMEMBERED = 20_000
 
 
 @define(eq=False)
 class Job(ABC):
-    """One notification; a subclass says how it is made.
+    """One notification to be made.  A subclass says how.
 
-    :ivar host: the host whose slot it needs.
-    :ivar topic: what takes turns with other topics.
-    :ivar begun: whether it has begun.
-    :ivar behind_its_host: whether it waits for others of the same host.
-    :ivar went_well: whether it succeeded; its ``begin`` says so.
+    :ivar host: the host that the notification calls, and whose slot it needs.
+    :ivar topic: the topic that has changed; topics take turns.
+    :ivar begun: whether the notification has begun.
+    :ivar behind_its_host: whether it waits because its host has no free slot.
+    :ivar went_well: whether it succeeded; ``begin`` sets this.
     """
 
     host: str
@@ -57,18 +64,20 @@ class Job(ABC):
 
     @abstractmethod
     def begin(self) -> Deferred[None]:
-        """Begin it.  The Deferred fires when it is over, and never fails; to cancel the
-        Deferred calls it off.
+        """Begin the notification.
+
+        :returns: a Deferred that fires when the notification is over, and never fails.
+            Cancelling the Deferred stops the notification.
         """
 
     def call_off(self) -> None:
-        """Stop it, if it is under way."""
+        """Stop the notification, if it is under way."""
         if self._running is not None:
             self._running.cancel()
 
 
 class _Queue:
-    """Jobs that wait: topics take turns, and the jobs of each keep their order."""
+    """Jobs that wait.  Topics take turns; the jobs of one topic keep their order."""
 
     def __init__(self) -> None:
         self._topics: OrderedDict[str, OrderedDict[Job, None]] = OrderedDict()
@@ -82,7 +91,7 @@ class _Queue:
         self._length += 1
 
     def discard(self, job: Job) -> bool:
-        """Take a job out.  False if it is not here."""
+        """Remove a job.  Returns whether it was in this queue."""
         jobs = self._topics.get(job.topic)
         if jobs is None or job not in jobs:
             return False
@@ -93,7 +102,7 @@ class _Queue:
         return True
 
     def pop(self) -> Job:
-        """Take out the first job of the topic whose turn it is."""
+        """Remove and return the first job of the topic whose turn it is."""
         topic, jobs = next(iter(self._topics.items()))
         job, _ = jobs.popitem(last=False)
         if jobs:
@@ -106,12 +115,12 @@ class _Queue:
 
 @define
 class _Host:
-    """A host that jobs are of.
+    """A host that has jobs.
 
-    :ivar slots: jobs that it may have under way, or in the line of all; a part of a slot
-        is one that is not earned yet.
-    :ivar taken: those that it has.
-    :ivar line: jobs that wait for a slot of the host.
+    :ivar slots: how many of its jobs may be under way or in the common queue.  The fraction is
+        the part of the next slot that the host has already earned.
+    :ivar taken: how many of its jobs are under way or in the common queue.
+    :ivar line: the jobs that wait for a slot of this host.
     """
 
     slots: float
@@ -122,9 +131,9 @@ class _Host:
 class Dispatcher:
     """Begins jobs as slots become free.
 
-    :param slots: jobs under way at a time, in all, but for those that linger.
-    :param per_host: jobs under way at a time for one host, at first.
-    :param max_slow: jobs that may linger.
+    :param slots: the most jobs under way at a time, not counting slow jobs.
+    :param per_host: how many slots a host has before it has earned any.
+    :param max_slow: how many jobs may be slow at a time.
     """
 
     def __init__(
@@ -157,7 +166,7 @@ class Dispatcher:
         return len(self._quick_queue) + len(self._queue) + self._behind
 
     def submit(self, job: Job) -> None:
-        """Begin a job, now or when there is a slot for it."""
+        """Begin a job, now or as soon as a slot is free for it."""
         host = self._hosts.get(job.host)
         slots = self._quick_hosts.get(job.host, 0)
         if host is None:
@@ -173,7 +182,7 @@ class Dispatcher:
             self._behind += 1
 
     def withdraw(self, job: Job) -> bool:
-        """Take a job out of the line.  False if it is in none."""
+        """Remove a job from the queue in which it waits.  Returns whether it waited in one."""
         if self._quick_queue.discard(job) or self._queue.discard(job):
             self._leave_host(job)
             return True
@@ -185,11 +194,11 @@ class Dispatcher:
         return True
 
     def stop(self) -> None:
-        """Leave no timer behind: nothing is under way any more."""
+        """Stop the timer.  The caller has stopped all jobs before."""
         self._pace.stop()
 
     def in_line_of(self, host: str) -> int:
-        """How many jobs wait for a slot of a host."""
+        """How many jobs wait because their host has no free slot."""
         found = self._hosts.get(host)
         return 0 if found is None else len(found.line)
 
@@ -201,8 +210,8 @@ class Dispatcher:
         (self._quick_queue if job._quick else self._queue).add(job)
 
     def _begin(self) -> None:
-        """Begin jobs as long as there are slots."""
-        if self._beginning:  # a job that is over at once leads back here
+        """Begin jobs as long as slots are free."""
+        if self._beginning:  # a job that ends at once calls this method again
             return
         self._beginning = True
         while (line := self._next_queue()) is not None:
@@ -219,7 +228,7 @@ class Dispatcher:
             self._pace.start()
 
     def _next_queue(self) -> _Queue | None:
-        """The line whose first job has a slot; None if there is no slot for any."""
+        """The queue whose first job may begin; None if no slot is free for any job."""
         window = self._pace.window
         if self._quick_queue and (
             len(self._active) < window or self._young_quick < (window + 1) // 2
@@ -250,18 +259,18 @@ class Dispatcher:
             self._slow.discard(job)
 
     def _judge(self, job: Job, *, well: bool) -> None:
-        """Let a host earn another slot, or lose those that it has earned."""
+        """Let a host earn a part of another slot, or take all that it has earned."""
         host = self._hosts[job.host]
         if not well:
             host.slots = self._per_host
             self._quick_hosts.pop(job.host, 0)
             return
         if host.slots < MOST_PER_HOST:
-            host.slots += 1 / host.slots  # so it takes as many successes as it has slots
+            host.slots += 1 / host.slots  # a host with N slots needs N successes for the next slot
         self._quick_hosts[job.host] = host.slots
 
     def _leave_host(self, job: Job) -> None:
-        """Give back a slot of a host, and let those in its line have the free ones."""
+        """Give back a slot of a host, and give its free slots to the jobs in its line."""
         host = self._hosts[job.host]
         host.taken -= 1
         while host.line and host.taken < int(host.slots):
@@ -275,17 +284,17 @@ class Dispatcher:
             del self._hosts[job.host]
 
     def _look(self) -> bool:
-        """Let jobs linger that are slow, where others wait; whether to look again."""
+        """Let slow jobs give up their slots if others wait.  Returns whether to look again."""
         if self._quick_queue or self._queue:
-            self._let_linger()
+            self._free_slots_of_slow()
             self._begin()
         return bool(self._active)
 
-    def _let_linger(self) -> None:
+    def _free_slots_of_slow(self) -> None:
         slow_since = self._pace.time() - self._pace.slow_after
         for job in list(self._active):
             if job._since > slow_since:
-                break  # they are in the order in which they began
+                break  # the jobs are in the order in which they began
             room = self._max_slow if job._quick else self._max_slow * 3 // 4
             if len(self._slow) < room:
                 self._remove(job)

@@ -1,14 +1,14 @@
-"""How fast the broker may go: how many calls at a time, and from when on one of them is slow.
+"""Says how many calls may be under way at a time, and after how many seconds a call is slow.
 
-Calls take long for two reasons.  A host may be slow: then others should not wait for it.  Or
-this process may be slow, for want of processor time: then every call takes long, and to begin
-still more of them makes it worse.  A timer tells the two apart, as it fires late if and only if
+A call takes long for one of two reasons.  Its host may be slow: then other calls should not wait
+for it.  Or this process may lack processor time: then every call takes long, and further calls
+make the process still slower.  A timer tells the two apart, because it fires late if and only if
 the process is slow.
 
 So the number of calls at a time, the *window*, follows the timer as congestion control follows
-lost packets: it shrinks by a third when the timer was late, and grows by a quarter when
-the timer was on time and calls had to wait.  While it is smaller than it may be, a call
-is only slow if it takes several times as long as calls take just now.
+lost packets.  The window shrinks by a third when the timer was late.  It grows by a quarter when
+the timer was on time and calls had to wait.  While the window is smaller than its maximum, a call
+is slow only if it takes several times as long as calls usually take at that time.
 """
 
 from __future__ import annotations
@@ -20,29 +20,32 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 #: Seconds between two looks.
 TICK = 0.05
 
-#: Seconds after which a call without an answer is slow, where the process is not; and at most.
+#: Seconds after which a call without an answer is slow: usually, and at most when the process
+#: itself is slow.
 SLOW_AFTER, SLOW_AFTER_AT_MOST = 0.1, 2.0
 
-#: How many times as long as others a call may take where the process is slow.
+#: When the process is slow, a call is slow after so many times the usual duration of a call.
 TIMES_THE_USUAL = 4.0
 
-#: Seconds by which the timer may be late before the window shrinks; below half of them it grows.
+#: The window shrinks when the timer is late by more than so many seconds, and may grow when the
+#: timer is late by less than half of them.
 LATE = 0.05
 
-#: The smallest window, unless fewer calls are allowed, and the window at first.
+#: The smallest window, unless even fewer calls are allowed, and the window at the start.
 LEAST, FIRST = 16, 64
 
 
 class Pace:
-    """Says how many calls there may be at a time, and how long one may take.
+    """Adapts the window and the limit for slow calls.
 
-    It looks each ``TICK`` from ``start`` on, as long as there is anything to look at.
+    From ``start`` on, the timer fires every ``TICK`` seconds for as long as ``look`` returns true.
 
     :param most: the largest window.
-    :param look: called at each look; whether to look again.
-    :ivar window: how many calls there may be at a time.
-    :ivar slow_after: seconds, by ``time``, after which a call is slow.
-    :ivar filled: whether calls had to wait for others since the last look; the user sets it.
+    :param look: called each time that the timer fires; returns whether the timer goes on.
+    :ivar window: how many calls may be under way at a time.
+    :ivar slow_after: seconds, measured by ``time``, after which a call is slow.
+    :ivar filled: whether a call had to wait for others since the timer last fired; the user of
+        this class sets it.
     """
 
     def __init__(self, clock: IReactorTime, most: int, look: Callable[[], bool]) -> None:
@@ -51,7 +54,7 @@ class Pace:
         self._least = min(LEAST, most)
         self._look = look
         self._timer: IDelayedCall | None = None
-        self._time = 0.0  # at the last look
+        self._time = 0.0  # when the timer last fired
         self._looked_at = 0.0
         self._usual = 0.0
         self._seconds = 0.0
@@ -61,29 +64,29 @@ class Pace:
         self.filled = False
 
     def time(self) -> float:
-        """The time, in seconds, less that in which this process was too slow to look.
+        """Seconds on a clock that stands still while this process is too slow to look.
 
-        The age of a call by this time says how slow the other side is.
+        The age of a call by this clock says how slow the called host is.
         """
         if self._timer is None:
             return self._time
         return self._time + min(self._clock.seconds() - self._looked_at, TICK)
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the timer."""
         if self._timer is None:
             self._looked_at = self._clock.seconds()
             self._timer = self._clock.callLater(TICK, self._tick)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         self._time = self.time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def took(self, seconds: float) -> None:
-        """Take in how long a call took that was not slow."""
+        """Add the duration of a call that was not slow to the usual duration."""
         self._seconds += seconds
         self._calls += 1
 

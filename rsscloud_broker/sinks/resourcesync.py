@@ -34,19 +34,20 @@ from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
 from rsscloud_broker.events import Event, FilePublished, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, IPushesContent, SinkParts
+from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Content
+from rsscloud_broker.own_topics import (
+    CAPABILITY_LIST,
+    CHANGE_LIST,
+    CHANNEL,
+    DESCRIPTION,
+    RESOURCE_LIST,
+)
 from rsscloud_broker.sinks.files import publish_file, tell_published
 from rsscloud_broker.timing import EachPeriod
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import Document, Entry
-
-DESCRIPTION: Final = "/.well-known/resourcesync"
-CAPABILITY_LIST: Final = "/resourcesync/capabilitylist.xml"
-RESOURCE_LIST: Final = "/resourcesync/resourcelist.xml"
-CHANGE_LIST: Final = "/resourcesync/changelist.xml"
-CHANNEL: Final = "/resourcesync/notification.xml"
 
 #: A sitemap has no more URLs than that; it is five years of hours.
 MAX_RESOURCES: Final = 50_000
@@ -64,7 +65,14 @@ class ResourceSyncSinkOptions:
     """Options of the ResourceSync sink: none."""
 
 
-@implementer(IEventSink, IPushesContent)
+def pushed_prefixes(
+    options: ResourceSyncSinkOptions, public_url: str, has_hub: bool
+) -> tuple[str, ...]:
+    """The URL of the channel, if the source has one; see ``IPushesContent``."""
+    return (public_url + CHANNEL,) if has_hub else ()
+
+
+@implementer(IEventSink)
 class ResourceSyncSink(EachPeriod):
     """Keeps the documents of the source, and tells the channel when they have changed.
 
@@ -78,7 +86,6 @@ class ResourceSyncSink(EachPeriod):
         self._parts = parts
         # Without a hub nobody could subscribe to a channel, so there is none.
         self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
-        self.pushes = (self._source.url(CHANNEL),) if self._source.has_channel else ()
         self._one_at_a_time = DeferredLock()
         self._all = True  # whatever is on the disk is to be looked at
         self._paths: set[str] = set()  # of archives that are to be looked at

@@ -1,10 +1,20 @@
-"""Tries again what waits: notifications that failed, or were put off.
+"""Tries pending notifications again: those that failed, and those that were put off.
 
-The store has at most one of them for each subscription, with the time at which
-it is due.  What is due is claimed in portions, so that however many wait, only
-a bounded number is in memory; what a process had claimed is free again when it has
-ended.  What has begun is bounded by the slots that there are, and not counted;
-what waits in memory behind a slow host goes back when others need the room.
+The store keeps at most one pending notification for each subscription, with the time at which it
+is due.  This module claims the due notifications in portions and submits an attempt for each, so
+only a limited number is in memory however many are due.  When a process ends, the notifications
+that it had claimed are free for the next process.
+
+The limit in memory counts only attempts that have not begun: the dispatcher limits the others.  An
+attempt that waits in memory behind a slow host goes back to the store when other attempts need the
+room.
+
+This scheduler shares no code with those for topics (``core/retrying.py``) and for intents
+(``core/intents.py``).  There may be millions of pending notifications, so the store alone knows
+what is due next, and the broker claims it in portions.  Topics and intents that wait are few
+enough that each has a timer in memory.  Nor does the core's `HostLimiter` fit: which attempts
+count changes when the dispatcher begins one, and that says nothing to this module, so the counts
+are taken when they are needed.
 """
 
 from __future__ import annotations
@@ -26,29 +36,29 @@ from rsscloud_broker.sinks.attempts import SOON, Attempts
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
-#: Retries in memory at a time that have not begun, and how many are claimed at once.
+#: How many attempts that have not begun may be in memory, and how many are claimed at once.
 AT_A_TIME, PORTION = 500, 100
 
-#: Retries of one host in memory, after which no more of them are claimed, so that
-#: the many of a slow host do not keep out all others.
+#: When one host has so many attempts in memory, no more of its notifications are claimed, so that
+#: a slow host does not keep out all others.
 OF_A_HOST = 100
 
-#: Seconds for which a retry may wait behind others of its host, at the least.
+#: An attempt may wait so many seconds behind others of its host before it has to make room.
 MOMENT = 0.5
 
-#: Deliveries that are saved at once.
+#: How many deliveries are saved in one transaction.
 AT_ONCE = 1000
 
-#: Seconds between two looks at the most: somebody may have set the wall clock.
+#: The longest time in seconds between two looks at the store: somebody may set the wall clock.
 LOOK = 2.0
 
-#: Seconds between two looks at the least, so that what is due at about the same
-#: time is claimed together.
+#: The shortest time in seconds between two looks, so that notifications that are due at about the
+#: same time are claimed together.
 LEAST_PAUSE = 0.2
 
 
 class Retries:
-    """Makes the attempts that are due."""
+    """Submits the attempts that are due, and saves what came of them."""
 
     log = Logger()
 
@@ -65,19 +75,22 @@ class Retries:
         self._attempts = attempts
         self._store_retry = store_retry
         self._dropped = counters.dropped_contents
-        self._outdated = OutdatedSubscriptions()  # of what is being claimed
+        self._outdated = OutdatedSubscriptions()  # among the portion that is being claimed
         self._in_memory: dict[int, Attempt] = {}
-        self._slow: dict[str, float] = {}  # hosts, and until when nothing of theirs is claimed
+        self._slow: dict[str, float] = {}  # hosts for which nothing is claimed until a time
         self._alarm: IDelayedCall | None = None
         self._looking: Deferred[None] | None = None
         self._look_again = False
         self._finished: dict[tuple[int, int | None], Delivery] = {}
-        self._unsaved: list[Delivery] = []  # what a bug kept from being saved
+        self._unsaved: list[Delivery] = []  # deliveries that a bug kept from being saved
         self._saving: Deferred[None] = succeed(None)
         self._to_be_saved = False
 
     def wake_at(self, when: float) -> None:
-        """Look for what is due at a time, or earlier."""
+        """Look for due notifications at a time, or earlier.
+
+        :param when: a time of the wall clock.
+        """
         if self._store_retry.stopped:
             return
         pause = max(LEAST_PAUSE, when - self._clock.wall_seconds())
@@ -88,8 +101,10 @@ class Retries:
         self._alarm = self._clock.callLater(pause, self._look)
 
     def saved(self, deliveries: Sequence[Delivery], recorded: Recorded) -> None:
-        """Look again when the first of some deliveries is due that were saved; tell of what
-        was left out.
+        """Take note of deliveries that were saved.
+
+        The next look is when the first of them is due.  If the store dropped a pushed content
+        because a subscription's queue was full, that is logged and counted.
         """
         due = [one.retry_at for one in deliveries if one.retry_at and not one.claimed]
         if recorded.due:
@@ -106,36 +121,38 @@ class Retries:
             )
 
     def record(self, deliveries: Sequence[Delivery]) -> None:
-        """Save deliveries by themselves, together with others that are ready."""
+        """Save deliveries soon, together with others that are ready by then."""
         for one in deliveries:
             if one.outcome is not None or one.retry_at is not None:
                 key = one.subscription.id, one.content_id
-                self._finished.pop(key, None)  # what is later goes behind
+                self._finished.pop(key, None)  # a later delivery goes to the end
                 self._finished[key] = one
         if self._finished and not self._to_be_saved:
             self._to_be_saved = True
             self._saving = Deferred.fromCoroutine(self._save_finished(after=self._saving))
 
     async def recorded(self) -> None:
-        """Return when those have been saved that were to be saved by now."""
+        """Return when the deliveries that were recorded until now have been saved."""
         await self._saving
 
     def reconsider(
         self, topic: str, callback_url: str, options: SubscriptionOptions | None
     ) -> None:
-        """A subscription was stored with some options, or removed if there are none; what is being
-        claimed may have it as it was.
+        """Take note that a subscription was stored or removed while a portion is being claimed,
+        which may still hold the subscription as it was before.
+
+        :param options: the options that it was stored with; None if it was removed.
         """
         self._outdated.add(topic, callback_url, options)
 
     def stop(self) -> None:
-        """Look for nothing any more."""
+        """Cancel the next look."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
     async def idle(self) -> None:
-        """Return when nothing of this is going on any more."""
+        """Return when neither a look nor a save is under way."""
         if self._looking is not None:
             await self._looking
         await self._saving
@@ -166,19 +183,19 @@ class Retries:
             following = await self._store_retry(self._store.next_due)
         except CancelledError:
             return
-        except Exception:  # a bug must not end the retries until the next start
+        except Exception:  # a bug must not stop all retries until the next start
             self.log.failure("Looking for notifications that are due failed.")
             following = None
         finally:
             self._looking = None
-        if self._look_again:  # what was saved meanwhile may not have been seen
+        if self._look_again:  # this look may have missed what was saved meanwhile
             following = self._clock.wall_seconds()
         latest = self._clock.wall_seconds() + LOOK
         self.wake_at(latest if following is None else min(following, latest))
 
     def _submit(self, subscription: Subscription) -> None:
         content_id = subscription.content_id
-        if subscription in self._outdated:  # it is claimed again as it is now, if it is there
+        if subscription in self._outdated:  # the next look claims it as it is then, if at all
             now = self._clock.wall_seconds()
             self.record([put_off(subscription, now, now, content_id)])
             return
@@ -189,7 +206,10 @@ class Retries:
             self._in_memory[subscription.id] = attempt
 
     def _has_room(self) -> bool:
-        """Whether more may wait in memory; makes room if there is none."""
+        """Whether more attempts may wait in memory.
+
+        If too many wait, those that waited long enough behind a slow host are withdrawn.
+        """
         in_line = [one for one in self._in_memory.values() if not one.begun]
         if len(in_line) < AT_A_TIME:
             return True
@@ -203,7 +223,9 @@ class Retries:
         return len(in_line) - len(waited) < AT_A_TIME
 
     def _busy_hosts(self) -> list[str]:
-        """Those of which enough is in memory, or of which too much was."""
+        """The hosts for which nothing is claimed now: they have enough attempts in memory, or some
+        were withdrawn a moment ago.
+        """
         now = self._clock.seconds()
         self._slow = {host: until for host, until in self._slow.items() if until > now}
         hosts = Counter(one.host for one in self._in_memory.values())
@@ -211,7 +233,7 @@ class Retries:
 
     def _done(self, delivery: Delivery) -> None:
         attempt = self._in_memory.pop(delivery.subscription.id, None)
-        if attempt is not None and attempt.begun:  # so there is a slot at its host
+        if attempt is not None and attempt.begun:  # so its host has a free slot
             self._slow.pop(attempt.host, None)
         self.record([delivery])
 
@@ -223,11 +245,13 @@ class Retries:
             for start in range(0, len(finished), AT_ONCE):
                 await self._save_or_keep(finished[start : start + AT_ONCE])
         except CancelledError:
-            pass  # they come up again after the next start
+            pass  # the notifications are due again after the next start
 
     async def _save_or_keep(self, deliveries: Sequence[Delivery]) -> None:
-        """Save deliveries.  Those that a bug keeps from being saved are tried again at the next
-        look: this process has claimed them, so they would not come up before the next start.
+        """Save deliveries, or keep them in memory if a bug keeps them from being saved.
+
+        The next look tries those again.  This process has claimed them, so otherwise they would
+        wait until the next start.
         """
         try:
             await self._save(deliveries)
@@ -236,12 +260,12 @@ class Retries:
             raise
         except Exception:
             self.log.failure("What came of some notifications could not be saved.")
-        for one in deliveries:  # perhaps the fault is with one of them
+        for one in deliveries:  # perhaps only one of them cannot be saved
             try:
                 await self._save([one])
             except CancelledError:
                 raise
-            except Exception:  # it was told of
+            except Exception:  # already logged above
                 self._unsaved.append(one)
 
     async def _save(self, deliveries: Sequence[Delivery]) -> None:

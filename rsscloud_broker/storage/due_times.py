@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, update
 
-from rsscloud_broker.storage.schema import host_state, pending, to_micros, topic
+from rsscloud_broker.storage.schema import host_state, intent, pending, to_micros, topic
 
 #: The times at which something is to be done, or was asked for.
 _TIMES = (
@@ -16,6 +16,7 @@ _TIMES = (
     topic.c.check_requested_at,
     topic.c.next_poll_at,
     host_state.c.retry_at,
+    intent.c.retry_at,
 )
 
 

@@ -1,21 +1,29 @@
-"""What the store does with intents that wait to be verified.
+"""Stores the intents that wait to be verified.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs as one step of a transaction that the caller began.  If that transaction is
+rolled back and run again, the function does the same again.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import WaitingIntent
-from rsscloud_broker.storage.schema import intent, options_from_text, options_to_text
+from rsscloud_broker.storage.schema import (
+    intent,
+    options_from_text,
+    options_to_text,
+    to_micros,
+    to_seconds_or_none,
+)
 
 
 def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | None:
-    """See ``IStore.add_intent``.  One that replaces another gets an id of its own, so
-    that whoever is at work on the other does not remove it.
+    """See ``IStore.add_intent``.
+
+    An intent that replaces another gets a new id.  So whoever still verifies the replaced intent
+    can neither remove nor postpone the new one.
     """
     identity = {
         "topic": wanted.topic,
@@ -39,8 +47,17 @@ def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | 
             **identity,
         )
     ).inserted_primary_key
-    assert made is not None  # a single insert always has one
+    assert made is not None  # a single insert always returns the key
     return WaitingIntent(made[0], wanted)
+
+
+def postpone_intent(conn: Connection, key: int, attempts: int, retry_at: float) -> None:
+    """See ``IStore.postpone_intent``."""
+    conn.execute(
+        update(intent)
+        .where(intent.c.id == key)
+        .values(attempts=attempts, retry_at=to_micros(retry_at))
+    )
 
 
 def remove_intent(conn: Connection, key: int) -> None:
@@ -66,4 +83,6 @@ def _waiting(row: Row[tuple[object, ...]]) -> WaitingIntent:
             unsubscribe=row.unsubscribe,
             written=row.written_topic,
         ),
+        row.attempts,
+        to_seconds_or_none(row.retry_at),
     )

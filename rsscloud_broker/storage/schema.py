@@ -326,6 +326,8 @@ intent = Table(
     Column("options", Text, nullable=False),
     Column("unsubscribe", Boolean, nullable=False),
     Column("written_topic", Text, nullable=False, server_default=""),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("retry_at", BigInteger),
     UniqueConstraint("topic", "callback_url", "protocol", "procedure").ddl_if(dialect="sqlite"),
     sqlite_autoincrement=True,
 )

@@ -194,6 +194,7 @@ class Store(Service):
     # intents
 
     add_intent = _write(intent_rows.add_intent)
+    postpone_intent = _write(intent_rows.postpone_intent)
     remove_intent = _write(intent_rows.remove_intent)
     intents = _read(intent_rows.intents)
 

@@ -15,8 +15,9 @@ from rsscloud_broker.wire.feed_hints import Hints
 MAX_ENTRIES: Final = 500
 #: Longer texts are cut.
 MAX_TEXT: Final = 1000
-#: Longer URLs are none.
-MAX_URL: Final = 4000
+#: Longer links in a feed are ignored.  A page that a feed links to may have a longer URL than a
+#: topic may, since the broker stores no subscription of it.
+MAX_FEED_URL: Final = 4000
 #: How many links of a kind are looked at.
 MAX_LINKS: Final = 10
 
@@ -50,7 +51,7 @@ class FeedFacts:
 
 def to_url(text: str) -> str:
     """A URL as it was given, if it may be one."""
-    return text if len(text) <= MAX_URL and " " not in text else ""
+    return text if len(text) <= MAX_FEED_URL and " " not in text else ""
 
 
 def unique(ids: Iterator[str]) -> tuple[str, ...]:

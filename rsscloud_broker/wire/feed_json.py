@@ -8,7 +8,14 @@ import msgspec
 
 from rsscloud_broker.wire import cloud
 from rsscloud_broker.wire.cloud import Cloud
-from rsscloud_broker.wire.feed_facts import MAX_LINKS, MAX_TEXT, MAX_URL, FeedFacts, to_url, unique
+from rsscloud_broker.wire.feed_facts import (
+    MAX_FEED_URL,
+    MAX_LINKS,
+    MAX_TEXT,
+    FeedFacts,
+    to_url,
+    unique,
+)
 from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed
 from rsscloud_broker.wire.text import clean
 
@@ -59,7 +66,7 @@ def _text(holder: Any, name: str) -> str:
     value = holder.get(name) if isinstance(holder, dict) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    return clean(value[: MAX_URL + 1]) if isinstance(value, str) else ""
+    return clean(value[: MAX_FEED_URL + 1]) if isinstance(value, str) else ""
 
 
 def _list(holder: Any, name: str) -> list[Any]:

@@ -10,7 +10,14 @@ from lxml import etree
 
 from rsscloud_broker.wire import cloud, xml
 from rsscloud_broker.wire.cloud import Cloud
-from rsscloud_broker.wire.feed_facts import MAX_LINKS, MAX_TEXT, MAX_URL, FeedFacts, to_url, unique
+from rsscloud_broker.wire.feed_facts import (
+    MAX_FEED_URL,
+    MAX_LINKS,
+    MAX_TEXT,
+    FeedFacts,
+    to_url,
+    unique,
+)
 from rsscloud_broker.wire.feed_hints import HintTexts, read_hints
 from rsscloud_broker.wire.feed_tree import Tree, UnreadableFeed
 from rsscloud_broker.wire.text import clean
@@ -215,4 +222,4 @@ def _id(entry: etree._Element, name: str, space: str, *, malformed: bool) -> str
 def _text(element: etree._Element) -> str:
     """What an element says: as much of it as may be a URL."""
     texts = (str(text) for text in islice(element.itertext(), 20))
-    return clean("".join(texts)[: MAX_URL + 1])
+    return clean("".join(texts)[: MAX_FEED_URL + 1])

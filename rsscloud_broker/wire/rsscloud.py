@@ -17,6 +17,7 @@ from attrs import frozen
 
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire.text import clean, text_of
+from rsscloud_broker.wire.web_address import MAX_URL
 
 #: 25 hours: registrations are renewed every 24.
 LEASE_SECONDS = 90_000
@@ -26,9 +27,6 @@ REGISTRATION_FIELDS = ("notifyProcedure", "port", "path", "protocol", "urlList",
 
 #: How many topics one registration may name.
 MAX_TOPICS = 250
-
-#: Characters of a topic's URL, and of a callback's.
-MAX_URL = 2048
 
 REGISTERED = (
     "Thanks for the registration. It worked. When the resource updates we'll notify you. "

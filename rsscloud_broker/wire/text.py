@@ -110,3 +110,8 @@ def to_bytes(text: str) -> bytes:
         return b64decode("".join(text.split()), validate=True)
     except ValueError:
         raise ValueError("this is not base64") from None
+
+
+def in_bytes(body: bytes) -> str:
+    """The size of a body, for people: ``1 byte``, or ``12,345 bytes``."""
+    return "1 byte" if len(body) == 1 else f"{len(body):,} bytes"

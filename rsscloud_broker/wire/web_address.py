@@ -10,8 +10,9 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-#: Characters that a web address may have at most.
-MAX_LENGTH: Final = 2048
+#: The most characters that the URL of a topic or a callback may have, by whatever protocol it
+#: comes.  A protocol that sets a lower limit has a name of its own for it.
+MAX_URL: Final = 2048
 
 #: What nearly all look like; the others are taken apart.
 _USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3})?([/?][!-~]*)?")
@@ -20,10 +21,10 @@ _USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3})?([/?][!-~]*)?")
 def fault_of(url: str) -> str:
     """Why a URL cannot be stored: a clause for people; empty if it can.
 
-    It must be a web address of at most ``MAX_LENGTH`` characters.
+    It must be a web address of at most ``MAX_URL`` characters.
     """
-    if len(url) > MAX_LENGTH:
-        return f"the URL must have {MAX_LENGTH} characters or fewer, and has {len(url)}"
+    if len(url) > MAX_URL:
+        return f"the URL must have {MAX_URL} characters or fewer, and has {len(url)}"
     return fault_of_form(url)
 
 

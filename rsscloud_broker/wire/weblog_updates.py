@@ -16,8 +16,8 @@ from rsscloud_broker.wire.text import clean, text_of
 
 #: Characters of a weblog's name.
 MAX_NAME = 1024
-#: Characters of each URL.
-MAX_URL = 255
+#: Characters of each URL, by the interface of weblogs.com; other protocols allow more.
+MAX_PING_URL = 255
 #: Characters of the tags, all together.
 MAX_TAGS = 1024
 
@@ -124,8 +124,8 @@ def _range(least: int, most: int) -> str:
 
 
 def _check_url(what: str, url: str) -> None:
-    if len(url) > MAX_URL:
-        raise _refusal(f"the {what} was too long", MAX_URL)
+    if len(url) > MAX_PING_URL:
+        raise _refusal(f"the {what} was too long", MAX_PING_URL)
     if _USUAL_URL.fullmatch(url):
         return
     try:

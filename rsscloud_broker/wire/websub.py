@@ -32,6 +32,7 @@ from attrs import field, frozen
 
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import MAX_URL
 
 # The names of what a WebSub subscription has for options.
 
@@ -49,9 +50,6 @@ METHODS: Final = ("sha256", "sha384", "sha512", "sha1")
 
 #: Bytes that a secret must stay below (section 5.1 of WebSub).
 SECRET_BYTES: Final = 200
-
-#: Characters of a callback's URL, and of a topic's.
-MAX_URL: Final = 2048
 
 #: Seconds that no lease reaches, however many digits it was asked for with.
 _ENDLESS = 10**12

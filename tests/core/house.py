@@ -87,11 +87,12 @@ def change_detector(
 
 class CoreTestCase(SynchronousTestCase):
     """:ivar unavailable: methods of the store that raise Unavailable while in here.
-    :ivar pushed: topics whose contents are pushed: none, unless a test adds some.
+    :cvar pushes: how the URLs of the topics begin whose content is pushed.
     :cvar slots, under_way: see ``FairLimiter``.
     """
 
     slots, under_way = SLOTS, UNDER_WAY
+    pushes: tuple[str, ...] = ()
 
     def setUp(self) -> None:
         self.store: Any = memory_store()
@@ -103,7 +104,7 @@ class CoreTestCase(SynchronousTestCase):
         for name in ("checks_due", "record_fetch", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
-        self.pushed = PushedTopics()
+        self.pushed = PushedTopics(self.pushes)
         self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
         self.detector = change_detector(
             self.store,
@@ -154,14 +155,22 @@ class CoreTestCase(SynchronousTestCase):
 class BrokerTestCase(CoreTestCase):
     """:ivar notifier: tells of what is sent by ``http-post``, and ``carrier`` by ``carrier``,
     whose notifications carry contents.
+    :cvar max_intents: how many intents may wait.
     """
 
     limits = RateLimitOptions()
     topics = Topics()
+    max_intents = 3
 
     def setUp(self) -> None:
         super().setUp()
-        for name in ("add_intent", "remove_intent", "intents", "put_subscription"):
+        for name in (
+            "add_intent",
+            "postpone_intent",
+            "remove_intent",
+            "intents",
+            "put_subscription",
+        ):
             self._watch(name)
         self.notifier = FakeNotifier("http-post")
         self.carrier = FakeNotifier("carrier", drop_after_failures=None, carries_content=True)
@@ -171,7 +180,7 @@ class BrokerTestCase(CoreTestCase):
             self.store, self.bus, self.detector, notifiers, self.clock, self.limiter
         )
         self.intents = IntentQueue(
-            self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
+            self.store, self.verifier, self.clock, limit=self.max_intents, retries=(5.0, 30.0)
         )
         self.topic_policy, self.callback_policy = FakeURLPolicy(), FakeURLPolicy()
         self.space = FakeDiskSpace()

@@ -50,6 +50,7 @@ class FairnessTests(BrokerTestCase):
     """
 
     slots, under_way = 10, 20
+    max_intents = 10_000
 
     def setUp(self) -> None:
         super().setUp()
@@ -57,7 +58,6 @@ class FairnessTests(BrokerTestCase):
         self.patch(self.notifier, "verify", self.verify)
         self.patch(self.topic_policy, "check", self.check)
         self.patch(self.carrier, "verify", self.verify)
-        self.intents._limit = 10_000  # a test's own is 3
         self.waits: dict[str, list[float]] = {}
         self.number = self.silence = 0
         self.deadline = DEADLINE

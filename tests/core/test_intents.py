@@ -20,6 +20,7 @@ from rsscloud_broker.errors import (
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
 from rsscloud_broker.records import WaitingIntent
+from rsscloud_broker.testing.clock import About
 from tests.core.house import FEED, NOW, BrokerTestCase
 
 CALLBACK = Callback("http://reader.example/hook", "carrier")
@@ -102,6 +103,68 @@ class AcceptTests(IntentsTestCase):
         self.intents.startService()
         self.assertEqual(len(self.subscriptions()), 1)
         self.assertEqual(self.waiting(), [])
+
+    def restart(self) -> None:
+        """As another process would begin: with nothing but what is in the store."""
+        self.intents.stopService()
+        self.intents = IntentQueue(
+            self.store, self.verifier, self.clock, limit=3, retries=(5.0, 30.0)
+        )
+        self.intents.startService()
+        self.addCleanup(self.intents.stopService)
+
+    def test_attempts_and_time_outlive_a_restart(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.clock.advance(5)
+        (waiting,) = self.waiting()
+        self.assertEqual((waiting.attempts, waiting.retry_at), (2, About(NOW + 35)))
+        self.clock.advance(10)
+        self.restart()
+        self.clock.advance(19)
+        self.assertEqual(len(self.carrier.verified), 2, "the third attempt is not due yet")
+        self.clock.advance(1)
+        self.assertEqual(len(self.carrier.verified), 3)
+        self.assertEqual(self.waiting(), [], "it was the last attempt")
+
+    def test_restarts_do_not_make_attempts_more(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        for _ in range(10):
+            self.restart()
+            self.clock.advance(100)
+        self.assertEqual(len(self.carrier.verified), 3)
+        self.assertEqual(self.waiting(), [])
+
+    def test_the_time_that_a_callback_asked_for_outlives_a_restart(self) -> None:
+        self.answer(Outcome(False, "status 503", retry_after=20.0))
+        self.accept()
+        self.restart()
+        self.clock.advance(19)
+        self.assertEqual(len(self.carrier.verified), 1)
+        self.answer(Outcome(True))
+        self.clock.advance(1)
+        self.assertEqual(len(self.subscriptions()), 1)
+
+    def test_a_later_intent_has_all_attempts(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.clock.advance(5)
+        self.accept()
+        self.assertEqual([one.attempts for one in self.waiting()], [1])
+        self.clock.pump([5, 30, 1000])
+        self.assertEqual(len(self.carrier.verified), 5)
+
+    def test_attempt_that_cannot_be_recorded_just_now(self) -> None:
+        self.unavailable.add("postpone_intent")
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.unavailable.clear()
+        self.clock.advance(10)
+        self.assertEqual([one.attempts for one in self.waiting()], [1])
+        self.answer(Outcome(True))
+        self.clock.advance(5)
+        self.assertEqual((len(self.subscriptions()), self.waiting()), (1, []))
 
     def test_a_protocol_that_is_not_offered_any_more(self) -> None:
         """What nobody can verify does not wait for ever."""

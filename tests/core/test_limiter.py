@@ -5,13 +5,13 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.limiter import (
     AT_A_TIME,
     LEAST_PAUSE,
     SHARE,
     SLOW_AFTER,
     FairLimiter,
-    HostQuota,
     Turn,
 )
 from rsscloud_broker.testing.clock import Clock

@@ -18,9 +18,10 @@ CALLER = "192.0.2.7"
 class PushedTests(BrokerTestCase):
     """Whoever would read the channel gets a page."""
 
+    pushes = ("http://source.example/channel/",)
+
     def setUp(self) -> None:
         super().setUp()
-        self.pushed.prefixes = ("http://source.example/channel/",)
         self.fetcher.contents[CHANNEL] = b"<html/>"
 
     def tearDown(self) -> None:
@@ -37,6 +38,7 @@ class PushedTests(BrokerTestCase):
         self.assertIn(CHANNEL, self.pushed)
         self.assertNotIn("http://source.example/", self.pushed)
         self.assertNotIn(CHANNEL, PushedTopics())
+        self.assertIn(CHANNEL, PushedTopics(["HTTP://Source.example:80/%63hannel/"]))
 
     def test_subscriptions_need_nothing_to_be_there(self) -> None:
         self.topic_policy.refused.add(CHANNEL)  # nor the broker to call such a URL
@@ -64,10 +66,8 @@ class PushedTests(BrokerTestCase):
         self.assertEqual((self.walks(), self.due()), ([], []))
 
     def test_pings_of_what_moved_there_before(self) -> None:
-        self.pushed.prefixes = ()
         self.subscribe(FEED)
         self.successResultOf(self.store.move_topic(FEED, CHANNEL, NOW))
-        self.pushed.prefixes = (CHANNEL,)
         self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
         self.assertEqual(self.walks(), [])
 

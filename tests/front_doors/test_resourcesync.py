@@ -23,6 +23,7 @@ from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import IPushesContent
 from rsscloud_broker.model import Content
 from rsscloud_broker.options import ConfigError, build
+from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
@@ -369,10 +370,12 @@ class OptionsTests(SynchronousTestCase):
             ),
         )
 
-    def test_topics_that_are_handed_in(self) -> None:
-        door = _door(self)
-        self.assertTrue(verifyObject(IPushesContent, door))
-        self.assertEqual(door.pushes, tuple(publisher.topic for publisher in PUBLISHERS))
+    def test_topics_of_publishers_are_pushed(self) -> None:
+        self.assertTrue(verifyObject(IPushesContent, bundled.resourcesync))
+        self.assertEqual(
+            bundled.resourcesync.pushed_prefixes(ResourceSyncOptions(PUBLISHERS), BROKER, True),
+            tuple(publisher.topic for publisher in PUBLISHERS),
+        )
 
     def test_tokens_are_not_shown(self) -> None:
         self.assertNotIn(TOKEN, repr(ResourceSyncOptions(PUBLISHERS)))

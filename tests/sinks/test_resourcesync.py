@@ -24,16 +24,16 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, IPushesContent
 from rsscloud_broker.model import Callback, Content, Lease, Subscription
-from rsscloud_broker.sinks import resourcesync
-from rsscloud_broker.sinks.resourcesync import (
+from rsscloud_broker.own_topics import (
     CAPABILITY_LIST,
     CHANGE_LIST,
     CHANNEL,
     DESCRIPTION,
     RESOURCE_LIST,
-    ResourceSyncSink,
-    ResourceSyncSinkOptions,
 )
+from rsscloud_broker.plugins import bundled
+from rsscloud_broker.sinks import resourcesync
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
@@ -114,11 +114,12 @@ class DocumentsTests(ResourceSyncTestCase):
         sink = self.make()
         self.assertTrue(verifyObject(IEventSink, sink))
         self.assertTrue(verifyObject(IService, sink))
-        self.assertTrue(verifyObject(IPushesContent, sink))
 
-    def test_only_the_channel_is_handed_in(self) -> None:
-        self.assertEqual(self.make().pushes, (BROKER + CHANNEL,))
-        self.assertEqual(self.make(has_hub=False).pushes, ())
+    def test_only_the_channel_is_pushed(self) -> None:
+        maker, options = bundled.resourcesync_source, ResourceSyncSinkOptions()
+        self.assertTrue(verifyObject(IPushesContent, maker))
+        self.assertEqual(maker.pushed_prefixes(options, BROKER, True), (BROKER + CHANNEL,))
+        self.assertEqual(maker.pushed_prefixes(options, BROKER, False), ())
 
     def test_they_lead_to_one_another(self) -> None:
         self.start()

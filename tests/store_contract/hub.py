@@ -397,6 +397,39 @@ class HubContract(RecordsContract):
             await self.store.add_intent(intent, 10)
         self.assertEqual([kept.intent for kept in await self.store.intents()], [one, *others])
 
+    async def test_postponed_intent_keeps_its_attempts(self) -> None:
+        first = await self.store.add_intent(an_intent(1), 2)
+        second = await self.store.add_intent(an_intent(2), 2)
+        assert first is not None and second is not None
+        self.assertEqual((first.attempts, first.retry_at), (0, None))
+        await self.store.postpone_intent(first.id, 1, 4030.0)
+        await self.store.postpone_intent(second.id, 3, 6000.25)
+        postponed = [
+            evolve(first, attempts=1, retry_at=4030.0),
+            evolve(second, attempts=3, retry_at=6000.25),
+        ]
+        self.assertEqual(await self.store.intents(), postponed)
+
+    async def test_later_intent_begins_with_no_attempts(self) -> None:
+        first = await self.store.add_intent(an_intent(), 1)
+        assert first is not None
+        await self.store.postpone_intent(first.id, 2, 5000.0)
+        again = await self.store.add_intent(an_intent(), 1)
+        assert again is not None
+        await self.store.postpone_intent(first.id, 3, 6000.0)  # it is not there any more
+        self.assertEqual((again.attempts, again.retry_at), (0, None))
+        self.assertEqual(await self.store.intents(), [again])
+
+    async def test_postponed_intent_moves_along_with_a_clock_that_was_set_back(self) -> None:
+        first = await self.store.add_intent(an_intent(1), 2)
+        second = await self.store.add_intent(an_intent(2), 2)
+        assert first is not None and second is not None
+        await self.store.postpone_intent(first.id, 1, 5030.0)
+        await self.store.postpone_intent(second.id, 1, 3000.0)
+        await self.store.set_back(1000.0, 4000.0)
+        times = [kept.retry_at for kept in await self.store.intents()]
+        self.assertEqual(times, [4030.0, 3000.0])
+
     async def test_intents_are_kept_up_to_a_limit(self) -> None:
         for number, taken in ((1, True), (2, True), (3, False), (1, True)):
             kept = await self.store.add_intent(an_intent(number), 2)

@@ -245,6 +245,16 @@ class StoreMachine(PingsAndTopics):
         self.last_intent = added.id
         self.model.intents = [*others, added]
 
+    @rule(data=st.data(), attempts=st.integers(1, 5), seconds=st.sampled_from((0.25, 600.0)))
+    def postpone_intent(self, data: st.DataObject, attempts: int, seconds: float) -> None:
+        key = data.draw(st.integers(0, self.last_intent))
+        retry_at = self.now + seconds
+        self.call(self.store.postpone_intent, key, attempts, retry_at)
+        self.model.intents = [
+            evolve(kept, attempts=attempts, retry_at=retry_at) if kept.id == key else kept
+            for kept in self.model.intents
+        ]
+
     @rule(data=st.data())
     def remove_intent(self, data: st.DataObject) -> None:
         key = data.draw(st.integers(0, self.last_intent))

@@ -13,7 +13,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire.rsscloud import (
     MAX_TOPICS,
-    MAX_URL,
     BadRegistration,
     callback_failed,
     check_count,
@@ -26,6 +25,7 @@ from rsscloud_broker.wire.rsscloud import (
     topics_of_form,
     unreadable,
 )
+from rsscloud_broker.wire.web_address import MAX_URL
 
 FEED = "http://feeds.example/rss.xml"
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.outbound.urls import target_of
-from rsscloud_broker.wire.web_address import MAX_LENGTH, fault_of, fault_of_form
+from rsscloud_broker.wire.web_address import MAX_URL, fault_of, fault_of_form
 from rsscloud_broker.wire.weblog_updates import BadPing, site_ping
 
 _START = "http://example.org/"
@@ -20,7 +20,7 @@ class FaultTests(SynchronousTestCase):
         for url in (
             "http://example.org", "https://example.org:8443/?a=b#c", "HTTP://EXAMPLE.ORG/A",
             "http://[::1]:80/", "http://b\u00fccher.example/\u00e9", "http://example.org:65535/",
-            _START + "x" * (MAX_LENGTH - len(_START)),
+            _START + "x" * (MAX_URL - len(_START)),
         ):  # fmt: skip
             with self.subTest(url):
                 self.assertEqual(fault_of(url), "")
@@ -36,13 +36,13 @@ class FaultTests(SynchronousTestCase):
             ("http://example.org:0/", "port must be from 1 to 65535"),
             ("http://example.org:65536/", "it is not a URL: "),
             ("http://[::1/", "it is not a URL: "),
-            (_START + "x" * MAX_LENGTH, "must have 2048 characters or fewer, and has 2067"),
+            (_START + "x" * MAX_URL, "must have 2048 characters or fewer, and has 2067"),
         ):
             with self.subTest(url):
                 self.assertIn(rule, fault_of(url))
 
     def test_the_form_alone_may_be_long(self) -> None:
-        self.assertEqual(fault_of_form(_START + "x" * MAX_LENGTH), "")
+        self.assertEqual(fault_of_form(_START + "x" * MAX_URL), "")
 
     @given(from_regex(_MAYBE, fullmatch=True) | text())
     def test_pings_have_web_addresses(self, url: str) -> None:

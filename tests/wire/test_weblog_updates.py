@@ -12,8 +12,8 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.weblog_updates import (
     MAX_NAME,
+    MAX_PING_URL,
     MAX_TAGS,
-    MAX_URL,
     BadCall,
     BadPing,
     limited,
@@ -58,7 +58,7 @@ class SitePingTests(SynchronousTestCase):
             self.assertEqual(site_ping(sent, HOME, 7.0).name, meant)
 
     def test_lengths_of_urls(self) -> None:
-        longest = HOME + "x" * (MAX_URL - len(HOME))
+        longest = HOME + "x" * (MAX_PING_URL - len(HOME))
         site_ping("A", longest, 7.0, changes_url=longest, rss_url=longest)
         sentence = "was too long. At most 255 characters are taken."
         self.assertEqual(self.refusal(url=longest + "x"), f"{BEGIN}the weblogUrl {sentence}")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire import links, websub
+from rsscloud_broker.wire.web_address import MAX_URL
 from rsscloud_broker.wire.websub import BadRequest, HubCall, HubRequest, parse_call, parse_request
 
 TOPIC = "http://feeds.example/rss.xml"
@@ -87,7 +88,7 @@ class RequestTests(SynchronousTestCase):
 
     def test_topics(self) -> None:
         self.assertIn("hub.topic is missing", self.complaint(SUBSCRIBE | {"hub.topic": ""}))
-        long = TOPIC + "x" * websub.MAX_URL
+        long = TOPIC + "x" * MAX_URL
         self.assertIn("2048 or fewer", self.complaint(SUBSCRIBE | {"hub.topic": long}))
 
     def test_callbacks(self) -> None:

@@ -1,20 +1,26 @@
-"""The broker's own files as topics."""
+"""The broker's own files as topics: how they are read, and when."""
 
 from __future__ import annotations
 
-from twisted.internet.defer import execute
+from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.core import FairLimiter
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, TopicUnreadable
+from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import Content, Validators
-from rsscloud_broker.outbound import OwnTopics
-from rsscloud_broker.testing import FakeFetcher
+from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
+from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
+from rsscloud_broker.testing.clock import Clock
+from tests.core.house import NOW, CoreTestCase, change_detector
 
 HERE = "http://broker.example:5337"
+LIST = f"{HERE}/changes.xml"
 ELSEWHERE = "http://feeds.example/rss.xml"
 
 
@@ -84,3 +90,37 @@ class OwnTopicsTests(TestCase):
             with self.assertRaises(TopicUnreadable, msg=path) as caught:
                 await self.topics.fetch(HERE + path)
             self.assertTrue(caught.exception.lasting, path)
+
+
+class OwnTopicsSinkTests(CoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.fetcher.contents[LIST] = b"<weblogUpdates/>"
+        self.sink = OwnTopicsSink(self.store, self.detector.schedule, self.clock, HERE)
+        self.start()
+
+    def publish(self) -> None:
+        event = FilePublished("/changes.xml", NOW)
+        self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+
+    def test_file_with_a_subscriber(self) -> None:
+        self.subscribe(LIST)
+        self.publish()
+        self.assertEqual(self.bus.events, [TopicChanged(LIST, NOW)])
+        self.assertEqual(self.due(), [])
+
+    def test_file_of_which_nobody_wants_to_hear(self) -> None:
+        self.publish()
+        self.assertEqual(self.fetcher.fetched, [])
+
+
+def _sink(test: TestCase) -> OwnTopicsSink:
+    store, clock = memory_store(), Clock()
+    test.addCleanup(store.stopService)
+    limiter = FairLimiter(clock)
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters(), limiter)
+    return OwnTopicsSink(store, detector.schedule, clock, HERE)
+
+
+class OwnTopicsSinkContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
+    """As every sink."""

@@ -1,0 +1,84 @@
+"""Counts what is under way, in all and at each host, and says whether more may begin.
+
+This is the arithmetic that the core's limits have in common: the fetches and verifications of
+`FairLimiter`, the intents of `IntentQueue`, and the polls of `Poller`.  Who waits, and whose turn
+is next, is up to them.
+
+Whatever strangers ask for is shared between sources.  A source is whoever asked: an address, or
+its network (see ``bucket_of``).  A source never has more under way than is still free for all
+others, in all and at each host.  So a source whose calls take long can use up at most half of
+everything, and there is always room for the next source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import NamedTuple
+
+
+class HostQuota(NamedTuple):
+    """How much of one kind may be under way at one host.
+
+    :ivar kind: what is counted, such as ``reading``; each kind is counted by itself.
+    :ivar limit: how much of that kind may be under way there at a time.
+    """
+
+    kind: str
+    host: str
+    limit: int
+
+
+class HostLimiter:
+    """Counts what is under way.
+
+    :param limit: how much may be under way at a time, in all.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._total = 0
+        self._counts: Counter[Hashable] = Counter()  # of each source, of each quota, and of both
+
+    def __len__(self) -> int:
+        """How many counts are kept.  A count of zero is not kept."""
+        return len(self._counts)
+
+    def count(self, key: HostQuota | str) -> int:
+        """How much is under way by a quota, or for a source."""
+        return self._counts[key]
+
+    def has_room(self, source: str | None = None) -> bool:
+        """Whether one more may begin, at some host.
+
+        :param source: for whose sake; None to leave the shares of sources out of account.
+        """
+        return self._has_left(source, self._limit - self._total)
+
+    def has_room_at(self, quota: HostQuota, source: str | None = None) -> bool:
+        """Whether one more may begin by a quota, as far as only that host matters.
+
+        :param source: as for ``has_room``.
+        """
+        key = None if source is None else (source, quota)
+        return self._has_left(key, quota.limit - self._counts[quota])
+
+    def _has_left(self, key: Hashable | None, free: int) -> bool:
+        return free > (0 if key is None else self._counts[key])
+
+    def begin(self, quota: HostQuota, source: str | None = None) -> None:
+        """Count one more."""
+        self._total += 1
+        self._counts.update(_keys(quota, source))
+
+    def end(self, quota: HostQuota, source: str | None = None) -> None:
+        """Count one less: one that began with these arguments is over."""
+        self._total -= 1
+        for key in _keys(quota, source):
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+
+def _keys(quota: HostQuota, source: str | None) -> tuple[Hashable, ...]:
+    return (quota,) if source is None else (source, quota, (source, quota))

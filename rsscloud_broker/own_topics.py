@@ -1,0 +1,127 @@
+"""The files that the broker publishes itself, and how others subscribe to them.
+
+Sinks make change lists, archives and ResourceSync documents below the public directory, and front
+doors serve them.  Each of these files is a topic too.  The address guard never lets the broker
+call itself, so `OwnTopics` reads such a topic from the disk, and `OwnTopicsSink` has it read when
+its file was published.  A file that does not exist yet is no topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from twisted.python.filepath import FilePath
+from zope.interface import implementer
+
+from rsscloud_broker.errors import TopicUnreadable
+from rsscloud_broker.events import Event, FilePublished
+from rsscloud_broker.interfaces import IClock, IEventSink, IStore, ITopicFetcher, IURLPolicy
+from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
+from rsscloud_broker.wire.text import in_bytes
+
+#: Where the documents of the broker's own ResourceSync source are: the source description, at
+#: the path that the specification gives it, the lists that it leads to, and the channel of their
+#: notifications.
+DESCRIPTION: Final = "/.well-known/resourcesync"
+CAPABILITY_LIST: Final = "/resourcesync/capabilitylist.xml"
+RESOURCE_LIST: Final = "/resourcesync/resourcelist.xml"
+CHANGE_LIST: Final = "/resourcesync/changelist.xml"
+CHANNEL: Final = "/resourcesync/notification.xml"
+
+RESOURCESYNC_DOCUMENTS: Final = (
+    DESCRIPTION,
+    CAPABILITY_LIST,
+    RESOURCE_LIST,
+    CHANGE_LIST,
+    CHANNEL,
+)
+
+#: Paths that cannot lead out of the public directory.  The path of a gzipped twin or of an
+#: unfinished file does not match: nobody subscribes to those.
+_PATH: Final = re.compile(
+    r"(?!.*\.(?:gz|part)\Z)(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*"
+)
+
+_NOTHING: Final = "this broker has no such file"
+
+InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+
+
+@implementer(ITopicFetcher, IURLPolicy)
+class OwnTopics:
+    """Reads the broker's own topics from the disk, and passes all other topics on.
+
+    :param fetcher: reads the topics of others.
+    :param policy: judges the URLs of others; the broker's own URLs are always allowed.
+    :param public_url: the broker's own address, without a slash at the end.
+    :param directory: the public directory.
+    :param in_thread: calls a function in a thread.
+    """
+
+    def __init__(
+        self,
+        fetcher: ITopicFetcher,
+        policy: IURLPolicy,
+        public_url: str,
+        directory: FilePath[str],
+        in_thread: InThread,
+    ) -> None:
+        self._fetcher = fetcher
+        self._policy = policy
+        self._prefix = f"{public_url}/"
+        self._directory = directory
+        self._in_thread = in_thread
+
+    async def fetch(
+        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+    ) -> Fetched:
+        if not url.startswith(self._prefix):
+            return await self._fetcher.fetch(url, known, subscribers)
+        file = self._file(url)
+        try:
+            body = await self._in_thread(file.getContent)
+        except OSError as error:
+            raise TopicUnreadable(url, _NOTHING, lasting=True) from error
+        content = Content(body, "text/xml; charset=utf-8")
+        return Fetched(content, result=f"a file of this broker, {in_bytes(body)}")
+
+    async def check(self, url: str) -> None:
+        if not url.startswith(self._prefix):
+            await self._policy.check(url)
+
+    def _file(self, url: str) -> FilePath[str]:
+        path = url.removeprefix(self._prefix.rstrip("/"))
+        if not _PATH.fullmatch(path):
+            raise TopicUnreadable(url, _NOTHING, lasting=True)
+        file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))
+        return file
+
+
+@implementer(IEventSink)
+class OwnTopicsSink:
+    """Treats the publication of a file like a ping: the file is read as a topic if it has
+    subscribers.
+
+    :param schedule: reads a topic soon, for which the store has recorded the request.
+    :param public_url: the broker's own address, without a slash at the end.
+    """
+
+    name = "own topics"
+    handles = (FilePublished,)
+
+    def __init__(
+        self, store: IStore, schedule: Callable[[str], None], clock: IClock, public_url: str
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._clock = clock
+        self._public_url = public_url
+
+    async def handle(self, event: Event) -> None:
+        if not isinstance(event, FilePublished):
+            return
+        url = self._public_url + event.path
+        if await self._store.request_check(url, self._clock.wall_seconds()):
+            self._schedule(url)
