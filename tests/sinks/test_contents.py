@@ -346,7 +346,7 @@ class ContentsTests(TestCase):
 
         self.patch(self.store, "newest_content", newest)
         self.bus = RecordingBus()
-        self.contents = Contents(self.store, self.bus, Clock(), room=100)
+        self.contents = Contents(self.store, self.bus, Clock(), cache_bytes=100)
 
     async def bodies(self, *topics: str) -> list[bytes | None]:
         found = [await self.contents.newest(topic) for topic in topics]
