@@ -168,7 +168,7 @@ def _system() -> str:
 
 
 def _file_system(directory: Path) -> str:
-    """The kind of the file system.  On one in memory nothing is durable, so results are too good."""
+    """The kind of the file system.  On one in memory nothing is durable, and all is fast."""
     mounts = [
         (Path(fields[1]), fields[2])
         for fields in map(str.split, Path("/proc/mounts").read_text(encoding="utf-8").splitlines())
