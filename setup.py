@@ -1,9 +1,9 @@
-"""What setuptools cannot be told in pyproject.toml.
+"""The packages of the distribution, which pyproject.toml cannot describe to setuptools.
 
-``twisted.plugins`` is a package of Twisted's, to which this project adds one
-module; it must stay without an ``__init__.py``, so no finder finds it.  The
-explicit ``package_dir`` makes an editable install put the top of the checkout
-itself on the path, where ``twistd`` finds ``twisted/plugins``.
+``twisted.plugins`` is a package of Twisted, to which this project adds one module.  The directory
+must have no ``__init__.py``, so setuptools does not find it by itself.  The explicit
+``package_dir`` makes an editable install put the top of the checkout on Python's path, where
+``twistd`` finds ``twisted/plugins``.
 """
 
 from setuptools import find_packages, setup

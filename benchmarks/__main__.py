@@ -1,4 +1,4 @@
-"""The command: ``python -m benchmarks ROW... [--count N] [--rounds N]``."""
+"""The benchmark command: ``python -m benchmarks ROW... [--count N] [--rounds N]``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROWS: dict[str, Row] = {
 @click.argument(
     "rows", nargs=-1, required=True, type=click.Choice([*ROWS, "all"]), metavar="ROW..."
 )
-@click.option("--count", type=click.IntRange(1), help="How many instead of the row's own number.")
+@click.option("--count", type=click.IntRange(1), help="A size instead of the row's own.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
 @click.option(
     "--deadline", default=600.0, show_default=True, help="Seconds after which a row has failed."
@@ -51,11 +51,11 @@ ROWS: dict[str, Row] = {
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Where data is for a while; on a disk, or it is not durable.  [default: that for "
-    "temporary files]",
+    help="The directory of the databases; it must be on a disk to be durable.  [default: that "
+    "for temporary files]",
 )
 @click.option(
-    "--write", type=click.Path(dir_okay=False, path_type=Path), help="A page to write, in rST."
+    "--write", type=click.Path(dir_okay=False, path_type=Path), help="An rST page to write."
 )
 def main(
     rows: tuple[str, ...],
@@ -67,11 +67,12 @@ def main(
 ) -> None:
     """Measure how fast the broker is, beside floors measured in the same run.
 
-    ROW is one of those below, or "all".  The exit status tells whether all counts
-    were right, and says nothing about speed.
+    ROW is one of those below, or "all".  The exit status says whether all counts
+    were right, and nothing about speed.
     """
     raise_file_limit()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that blocks are left
+    # At SIGTERM leave the "with" blocks, which end the processes.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     names = list(ROWS) if "all" in rows else list(dict.fromkeys(rows))
     lines: list[Line] = []
     failed = False

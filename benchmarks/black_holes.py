@@ -1,9 +1,9 @@
-"""Dead hosts among the living: whether those wait who need not.
+"""Measures whether dead hosts delay the notifications of healthy subscribers.
 
-Half of the black holes accept and never answer, half drop the packets of those
-who connect; or else they have names for which there is no answer.  Subscribers that are
-well, each on its own address, are mixed with them, and what counts is when the 99th of a
-hundred of those is told.
+Half of the dead hosts (black holes) accept connections and never answer, half drop the packets of
+connections; in another row the name server never answers for their names.  Healthy subscribers,
+each on its own address, are mixed with them.  The rows show the 99th percentile of the time until
+a healthy subscriber is notified.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _SHARES = (10, 30)
 
 
 def latencies(settings: Settings) -> list[Line]:
-    """The 99th percentile from the ping's answer to the notification."""
+    """The 99th percentile of the time from the ping's answer to the notification."""
     deadline = settings.deadline()
     with Helper("receiver", deadline) as receiver:
         return _lines(settings, deadline, receiver, "{} % of the hosts are black holes")
 
 
 def names(settings: Settings) -> list[Line]:
-    """The same, where all are called by names, and those of the dead have no answer."""
+    """The same with callbacks by names; the name server does not answer for the dead hosts."""
     deadline = settings.deadline()
     with (
         Helper("receiver", deadline) as receiver,
@@ -65,9 +65,11 @@ def _line(work: str, samples: list[Sample], well: list[Sample], peak: float) -> 
 def _measure(
     settings: Settings, deadline: Deadline, receiver: Helper, share: int, server: Helper | None
 ) -> tuple[list[Sample], float]:
-    """Milliseconds for each of several fan-outs, with a share of black holes; and memory."""
+    """The milliseconds of each of several fan-outs, with a share of dead hosts in per cent; and
+    the broker's peak memory.
+    """
     count = settings.count or _COUNT
-    # Ten at a time: so that the dead are spread evenly.
+    # By the last digit, so that dead hosts are spread evenly.
     alive = [number for number in range(count) if number % 10 >= share // 10]
     audience = Audience.of(receiver, 0, len(alive))
     data = Data.make(settings.directory / f"data-{share}")
@@ -84,14 +86,14 @@ def _measure(
 
 
 def _callbacks(receiver: Helper, count: int, alive: set[int], named: bool) -> list[str]:
-    """A callback for each; the numbers of the living are without gaps."""
+    """The callbacks of all subscribers; the paths of the healthy ones are numbered from 0."""
     callbacks = []
-    told = 0
+    healthy = 0
     for number in range(count):
         if number in alive:
             host = name(number) if named else address(number)
-            callbacks.append(f"http://{host}:{receiver.port}/n/{told}")
-            told += 1
+            callbacks.append(f"http://{host}:{receiver.port}/n/{healthy}")
+            healthy += 1
         elif named:
             callbacks.append(f"http://{name(number, silent=True)}:{receiver.port}/")
         else:

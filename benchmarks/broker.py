@@ -1,4 +1,4 @@
-"""A broker to be measured, with a database that was filled before it started."""
+"""The broker that is measured, with a database that was filled before the broker started."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _CHUNK = 5000
 
 @frozen
 class Data:
-    """The directory of a broker, and what is in its database before it starts."""
+    """The data directory of a broker; fills and reads the database."""
 
     directory: Path
 
     @classmethod
     def make(cls, directory: Path) -> Data:
-        """A directory with an empty database."""
+        """Create the directory, with an empty database."""
         data = cls(directory)
         directory.mkdir(parents=True)
         migrate(data.url)
@@ -61,9 +61,11 @@ class Data:
         protocol: str = "http-post",
         options: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
-        """Add subscriptions: the callbacks of each topic, in that order.
+        """Add subscriptions to the database, in the given order.
 
-        :param options: of each callback, where they want the content of the topic.
+        :param callbacks: the callbacks of each topic.
+        :param options: gives the subscription options of a callback; None if notifications carry
+            no content.
         """
         now = time.time()
         granted = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
@@ -79,17 +81,17 @@ class Data:
                         "options": options(callback) if options else {},
                         "wants_content": options is not None,
                     }
-                    for callback in those
+                    for callback in topic_callbacks
                 ],
             }
-            for url, those in callbacks.items()
+            for url, topic_callbacks in callbacks.items()
         ]
         document = {"format": "rsscloud-broker", "version": 1, "topics": topics}
         with open_database(self.url) as connection:
             import_document(connection, document, now)
 
     def add_pings(self, count: int, seconds: float) -> None:
-        """Add pings that came evenly over the last so many seconds."""
+        """Add pings that are spread evenly over the last ``seconds`` seconds."""
         now = time.time()
         rows: list[dict[str, object]] = []
         with open_database(self.url) as connection:
@@ -112,7 +114,7 @@ class Data:
                     rows = []
 
     def count(self, table: str) -> int:
-        """How many rows a table has, for one of ``ping`` and ``fanout``."""
+        """How many rows a table has, such as ``ping`` or ``fanout``."""
         with self._reading() as connection:
             return _count(connection, table)
 
@@ -125,7 +127,7 @@ class Data:
             connection.close()
 
     def wait_for_walks(self, deadline: Deadline) -> float:
-        """Wait until every fan-out is over and stored; when that was."""
+        """Wait until every fan-out is over and stored; return the time, by the monotonic clock."""
         with self._reading() as connection:
             for _ in deadline.polls("the end of the fan-out", 0.005):
                 if not _count(connection, "fanout"):
@@ -138,16 +140,14 @@ def _count(connection: sqlite3.Connection, table: str) -> int:
 
 
 class Broker(Running):
-    """A broker under ``twistd``, with the settings that everybody has.
+    """A broker under ``twistd``, with the default settings but for these.
 
-    Only what a loopback address may do differs, and how many connections are
-    taken: all clients are on this machine, and all topics are of one host, where so many
-    that nobody has subscribed to would not be read.  Change lists have every ping.  And nothing
-    is polled, unless that is wanted: topics that are read at a moment of their own would
-    be found to have changed.
+    Loopback is allowed, and more connections, since all clients are on this machine.  Fetches are
+    not limited, since all topics are on one host.  Change lists hold every ping.  Topics are not
+    polled by default, since a poll would find changes before the measured ping does.
 
-    :param trusted: the file of an authority to be trusted beside nobody else.
-    :param name_server: the port of the only one.
+    :param trusted: a file with the only trusted authority; None for those of the system.
+    :param name_server: the port of the only name server; None for those of the system.
     :param polls: whether topics are polled.
     """
 
@@ -205,23 +205,23 @@ class Broker(Running):
         raise AssertionError("the loop ends by returning or raising")
 
     def end(self) -> None:
-        """Kill it: it is made to bear that, and it is quicker."""
+        """Kill the broker: it loses nothing by that, and it is quicker than stopping."""
         self.kill()
 
     def log_end(self) -> str:
-        """The last lines that it wrote."""
+        """The end of the broker's log."""
         lines = self._log.read_text(encoding="utf-8") if self._log.exists() else "it wrote nothing"
         return lines[-2000:]
 
     def get(self, path: str, status: int, headers: Mapping[str, str] | None = None) -> bytes:
-        """Read a page.
+        """GET a page.
 
-        :raises Failed: it has another status.
+        :raises Failed: the answer has another status.
         """
         return self._request("GET", path, status, headers=headers)
 
     def ping_topic(self, url: str) -> None:
-        """Say that a topic changed, by REST."""
+        """Ping a topic by rssCloud's REST interface."""
         answer = self._request(
             "POST", "/rsscloud/ping", 200, urlencode({"url": url}).encode(), _FORM
         )

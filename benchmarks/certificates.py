@@ -1,4 +1,4 @@
-"""An authority for one run, and certificates for addresses that it vouches for."""
+"""A certificate authority for one run, and the certificates that it signs for addresses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from cryptography.x509.oid import NameOID
 
 @frozen
 class Authority:
-    """Signs certificates.  One key serves it and all of them: nobody has to be fooled."""
+    """Signs certificates.  The authority and all certificates share one key, which is enough."""
 
     key: EllipticCurvePrivateKey
     certificate: Certificate
@@ -66,19 +66,19 @@ class Authority:
 
     @classmethod
     def load(cls, file: Path) -> Authority:
-        """The authority that was saved."""
+        """Read an authority from the file that ``save`` wrote."""
         text = file.read_bytes()
         key = load_pem_private_key(text, None)
         assert isinstance(key, EllipticCurvePrivateKey)
         return cls(key, load_pem_x509_certificate(text))
 
     def save(self, file: Path) -> None:
-        """Write key and certificate to a file, which also serves to trust it."""
+        """Write key and certificate to a file, which clients also use to trust the authority."""
         private = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         file.write_bytes(private + self.certificate.public_bytes(Encoding.PEM))
 
     def certify(self, address: str) -> Certificate:
-        """A certificate for one address."""
+        """A signed certificate for one address."""
         return (
             _builder(self.key, address)
             .issuer_name(self.certificate.subject)

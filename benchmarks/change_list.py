@@ -1,4 +1,4 @@
-"""The change list: how fast it is served, and whether making it holds anybody up."""
+"""Measures how fast ``changes.xml`` is served, and whether writing it delays other requests."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from benchmarks.rows import Settings
 
 _COUNT = 100_000
 
-#: Pings come from so many seconds: within the three hours of the list, to the end of the run.
+#: The pings are from the last so many seconds, so that all are in the list of three hours until
+#: the run ends.
 _WINDOW = 9000.0
 
-#: Seconds between two questions that find out whether the reactor is held up.
+#: Seconds between two requests that find out whether the reactor is blocked.
 _PAUSE = 0.001
 
 _TINY = b"GET /nothing-here HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 def serving(settings: Settings) -> list[Line]:
-    """GET of ``changes.xml``, gzipped, and of one that has not changed."""
+    """GET of ``changes.xml``, gzipped; and a conditional GET that is answered 304."""
     deadline = settings.deadline()
     data, count = _filled(settings)
     gzip = {"Accept-Encoding": "gzip"}
@@ -45,7 +46,7 @@ def serving(settings: Settings) -> list[Line]:
                 bare_unchanged.append(
                     _get(constant, constant.port, "/bytes", known, 304, small, deadline)
                 )
-                # A date ahead: the list may be made again at any full minute.
+                # A date in the future, since the list may be written again at any full minute.
                 known = gzip | {"If-Modified-Since": _an_hour_ahead()}
                 unchanged.append(
                     _get(broker, broker.port, "/changes.xml", known, 304, small, deadline)
@@ -74,10 +75,9 @@ def serving(settings: Settings) -> list[Line]:
 
 
 def making(settings: Settings) -> list[Line]:
-    """For how long the broker answers nobody while it makes ``changes.xml``.
+    """The longest time in which the broker answers no request while it writes ``changes.xml``.
 
-    It is asked for a tiny page all the time; the floor is the same while it makes
-    nothing.
+    A client requests a tiny page all the time.  The floor is the same while nothing is written.
     """
     deadline = settings.deadline()
     data, count = _filled(settings)
@@ -91,7 +91,7 @@ def making(settings: Settings) -> list[Line]:
             took = time.monotonic() - watch.began
             _check_list_is_whole(broker, count)
             until = time.monotonic() + max(took, 0.2)
-            idle.append(_longest(broker, deadline, lambda: time.monotonic() >= until))  # noqa: B023 # it is called at once
+            idle.append(_longest(broker, deadline, lambda: time.monotonic() >= until))  # noqa: B023 # called at once
             peaks.append(broker.peak_megabytes())
     work = f"the longest wait while changes.xml with {count:,} pings is made"
     worst = Sample(max(made), max(cpu))
@@ -117,9 +117,9 @@ def _check_list_is_whole(broker: Broker, count: int) -> None:
 
 
 def _check_list(packed: bytes, count: int) -> None:
-    """The list holds so many pings.
+    """Check that a change list holds ``count`` pings.
 
-    :raises Failed: it does not.
+    :raises Failed: it holds another number.
     """
     found = len(re.findall(rb"<weblog ", zlib.decompress(packed, wbits=zlib.MAX_WBITS + 16)))
     if found != count:
@@ -139,7 +139,7 @@ def _get(
     count: int,
     deadline: Deadline,
 ) -> Sample:
-    """The rate at which a page is served."""
+    """How many times a second a page is served."""
     with Helper("load", deadline, port=port, connections=10, sources=10) as load:
         load.ask("build", method="GET", path=path, headers=headers, body="", first=0, count=count)
         watch = Stopwatch.start(server)
@@ -151,7 +151,7 @@ def _get(
 
 
 def _longest(broker: Broker, deadline: Deadline, done: Callable[[], bool]) -> float:
-    """Milliseconds of the longest wait for a tiny page until something is done."""
+    """The longest wait for a tiny page, in milliseconds, until ``done`` returns True."""
     longest = 0.0
     pause = Event()
     with socket.create_connection(("127.0.0.1", broker.port)) as sock:

@@ -1,7 +1,7 @@
-"""The helper's side of the conversation with the process that started it.
+"""How a helper process receives commands from the benchmark that started it, and answers them.
 
-Questions are objects of JSON, one a line, whose member ``do`` says what is to be
-done; each gets one answer.  A helper ends when nobody can ask any more.
+Commands come on stdin and answers go to stdout, both as JSON objects, one a line.  The member
+``do`` of a command names it; each command gets one answer.  A helper ends when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-#: A question or an answer.
+#: A command or an answer.
 Message: TypeAlias = dict[str, Any]
 
 
 def arguments() -> Message:
-    """What the process was started with."""
+    """The arguments that the process was started with."""
     return parse(sys.argv[1])
 
 
 def parse(text: str | bytes) -> Message:
-    """What a question says."""
+    """Parse a command."""
     given: Message = json.loads(text)
     return given
 
 
 def answer(**values: object) -> None:
-    """Tell the process that asked."""
+    """Write an answer."""
     print(json.dumps(values), flush=True)
 
 
 def questions() -> Iterator[Message]:
-    """What is asked, one after the other."""
+    """The commands, one after the other, until stdin is closed."""
     for line in sys.stdin:
         yield parse(line)

@@ -1,8 +1,7 @@
-"""The floor of notifying: a bare Twisted loop that connects, writes, reads a status, closes.
+"""The floor of notifications: a bare Twisted loop that connects, writes, reads a status, closes.
 
-It keeps nothing, looks nothing up, judges nobody and retries nothing.  Over TLS
-there is one context for all, which checks whether the authority has signed, but
-not whose name the certificate shows.
+It stores nothing, looks up no names, checks no addresses and retries nothing.  Over TLS it uses one
+context for all connections, which checks the authority's signature but not the host's name.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from zope.interface import implementer
 from benchmarks import control
 from benchmarks.addresses import address
 
-#: Without types; what it gives is an IReactorTCP.
+#: Typed as Any: it provides IReactorTCP and more.
 reactor: Any = global_reactor
 
 
 @implementer(IOpenSSLClientConnectionCreator)
 class _Shared:
-    """Every connection from one context."""
+    """Creates all TLS connections from one context."""
 
     def __init__(self, authority: str) -> None:
         trusted = [Certificate.loadPEM(Path(authority).read_bytes())]
@@ -62,7 +61,7 @@ class _Post(Protocol):
 
 
 class _Posts(ClientFactory[_Post]):
-    """Makes the protocol of one notification."""
+    """The factory of one notification."""
 
     protocol = _Post
     noisy = False
@@ -76,14 +75,15 @@ class _Posts(ClientFactory[_Post]):
 
 
 class Loop:
-    """Notifies so many, so many at a time.
+    """Notifies all subscribers, a limited number at the same time.
 
+    :param port: the port of all callbacks.
     :param first: the number of the first subscriber.
-    :param count: how many there are.
-    :param concurrency: how many are notified at a time.
-    :param headers: lines of what each is sent, but for those that every request has.
-    :param body: of what each is sent.
-    :param authority: the file of the authority, for notifications over TLS.
+    :param count: how many subscribers there are.
+    :param concurrency: how many are notified at the same time.
+    :param headers: the header lines of each request, but for those that every request has.
+    :param body: the body of each request.
+    :param authority: the file of the trusted authority, for TLS; None for plain HTTP.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Loop:
             self._notify(number)
 
     def done(self, delivered: bool) -> None:
-        """One has ended; the next begins."""
+        """Count a notification that has ended, and begin the next."""
         self.delivered += delivered
         self._busy -= 1
         for number in self._take(1):
@@ -137,7 +137,7 @@ class Loop:
 
 
 def main() -> None:
-    """Run the loop when we are told to."""
+    """Run the loop when the benchmark says so."""
     loop = Loop(**control.arguments())
     control.answer()
     if next(control.questions(), None):

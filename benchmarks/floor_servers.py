@@ -1,10 +1,10 @@
-"""The floors of being asked: bare ``twisted.web``, which does as little as it can.
+"""The floors of incoming requests: bare ``twisted.web``, which does as little as possible.
 
 ===============  ====================================================================
-``/RPC2``        ``weblogUpdates.ping`` by ``twisted.web.xmlrpc``, a constant
-``/bare``        fetches a URL over a bare connection of Twisted, then a constant
+``/RPC2``        answers ``weblogUpdates.ping`` by ``twisted.web.xmlrpc`` with a constant
+``/bare``        fetches a URL over a bare connection of Twisted, answers with a constant
 ``/agent``       the same with ``twisted.web.client.Agent`` and a pool
-``/bytes``       constant bytes, with an ETag
+``/bytes``       serves constant bytes, with an ETag
 ===============  ====================================================================
 """
 
@@ -30,12 +30,12 @@ from benchmarks import control
 THANKS = {"flerror": False, "message": "Thanks for the ping."}
 RESULT = b'<?xml version="1.0"?>\n<result success="true" msg="Thanks for the ping."/>\n'
 
-#: Without types; what it gives is an IReactorTCP.
+#: Typed as Any: it provides IReactorTCP and more.
 reactor: Any = global_reactor
 
 
 class _QuietSite(Site):
-    """A site that writes no log: neither does the broker's."""
+    """A site without an access log, like the broker's."""
 
     def log(self, request: HTTPRequest) -> None:
         pass
@@ -52,7 +52,7 @@ class _Procedures(XMLRPC):
 
 
 class _Fetch(Protocol):
-    """Asks for one document, and reads to the end of it."""
+    """Requests one document and reads it to its end."""
 
     factory: _Fetches
     _text = b""
@@ -69,7 +69,7 @@ class _Fetch(Protocol):
 
 
 class _Fetches(ClientFactory[_Fetch]):
-    """Makes the protocol of one fetch."""
+    """The factory of one fetch."""
 
     protocol = _Fetch
     noisy = False
@@ -92,7 +92,7 @@ def _fetch_bare(url: str) -> Deferred[bytes]:
 
 
 class _FetchByAgent:
-    """Fetches over connections that are kept."""
+    """Fetches over persistent connections."""
 
     def __init__(self) -> None:
         self._agent = Agent(reactor, pool=HTTPConnectionPool(reactor))
@@ -102,7 +102,7 @@ class _FetchByAgent:
 
 
 class _PingedTopic(Resource):
-    """Fetches what is named, then thanks."""
+    """Fetches the URL that a form names, then answers with a constant."""
 
     isLeaf = True
 
@@ -124,7 +124,7 @@ class _PingedTopic(Resource):
 
 
 class _Bytes(Resource):
-    """Constant bytes."""
+    """Serves constant bytes."""
 
     isLeaf = True
 
@@ -137,7 +137,7 @@ class _Bytes(Resource):
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     size = control.arguments()["size"]
     root = Resource()
     root.putChild(b"RPC2", _Procedures())

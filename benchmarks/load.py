@@ -1,7 +1,7 @@
-"""Makes requests as fast as they are answered, over connections that stay open.
+"""The load generator: makes requests as fast as they are answered, over persistent connections.
 
-The requests are built before the clock runs, and the loop is one over bare
-sockets, so that it is never the one that the others wait for.
+It builds the requests before the measurement begins and uses a loop over bare sockets, so that the
+server never waits for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from benchmarks.control import Message
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
-#: Answers up to this size are looked into; larger ones are only counted.
-_LOOKED_INTO = 16_384
+#: Of each answer about so many bytes are kept, to look for the expected text.
+_KEPT_BYTES = 16_384
 
 
 class LoadError(Exception):
-    """The server did something that no answer should."""
+    """The server gave no answer, or an invalid one."""
 
 
 def build(
@@ -34,7 +34,7 @@ def build(
     body: str,
     numbers: Iterable[int],
 ) -> list[bytes]:
-    """Requests in which ``{n}``, in path and body, stands for a number each."""
+    """A request for each number, which replaces ``{n}`` in the path and the body."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     requests = []
     for number in numbers:
@@ -46,14 +46,14 @@ def build(
 
 
 class _Connection:
-    """One connection, and the answer that arrives on it."""
+    """One connection, and the answer that is arriving on it."""
 
     __slots__ = ("asked", "left", "sock", "text")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.text = b""
-        self.left = -1  # bytes of a body that are still to come; -1 before its head has
+        self.left = -1  # bytes of the body still to come; -1 before the head has come
         self.asked = 0.0
 
     def ask(self, request: bytes) -> None:
@@ -62,13 +62,13 @@ class _Connection:
         self.sock.sendall(request)
 
     def read(self) -> bool:
-        """Take what has come; whether that was the end of an answer."""
+        """Read what has arrived.  Returns whether the answer is complete."""
         data = self.sock.recv(1 << 18)
         if not data:
             raise LoadError(f"the server hung up after {self.text[:200]!r}")
         if self.left >= 0:
             self.left -= len(data)
-            if len(self.text) < _LOOKED_INTO:
+            if len(self.text) < _KEPT_BYTES:
                 self.text += data
             return self.left == 0
         self.text += data
@@ -79,7 +79,7 @@ class _Connection:
         if length is None and self.status != "304":
             raise LoadError(f"an answer without a length: {self.text[:200]!r}")
         self.left = (int(length[1]) if length else 0) - (len(self.text) - head - 4)
-        if self.status == "304":  # it may name the length that a body would have
+        if self.status == "304":  # a 304 has no body, but may name a length
             self.left = 0
         return self.left == 0
 
@@ -89,10 +89,10 @@ class _Connection:
 
 
 class Load:
-    """Connections to one server.
+    """The connections to one server.
 
-    :param connections: how many; each comes from an address of its own, as far
-        as ``sources`` go.
+    :param connections: how many connections are made.
+    :param sources: from how many different addresses they come.
     """
 
     def __init__(self, port: int, connections: int, sources: int) -> None:
@@ -109,9 +109,11 @@ class Load:
     def run(self, requests: Iterable[bytes], expected: str, seconds: float) -> Message:
         """Make requests, one at a time on each connection.
 
-        :param expected: what an answer must have in it to count as expected.
-        :param seconds: after which it is too late.
-        :raises LoadError: the answers did not come, or are none.
+        :param expected: a text that answers should contain; those that do are counted.
+        :param seconds: the time within which all answers must come.
+        :returns: the time of the last answer, the seconds that all took, the slowest answer, and
+            counts.
+        :raises LoadError: an answer did not come in time, or is invalid.
         """
         waiting = deque(requests)
         statuses: Counter[str] = Counter()
@@ -147,7 +149,7 @@ class Load:
 
 
 def main() -> None:
-    """Build requests, and make them, as we are told."""
+    """Build and make requests, as the benchmark says."""
     load = Load(**control.arguments())
     control.answer()
     requests: list[bytes] = []

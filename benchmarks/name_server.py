@@ -1,7 +1,7 @@
-"""A name server: every host of the benchmarks has a name, and some have no answer.
+"""A name server for the hosts of the benchmarks.
 
-``n7.well.test`` has the address of number 7, and ``n7.silent.test`` is never answered for.
-Answers are for once: nobody keeps them.
+``n7.well.test`` has the address of subscriber 7; queries for ``n7.silent.test`` are never answered.
+Answers have a time to live of 0, so they are not cached.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from benchmarks.addresses import address
 _ANSWER = 0x8180
 _A = b"\0\1"
 
-#: Room for what comes while the others have the processors.
+#: Bytes of the receive buffer, for queries that come while other processes use the processors.
 _BUFFER = 8 * 1024 * 1024
 
 
 def name(number: int, silent: bool = False) -> str:
-    """The name of a host."""
+    """The name of a subscriber's host.
+
+    :param silent: whether queries for the name are never answered.
+    """
     return f"n{number}.{'silent' if silent else 'well'}.test"
 
 
 def _answer(query: bytes) -> bytes:
-    """What a question is answered with; nothing where there is no answer."""
+    """The answer to a query; empty for no answer."""
     labels = []
-    place = 12
-    while length := query[place]:
-        labels.append(query[place + 1 : place + 1 + length])
-        place += 1 + length
-    end = place + 5
+    offset = 12
+    while length := query[offset]:
+        labels.append(query[offset + 1 : offset + 1 + length])
+        offset += 1 + length
+    end = offset + 5
     if labels[1] == b"silent":
         return b""
-    found = query[place + 1 : place + 3] == _A
+    found = query[offset + 1 : offset + 3] == _A
     head = query[:2] + struct.pack(">5H", _ANSWER, 1, int(found), 0, 0) + query[12:end]
     if not found:
         return head
@@ -47,7 +50,7 @@ def _answer(query: bytes) -> bytes:
 
 
 def main() -> None:
-    """Answer until nobody can ask for anything any more."""
+    """Answer queries until stdin is closed."""
     delay = float(control.arguments()["delay"])
     late: deque[tuple[float, bytes, tuple[str, int]]] = deque()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -1,8 +1,8 @@
-"""Fan-out: how fast a change is carried to many subscribers.
+"""Measures how fast the broker notifies many subscribers of a change.
 
-The floor posts to the same subscribers from a bare loop.  Ours runs from the
-ping, over reading the feed, to the moment when the last subscriber was told and
-the end of the walk is on the disk.
+The floor posts to the same subscribers from a bare loop.  The broker's time runs from the ping,
+through the fetch of the feed, until the last subscriber was notified and the end of the walk is on
+the disk.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 from rsscloud_broker.wire import websub as wire
 
-#: Notifications at a time, of the floor as of the broker.
+#: How many notifications the floor makes at the same time; the broker's default.
 CONCURRENCY = 200
 
 _COUNT = 10_000
 _MEMORY, _MEMORY_OF_TLS = 120.0, 150.0
 
-#: Busy processes beside a row that is measured under pressure.
+#: How many busy processes run beside a row that is measured under pressure.
 BUSY = 3
 
-#: Callbacks on one host, and the seconds that each takes; and the places of a host.
+#: How many callbacks are on one slow host, and the seconds that each takes.
 SLOW = ((60, 0.1), (100, 0.05))
+#: How many slots one host has.
 PLACES_OF_HOST = 4
 
-#: Bytes of a topic whose subscribers are told that it changed, and of one whose
-#: subscribers are sent it.
+#: The size in bytes of a feed whose subscribers get its URL, and of one whose subscribers get its
+#: content.
 _FEED_SIZE, _CONTENT_SIZE = 4000, 20_000
 
-#: Seconds that a name server takes, as one in the same town does.
+#: Seconds that the name server takes, like one in the same town.
 DISTANCE = 0.02
 
 _HUB = "http://127.0.0.1/websub"
@@ -51,11 +52,11 @@ _FORM = "Content-Type: application/x-www-form-urlencoded\r\n"
 class Audience:
     """The subscribers of one topic.
 
-    :ivar topic: its URL.
+    :ivar topic: the topic's URL.
     :ivar first: the number of the first subscriber.
-    :ivar count: how many there are.
-    :ivar protocol: by which they are notified.
-    :ivar named: whether each is called by a name, or else by its address.
+    :ivar count: how many subscribers there are.
+    :ivar protocol: the protocol by which they are notified.
+    :ivar named: whether the callbacks have host names; if not, addresses.
     """
 
     topic: str
@@ -70,12 +71,12 @@ class Audience:
 
     @property
     def gets_content(self) -> bool:
-        """Whether each is sent the topic, signed, or else its URL."""
+        """Whether each notification carries the signed content; if not, the topic's URL."""
         return self.protocol == "websub"
 
     @property
     def headers(self) -> str:
-        """Lines of what each is sent: as long as they are."""
+        """The header lines of the floor's notifications, as long as those of the broker."""
         if not self.gets_content:
             return _FORM
         link, signature = wire.link_header(_HUB, self.topic), wire.sign(b"", "")
@@ -83,18 +84,18 @@ class Audience:
 
     @classmethod
     def of(cls, receiver: Helper, first: int, count: int, protocol: str = "http-post") -> Audience:
-        """Subscribers of a topic of their own, which changes when the receiver is told so."""
+        """The subscribers of a topic that the receiver changes on command."""
         topic = f"http://127.0.0.1:{receiver.port}/changing/{first}"
         return cls(topic, first, count, protocol)
 
     def callbacks(self, port: int) -> Iterator[str]:
-        """A callback for each, on an address of its own."""
+        """The callbacks, each on an address of its own."""
         scheme = "https" if self.protocol == "https-post" else "http"
         host = name if self.named else address
         return (f"{scheme}://{host(number)}:{port}/n/{number}" for number in self.numbers)
 
     def subscribe(self, data: Data, port: int) -> None:
-        """Add their subscriptions."""
+        """Add the subscriptions to a database."""
         options = _options if self.gets_content else None
         data.subscribe({self.topic: self.callbacks(port)}, self.protocol, options)
 
@@ -105,10 +106,10 @@ def _options(callback: str) -> dict[str, str]:
 
 
 def fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Deadline) -> Sample:
-    """Have a topic change, ping it, and see that everybody is told once.
+    """Change a topic, ping it, and check that every subscriber is notified once.
 
     :returns: notifications a second.
-    :raises Failed: it was not so.
+    :raises Failed: a subscriber was not notified, or more than once.
     """
     expect(receiver, audience)
     watch = Stopwatch.start(broker)
@@ -122,10 +123,10 @@ def fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Dead
 
 
 def expect(receiver: Helper, audience: Audience, signed: bool | None = None) -> str:
-    """Have the topic change, and the receiver begin to count.
+    """Change the topic, and make the receiver begin to count.
 
-    :param signed: whether signatures are looked at, if not where there have to be any.
-    :returns: the body of what each is to be sent.
+    :param signed: whether the receiver checks signatures; None if the protocol has them.
+    :returns: the body that every notification must have.
     """
     size = _CONTENT_SIZE if audience.gets_content else _FEED_SIZE
     document: str = receiver.ask("change", size=size)["document"]
@@ -136,9 +137,9 @@ def expect(receiver: Helper, audience: Audience, signed: bool | None = None) -> 
 
 
 def check_counts(receiver: Helper, audience: Audience) -> None:
-    """Everybody was notified once, and nobody else.
+    """Check that every subscriber was notified once, and nobody else.
 
-    :raises Failed: it is not so.
+    :raises Failed: that is not the case.
     """
     counts = receiver.ask("counts")
     wrong = {name: counts[name] for name in ("missing", "repeated", "strange") if counts[name]}
@@ -149,8 +150,8 @@ def check_counts(receiver: Helper, audience: Audience) -> None:
 def floor(
     receiver: Helper, audience: Audience, deadline: Deadline, authority: Path | None = None
 ) -> Sample:
-    """Notifications a second of the bare loop."""
-    body = expect(receiver, audience, signed=False)  # it makes no signatures
+    """Measure the bare loop, in notifications a second."""
+    body = expect(receiver, audience, signed=False)  # the loop does not sign
     port = receiver.ready["secure"] if authority else receiver.port
     with Helper(
         "floor_clients",
@@ -176,7 +177,7 @@ def floor(
 def _started(
     settings: Settings, deadline: Deadline, receiver: Helper, audiences: Sequence[Audience]
 ) -> Iterator[Broker]:
-    """A broker with subscriptions, which has read no topic yet."""
+    """A broker with subscriptions that has not fetched a topic yet."""
     data = Data.make(settings.directory / "data")
     for audience in audiences:
         audience.subscribe(data, receiver.port)
@@ -185,7 +186,7 @@ def _started(
 
 
 def new_connections(settings: Settings) -> list[Line]:
-    """10,000 callbacks by http-post, each at its own address."""
+    """10,000 callbacks by http-post, each on its own address."""
     deadline = settings.deadline()
     with Helper("receiver", deadline) as receiver:
         audience = Audience.of(receiver, 0, settings.count or _COUNT)
@@ -201,7 +202,7 @@ def new_connections(settings: Settings) -> list[Line]:
 
 
 def large(settings: Settings) -> list[Line]:
-    """Ten times as many callbacks, beside the number above."""
+    """Ten times as many callbacks, compared with the row ``notify``."""
     deadline = settings.deadline()
     count = settings.count or _COUNT
     with Helper("receiver", deadline) as receiver:
@@ -232,9 +233,7 @@ def large(settings: Settings) -> list[Line]:
 
 
 def websub(settings: Settings) -> list[Line]:
-    """Contents of 20 KB, signed for each callback with a secret of its own; then ten times
-    as many callbacks.
-    """
+    """Contents of 20 KB, signed with each callback's secret; then ten times as many callbacks."""
     deadline = settings.deadline()
     count = settings.count or _COUNT
     with Helper("receiver", deadline) as receiver:
@@ -266,12 +265,12 @@ def websub(settings: Settings) -> list[Line]:
 
 
 def tls(settings: Settings) -> list[Line]:
-    """Callbacks by https-post, each at its own address."""
+    """Callbacks by https-post, each on its own address."""
     return [_tls(settings, "notify {:,} callbacks over TLS, each on its own address", 0.75)]
 
 
 def tls_under_pressure(settings: Settings) -> list[Line]:
-    """The same beside processes that take most of the machine's processors."""
+    """The same beside processes that use most of the machine's processor time."""
     with busy_processes(BUSY, settings.seconds):
         work = f"notify {{:,}} callbacks over TLS, beside {BUSY} busy processes"
         return [_tls(settings, work, 0.8)]
@@ -300,9 +299,9 @@ def _tls(settings: Settings, work: str, least: float) -> Line:
 
 
 def slow_host(settings: Settings) -> list[Line]:
-    """Callbacks on one host that takes its time for each: they follow as its places come free.
+    """Callbacks on one slow host, which the broker calls as slots of the host come free.
 
-    The floor is what four places make of it, without anything in between.
+    The floor is the rate that four slots allow, without any overhead.
     """
     deadline = settings.deadline()
     lines = []
@@ -310,8 +309,8 @@ def slow_host(settings: Settings) -> list[Line]:
         data = Data.make(settings.directory / "data")
         audiences = []
         first = 0
-        for most, delay in SLOW:
-            count = min(most, settings.count or most)
+        for full_count, delay in SLOW:
+            count = min(full_count, settings.count or full_count)
             audience = Audience.of(receiver, first, count)
             host = f"http://{address(first)}:{receiver.port}"
             data.subscribe({audience.topic: (f"{host}/n/{one}" for one in audience.numbers)})
@@ -332,7 +331,7 @@ def slow_host(settings: Settings) -> list[Line]:
 
 
 def one_host(settings: Settings) -> list[Line]:
-    """Callbacks that are all on one host, beside as many that are not."""
+    """Callbacks that are all on one host, compared with as many on hosts of their own."""
     deadline = settings.deadline()
     count = settings.count or _COUNT
     with Helper("receiver", deadline) as receiver:
@@ -354,7 +353,7 @@ def one_host(settings: Settings) -> list[Line]:
 
 
 def names(settings: Settings) -> list[Line]:
-    """Callbacks by names, none of which is known, beside as many by addresses."""
+    """Callbacks by names that are not cached, compared with as many by addresses."""
     deadline = settings.deadline()
     count = settings.count or _COUNT
     with (

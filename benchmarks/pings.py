@@ -1,4 +1,4 @@
-"""Pings: how fast they are taken, stored, and looked into."""
+"""Measures how fast the broker accepts and stores pings, and fetches the pinged topics."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from benchmarks.rows import Settings
 
 CONNECTIONS = 50
 
-#: What every server says to a ping, in whichever form.
+#: The text in every server's answer to a ping.
 THANKS = "Thanks for the ping."
 
-#: Seconds that the origin takes where many ping one topic: as on the open internet.
+#: Seconds that the topic's server takes in the row of one topic, as on the open internet.
 ORIGIN_DELAY = 0.1
 
 _XML = {"Content-Type": "text/xml"}
@@ -38,9 +38,9 @@ _CALL = (
 
 
 def check(answer: Message, count: int) -> None:
-    """Every request was answered by 200 and with thanks.
+    """Check that every ping was answered with status 200 and thanks.
 
-    :raises Failed: it was not so.
+    :raises Failed: one was not.
     """
     if answer["statuses"] != {"200": count} or answer["as_expected"] != count:
         raise Failed(
@@ -50,7 +50,7 @@ def check(answer: Message, count: int) -> None:
 
 
 def xmlrpc(settings: Settings) -> list[Line]:
-    """``weblogUpdates.ping`` by XML-RPC; each is stored before it is answered."""
+    """``weblogUpdates.ping`` by XML-RPC; the broker stores each ping before it answers."""
     deadline = settings.deadline()
     count = settings.count or 10_000
     bare, ours = [], []
@@ -61,7 +61,7 @@ def xmlrpc(settings: Settings) -> list[Line]:
             bare.append(_pings(constant, constant.port, first, count, deadline))
             ours.append(_pings(broker, broker.port, first, count, deadline))
         peak = broker.peak_megabytes()
-    # The broker has been killed: what it thanked for must be there all the same.
+    # The broker has been killed; every ping that it answered must be stored all the same.
     if data.count("ping") != settings.rounds * count:
         raise Failed(f"{settings.rounds * count} pings were thanked for, {data.count('ping')} kept")
     targets = [Target.at_least(ratio(ours, bare), 0.8)]
@@ -70,7 +70,7 @@ def xmlrpc(settings: Settings) -> list[Line]:
 
 
 def _pings(server: Running, port: int, first: int, count: int, deadline: Deadline) -> Sample:
-    """The rate at which a server takes distinct pings."""
+    """How many different pings a second a server accepts."""
     with Helper("load", deadline, port=port, connections=CONNECTIONS, sources=CONNECTIONS) as load:
         load.ask(
             "build", method="POST", path="/RPC2", headers=_XML, body=_CALL, first=first, count=count
@@ -83,12 +83,12 @@ def _pings(server: Running, port: int, first: int, count: int, deadline: Deadlin
 
 
 def cloud(settings: Settings) -> list[Line]:
-    """Pings by rssCloud of topics that have not changed: each is read."""
+    """Pings by rssCloud of topics that have not changed; the broker fetches each."""
     return _cloud(settings, validating=False)
 
 
 def not_modified(settings: Settings) -> list[Line]:
-    """The same, of topics whose server says so, with a 304."""
+    """The same with a server that answers 304."""
     return _cloud(settings, validating=True)
 
 
@@ -105,7 +105,7 @@ def _cloud(settings: Settings, *, validating: bool) -> list[Line]:
         if validating:
             origin.ask("validate")
         _topics(origin, broker, broker.port, "/rsscloud/ping", count, 1, deadline)
-        changed = data.count("ping")  # the first reading of each
+        changed = data.count("ping")  # the first fetch of each topic counts as a change
         for _ in range(settings.rounds):
             bare.append(_topics(origin, fetching, fetching.port, "/bare", count, 3, deadline))
             agent.append(_topics(origin, fetching, fetching.port, "/agent", count, 3, deadline))
@@ -133,7 +133,7 @@ def _topics(
     times: int,
     deadline: Deadline,
 ) -> Sample:
-    """The rate at which a server takes pings of topics: of each so many times."""
+    """How many pings of topics a second a server accepts; each topic is pinged ``times`` times."""
     origin.ask("expect", first=0, count=0, body="")
     with Helper("load", deadline, port=port, connections=CONNECTIONS, sources=CONNECTIONS) as load:
         topic = quote(f"http://127.0.0.1:{origin.port}/feed/", safe="")
@@ -151,7 +151,7 @@ def _topics(
 
 
 def one_topic(settings: Settings) -> list[Line]:
-    """Many pings of one topic at once, each on its own connection."""
+    """Many pings of one topic at the same time, each on its own connection."""
     deadline = settings.deadline()
     count = settings.count or 10_000
     connections = min(count, raise_file_limit() - 500)
@@ -188,9 +188,9 @@ def one_topic(settings: Settings) -> list[Line]:
 def _at_once(
     origin: Helper, broker: Broker, count: int, connections: int, deadline: Deadline
 ) -> tuple[Sample, Sample]:
-    """How many fetches pings of one topic made, and how many seconds all the answers took."""
+    """How many fetches the pings of one topic caused, and the seconds until all were answered."""
     origin.ask("expect", first=0, count=0, body="")
-    # Not more than a hundred from each address: the broker limits those.
+    # At most a hundred connections from each address, since the broker limits them.
     sources = connections // 100 + 1
     with Helper(
         "load", deadline, port=broker.port, connections=connections, sources=sources

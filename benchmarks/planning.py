@@ -1,4 +1,7 @@
-"""Planning the polls of very many topics, and for how long nothing else is done meanwhile."""
+"""Measures how long it takes to plan the polls of very many topics, and the longest portion.
+
+The broker's reactor is blocked while it plans a portion.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ _HINTS = {"ttl_minutes": 60, "skip_hours": [0, 1, 2, 3], "skip_days": [5, 6]}
 
 
 def planning(settings: Settings) -> list[Line]:
-    """Seconds of CPU for one plan of each topic, in portions as the broker makes them."""
+    """The CPU seconds for one plan of each topic, in portions as large as the broker's."""
     count = settings.count or _COUNT
-    accounts = [_account(number) for number in range(count)]
+    statuses = [_status(number) for number in range(count)]
     pace = Pace()
     seconds, longest = [], []
     for _ in range(settings.rounds):
@@ -28,8 +31,8 @@ def planning(settings: Settings) -> list[Line]:
         plans: list[float] = []
         for first in range(0, count, AT_ONCE):
             portion = time.process_time()
-            due = accounts[first : first + AT_ONCE]
-            plans += [plan(poll_state(account), _NOW, pace).at for account in due]
+            due = statuses[first : first + AT_ONCE]
+            plans += [plan(poll_state(status), _NOW, pace).at for status in due]
             worst = max(worst, time.process_time() - portion)
         took = time.process_time() - began
         if len(plans) != count or min(plans) < _NOW:
@@ -44,8 +47,8 @@ def planning(settings: Settings) -> list[Line]:
     ]
 
 
-def _account(number: int) -> TopicStatus:
-    """A topic like many: half of them have hints, and a tenth fails."""
+def _status(number: int) -> TopicStatus:
+    """The status of a typical topic: half of them have hints, and a tenth fails."""
     return TopicStatus(
         Topic(f"http://site{number}.example/rss.xml", changed_at=_NOW - number % 86_400),
         asked_at=_NOW - number % 3600,

@@ -1,4 +1,4 @@
-"""Processes that a benchmark starts, asks, measures and ends."""
+"""Starts, asks, measures and ends the processes of a benchmark."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from attrs import define, frozen
 
 from benchmarks.control import Message
 
-#: The checkout: where ``python -m benchmarks...`` finds the modules.
+#: The top of the checkout, where ``python -m benchmarks...`` finds the modules.
 TOP = Path(__file__).parent.parent
 
-#: Seconds that a process that was asked to end is given.
-PATIENCE = 10.0
+#: Seconds that a terminated process has before it is killed.
+STOP_TIMEOUT = 10.0
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @frozen
 class Sample:
-    """One round of something.
+    """The result of one round.
 
-    :ivar value: in the unit of its line.
-    :ivar cpu: seconds of CPU of the process that did it, where they were measured.
+    :ivar value: the measured value, in the unit of its line.
+    :ivar cpu: the CPU seconds of the measured process; None if not measured.
     """
 
     value: float
@@ -43,12 +43,12 @@ class Sample:
 
 
 class Failed(Exception):
-    """A benchmark did not end, or not with what it had to.  Its text says how, to people."""
+    """A benchmark did not finish, or its counts are wrong.  The text says why, for people."""
 
 
 @define
 class Deadline:
-    """A point in time by which a row must be done."""
+    """The time by which a row must be finished."""
 
     _at: float
 
@@ -59,8 +59,8 @@ class Deadline:
     def left(self, what: str) -> float:
         """The seconds that are left.
 
-        :param what: what is to be waited for.
-        :raises Failed: there are none.
+        :param what: what the caller waits for, for the error.
+        :raises Failed: the deadline has passed.
         """
         left = self._at - time.monotonic()
         if left <= 0:
@@ -68,9 +68,9 @@ class Deadline:
         return left
 
     def polls(self, what: str, pause: float = 0.01) -> Iterator[None]:
-        """Go round until the caller leaves the loop.
+        """Yield until the caller leaves the loop, with a pause in seconds after each time.
 
-        :raises Failed: it did not in time.
+        :raises Failed: the deadline has passed.
         """
         while self.left(what):
             yield
@@ -103,45 +103,45 @@ class Running:
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, like a crash."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """Ask it to end, and insist."""
+        """Terminate the process; kill it if it does not end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
-                    pipe.close()  # helpers end when nobody listens
+                    pipe.close()  # helpers end when their stdin is closed
         self._process.terminate()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.kill()
 
     def cpu_seconds(self) -> float:
-        """Seconds of CPU that it has used, in all its threads."""
+        """The CPU seconds that the process has used, in all its threads."""
         text = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
         fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def peak_megabytes(self) -> float:
-        """The most that it had resident, in 10^6 bytes."""
+        """The peak resident memory of the process, in 10^6 bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024 / 1e6
         raise Failed(f"process {self.pid} has ended")
 
 
-#: Keeps a core busy, and ends by itself even if nobody ends it.
+#: A program that keeps a core busy and ends by itself.
 _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 
 @contextlib.contextmanager
 def busy_processes(number: int, seconds: float) -> Iterator[None]:
-    """Have processes beside us that want a core each, and do nothing with it.
+    """Run processes that keep a core busy each, while the context lasts.
 
-    :param seconds: after which they end by themselves.
+    :param seconds: the processes end by themselves after so many seconds.
     """
     program = _BUSY.format(seconds=seconds)
     with contextlib.ExitStack() as stack:
@@ -151,10 +151,11 @@ def busy_processes(number: int, seconds: float) -> Iterator[None]:
 
 
 class Helper(Running):
-    """One of our own modules as a process, which is asked and answers in lines of JSON.
+    """A module of this package as a process, which gets commands and answers them; see ``control``.
 
-    :param module: its name.
-    :param arguments: what it is given.
+    :param module: the module's name.
+    :param arguments: the arguments of the process.
+    :ivar ready: the first answer of the process.
     """
 
     def __init__(self, module: str, deadline: Deadline, **arguments: Any) -> None:
@@ -175,13 +176,13 @@ class Helper(Running):
 
     @property
     def port(self) -> int:
-        """The port where it listens."""
+        """The port on which the process listens."""
         return int(self.ready["port"])
 
     def ask(self, do: str, **arguments: Any) -> Message:
-        """Have it do something; what it answers.
+        """Send a command and return the answer.
 
-        :raises Failed: it ended, or did not answer in time.
+        :raises Failed: the process ended, or did not answer in time.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -207,7 +208,7 @@ class Helper(Running):
 
 @frozen
 class Stopwatch:
-    """Measures a process from one moment on."""
+    """Measures the time and the CPU time of a process from its start on."""
 
     process: Running
     began: float
@@ -218,18 +219,18 @@ class Stopwatch:
         return cls(process, time.monotonic(), process.cpu_seconds())
 
     def rate(self, count: int, ended: float) -> Sample:
-        """So many things a second, until a moment of ``time.monotonic``."""
+        """The rate per second of ``count`` things until ``ended`` (by ``time.monotonic``)."""
         return Sample(count / max(ended - self.began, 1e-9), self.cpu())
 
     def cpu(self) -> float:
-        """Seconds of CPU since the start."""
+        """The CPU seconds since the start."""
         return self.process.cpu_seconds() - self.cpu_before
 
 
 def raise_file_limit() -> int:
-    """Allow as many open files as may be, for this process and those that it starts.
+    """Raise the limit of open files as far as possible, for this process and its children.
 
-    :returns: how many those are.
+    :returns: the limit.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -237,13 +238,13 @@ def raise_file_limit() -> int:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses now."""
+    """A port of loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Our environment, and more, without what names a proxy: all is on this machine."""
+    """The environment of this process without proxies, since all is on loopback, and ``extra``."""
     ours = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
     return ours | dict(extra)

@@ -1,15 +1,15 @@
-"""Every subscriber and every origin there is, in one cheap process.
+"""The subscribers and the servers of topics, all in one cheap process.
 
-It listens on all addresses of this machine at once, so that each subscriber can
-have its own, and shares two cores with what is measured; so it is a loop over
-bare sockets that reads no more of a request than it needs::
+The process listens on all addresses of this machine, so that each subscriber can have its own.  It
+shares the processors with the broker that is measured, so it is a loop over bare sockets that reads
+no more of a request than it needs::
 
     POST /n/NUMBER      a notification to that subscriber: 200
     GET /feed/NAME      a feed that does not change
-    GET /changing       a feed that changes when we are told so
+    GET /changing       a feed that changes on command
 
-It can also be two kinds of black hole: a port that accepts and never answers,
-and one that drops the packets of those who connect.
+It also has two ports for dead hosts: one accepts connections and never answers, the other drops the
+packets of connections.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _BACKLOG = 4096
 #: Roughly the size of a small feed.
 _FEED_SIZE = 4000
 
-#: Of so many signatures one is looked at.
+#: One of so many signatures is checked.
 _SIGNATURES = 100
 
 
 class _Peer(Protocol):
-    """What is needed of a connection: of a socket."""
+    """The methods of a socket that the receiver needs."""
 
     def recv(self, size: int, /) -> bytes: ...
     def send(self, data: bytes, /) -> int: ...
@@ -59,7 +59,7 @@ class _Peer(Protocol):
 
 
 class _Secured:
-    """TLS over an accepted connection, with the errors of a socket."""
+    """TLS over an accepted connection; raises the same errors as a socket."""
 
     def __init__(self, context: SSL.Context, certificate: Certificate, sock: socket.socket) -> None:
         self._connection = SSL.Connection(context, sock)
@@ -72,7 +72,7 @@ class _Secured:
             return self._connection.recv(size)
         except (SSL.WantReadError, SSL.WantWriteError) as error:
             raise BlockingIOError from error
-        except SSL.Error:  # the end, in whichever way
+        except SSL.Error:  # the connection has ended
             return b""
 
     def send(self, data: bytes, /) -> int:
@@ -82,17 +82,17 @@ class _Secured:
             raise ConnectionError from error
 
     def close(self) -> None:
-        with suppress(SSL.Error):  # it has gone
+        with suppress(SSL.Error):  # the client has closed it
             self._connection.shutdown()
         self._socket.close()
 
 
 class Receiver:
-    """The loop.
+    """The loop that serves all requests, and the counts of notifications.
 
     :param authority: the file of an authority, for notifications over TLS.
     :param first: the number of the first subscriber with a certificate.
-    :param count: how many there are.
+    :param count: how many subscribers have one.
     """
 
     def __init__(self, authority: str | None = None, first: int = 0, count: int = 0) -> None:
@@ -114,7 +114,7 @@ class Receiver:
         if authority is not None:
             vouching = Authority.load(Path(authority))
             self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
-            self._context.use_certificate(vouching.certificate)  # each connection has its own
+            self._context.use_certificate(vouching.certificate)  # replaced for each connection
             self._context.use_privatekey(vouching.key)
             hosts = map(address, range(first, first + count))
             self._certificates = {host: vouching.certify(host) for host in hosts}
@@ -131,13 +131,13 @@ class Receiver:
         self._poll.register(listener, select.EPOLLIN)
         return int(listener.getsockname()[1])
 
-    # --- what we are asked
+    # --- the commands
 
     def expect(self, first: int, count: int, body: str, signed: bool = False) -> Message:
-        """Forget everything, and expect notifications to so many subscribers.
+        """Reset all counts, and expect notifications to ``count`` subscribers.
 
-        :param body: of each notification.
-        :param signed: whether each is signed with its subscriber's secret.
+        :param body: the body that each notification must have.
+        :param signed: whether each must be signed with its subscriber's secret.
         """
         self._first = first
         self._signed = signed
@@ -150,29 +150,29 @@ class Receiver:
         return {}
 
     def change(self, size: int) -> Message:
-        """Change the feed that changes; what it is now, of so many bytes."""
+        """Change the changing feed; return the new document, which has ``size`` bytes."""
         self._version += 1
         document = _document(self._version, size)
         self._changing = _feed_answer(document)
         return {"document": document.decode("ascii")}
 
     def slow_down(self, delay: float) -> Message:
-        """Serve feeds after so many seconds only."""
+        """Delay the answers to fetches by so many seconds."""
         self._delay = delay
         return {}
 
     def take_time(self, delay: float) -> Message:
-        """Answer notifications after so many seconds only."""
+        """Delay the answers to notifications by so many seconds."""
         self._slowness = delay
         return {}
 
     def validate(self) -> Message:
-        """Serve a feed with an ETag, and who has it a 304."""
+        """Serve feeds with an ETag, and answer conditional requests with 304."""
         self._validates = True
         return {}
 
     def counts(self) -> Message:
-        """What was received since ``expect``."""
+        """The counts since ``expect``."""
         return {
             "received": self._received,
             "missing": self._seen.count(0),
@@ -184,13 +184,13 @@ class Receiver:
         }
 
     def latencies(self, since: float) -> Message:
-        """How long after a moment notifications came: in seconds."""
+        """The percentiles of the seconds from ``since`` to the notifications."""
         times = sorted(time - since for time in self._times if time)
         return {"p50": times[len(times) // 2], "p99": times[int(len(times) * 0.99)]}
 
     def _ask(self, question: Message) -> None:
         match question.pop("do"):
-            case "await":  # answered when so many have come, or so many seconds passed
+            case "await":  # answered when so many have come, or after so many seconds
                 self._awaited = question["count"], time.monotonic() + question["seconds"]
                 self._answer_waiting()
             case "expect":
@@ -219,15 +219,15 @@ class Receiver:
     # --- the loop
 
     def run(self) -> None:
-        """Serve until nobody can ask any more."""
+        """Serve until stdin is closed."""
         self._poll.register(sys.stdin, select.EPOLLIN)
-        asking = sys.stdin.fileno()
+        stdin = sys.stdin.fileno()
         while True:
             for descriptor, _ in self._poll.poll(self._timeout()):
                 if accept := self._listeners.get(descriptor):
                     accept()
-                elif descriptor == asking:
-                    data = os.read(asking, 65536)
+                elif descriptor == stdin:
+                    data = os.read(stdin, 65536)
                     if not data:
                         return
                     self._read_questions(data)
@@ -251,7 +251,7 @@ class Receiver:
             self._ask(control.parse(line))
 
     def _accept(self, listener: socket.socket, ready: Callable[[int], None], secure: bool) -> None:
-        for _ in range(100):  # then it is the turn of others
+        for _ in range(100):  # then serve other connections
             try:
                 sock, _ = listener.accept()
             except BlockingIOError:
@@ -267,7 +267,7 @@ class Receiver:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def _read(self, descriptor: int) -> bytes:
-        """What there is to read; nothing where that is for later, or the end."""
+        """The data that has arrived; empty if there is none, or at the end of the connection."""
         try:
             data = self._peers[descriptor].recv(65536)
         except BlockingIOError:
@@ -315,7 +315,7 @@ class Receiver:
             self._close(descriptor)
 
     def _unchanging(self, request: bytes) -> bytes:
-        """The feed that does not change, but for those who know that it does not."""
+        """The answer with the feed that does not change, or a 304."""
         if not self._validates:
             return _feed_answer(self._feed)
         if b"\r\nif-none-match:" in request.lower():
@@ -336,7 +336,7 @@ class Receiver:
         self._received += 1
 
     def _is_right(self, number: int, request: bytes) -> bool:
-        """Whether a notification has the right body, and is signed as it has to be."""
+        """Whether a notification has the expected body and signature."""
         if not request.endswith(b"\r\n\r\n" + self._body):
             return False
         if not self._signed or number % _SIGNATURES:
@@ -352,7 +352,7 @@ class Receiver:
         except OSError:
             self._close(descriptor)
         else:
-            assert sent == len(answer)  # it is smaller than any buffer
+            assert sent == len(answer)  # smaller than any buffer
 
     def _close(self, descriptor: int) -> None:
         self._poll.unregister(descriptor)
@@ -362,7 +362,7 @@ class Receiver:
 
 
 def _end_of_request(data: bytes) -> int:
-    """How many bytes the first request in some data has; 0 where that is not known yet."""
+    """The length in bytes of the first request in ``data``; 0 if it is not known yet."""
     head = _head(data)
     if head < 0:
         return 0
@@ -371,7 +371,7 @@ def _end_of_request(data: bytes) -> int:
 
 
 def _head(data: bytes) -> int:
-    """Where the head of a request ends; -1 where that is not known yet."""
+    """The offset of the end of a request's head; -1 if it has not come yet."""
     return data.find(b"\r\n\r\n")
 
 
@@ -388,9 +388,9 @@ def _feed_answer(document: bytes) -> bytes:
 
 
 def _full_listener() -> tuple[int, list[socket.socket]]:
-    """A port whose queue is full, so that whoever connects is not answered at all.
+    """A listening port whose queue is full, so that the system drops the packets of connections.
 
-    :returns: the port, and what must stay open.
+    :returns: the port, and the sockets that must stay open.
     """
     listener = socket.create_server(("0.0.0.0", 0), backlog=0)
     port = int(listener.getsockname()[1])
@@ -404,7 +404,7 @@ def _full_listener() -> tuple[int, list[socket.socket]]:
 
 
 def main() -> None:
-    """Listen, then serve."""
+    """Serve until stdin is closed."""
     receiver = Receiver(**control.arguments())
     control.answer(
         port=receiver.port,

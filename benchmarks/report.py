@@ -1,4 +1,4 @@
-"""What the benchmarks found, as tables for people and for the documentation."""
+"""Prints the results of the benchmarks as tables, for a terminal and for the documentation."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ HEADINGS = (
     "reached",
 )
 
-#: What the page that includes the generated one skips to.
+#: The first line of the generated page that the documentation includes.
 MARKER = ".. Made by make bench; do not edit."
 
 
 @frozen
 class Target:
-    """Something to be reached.
+    """A target for a result.
 
-    :ivar text: the rule, for people.
-    :ivar reached: whether it was kept.
+    :ivar text: the target, for people.
+    :ivar reached: whether the result reached it.
     """
 
     text: str
@@ -57,10 +57,12 @@ class Target:
 class Line:
     """One line of the table.
 
-    :ivar floor: the rounds of the floor; none where there is no floor.
+    :ivar work: what was measured.
+    :ivar unit: the unit of the values.
     :ivar ours: the rounds of the broker.
-    :ivar peak: megabytes (of 10^6 bytes) that the broker's process had resident at most.
-    :ivar targets: what is to be reached.
+    :ivar peak: the peak resident memory of the broker's process, in 10^6 bytes.
+    :ivar floor: the rounds of the floor; empty if there is no floor.
+    :ivar targets: the targets of the broker.
     """
 
     work: str
@@ -71,7 +73,7 @@ class Line:
     targets: Sequence[Target] = field(default=())
 
     def cells(self) -> list[str]:
-        """The texts below ``HEADINGS``; of several rounds the median."""
+        """The texts below ``HEADINGS``; numbers are medians of the rounds."""
         missed = [target.text for target in self.targets if not target.reached]
         reached = f"no: {', '.join(missed)}" if missed else "yes"
         return [
@@ -94,7 +96,7 @@ def middle(samples: Iterable[Sample]) -> float:
 
 
 def ratio(ours: Iterable[Sample], floor: Iterable[Sample]) -> float:
-    """Our median to that of the floor; 0 where the floor was too small to be measured."""
+    """The broker's median divided by that of the floor; 0 if that of the floor is 0."""
     least = middle(floor)
     return middle(ours) / least if least else 0.0
 
@@ -133,9 +135,9 @@ def as_page(lines: Sequence[Line], machine: str) -> str:
 
 
 def machine(directory: Path) -> str:
-    """What the benchmarks run on, in one sentence.
+    """A sentence about the machine and the software that was measured.
 
-    :param directory: where the databases are.
+    :param directory: the directory of the databases.
     """
     return (
         f"Measured on {datetime.now(UTC):%Y-%m-%d} with rsscloud-broker {__version__}: "
@@ -166,7 +168,7 @@ def _system() -> str:
 
 
 def _file_system(directory: Path) -> str:
-    """The kind of the file system: on one in memory, nothing is durable and all is fast."""
+    """The kind of the file system.  On one in memory nothing is durable, and all is fast."""
     mounts = [
         (Path(fields[1]), fields[2])
         for fields in map(str.split, Path("/proc/mounts").read_text(encoding="utf-8").splitlines())

@@ -1,4 +1,4 @@
-"""What every row of the table is: a function from settings to lines."""
+"""The type of a row: a function that takes ``Settings`` and returns the lines of the table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.report import Line
 
 @frozen
 class Settings:
-    """How large a row is, and where.
+    """How a row is measured.
 
-    :ivar directory: an empty one, for data.
-    :ivar count: how many of what the row counts; None for as many as it is meant for.
-    :ivar rounds: how often each is measured; the median is shown.
-    :ivar seconds: that the row may take.
+    :ivar directory: an empty directory for data.
+    :ivar count: the size of the work, such as the number of pings; None for the row's default.
+    :ivar rounds: how often each value is measured; the median is shown.
+    :ivar seconds: how long the row may take.
     """
 
     directory: Path
@@ -28,7 +28,7 @@ class Settings:
     seconds: float = 600.0
 
     def deadline(self) -> Deadline:
-        """The end of the row's time, from now on."""
+        """A deadline for a row that begins now."""
         return Deadline.within(self.seconds)
 
 

@@ -1,4 +1,4 @@
-"""Starting with a million subscriptions."""
+"""Measures how long the broker takes to start with a million subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 20_000
 
 
 def start(settings: Settings) -> list[Line]:
-    """Seconds from the start of the process to its first page."""
+    """The seconds from the start of the process to the first page that it serves."""
     deadline = settings.deadline()
     count = settings.count or _COUNT
     data = Data.make(settings.directory / "data")

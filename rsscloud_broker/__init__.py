@@ -1,7 +1,7 @@
 """A notification broker for the open web.
 
-Front doors take a request in, the broker stores a fact and says so on the
-event bus, sinks react, notifiers carry it out::
+A front door takes a request in.  The broker stores a fact and publishes an event on
+the event bus.  Sinks react to events, and notifiers call the subscribers::
 
     front_doors ──> core (IBroker) ──> storage (IStore)
                          │ after the fact is stored
@@ -10,28 +10,31 @@ event bus, sinks react, notifiers carry it out::
 
 Where to look:
 
-``model``        what the broker talks about: topics, subscriptions, pings
-``events``       the facts that travel on the bus
+``model``        the values that the broker works with: topics, subscriptions, pings
+``records``      the work that the store keeps: fan-outs, deliveries, poll plans
+``errors``       the errors that the broker raises
+``events``       the events that are published on the bus
 ``interfaces``   every interface; read this first
 ``tap``          composes the parts into one service: the only file that knows all
 ``commands``     the ``rsscloud-broker`` command
-``discovery``    finds plugins, whose parts ``making`` makes
-``start_checks`` what must be so on this machine before the broker can start
+``discovery``    finds plugins and selects those that run
+``making``       makes the parts of plugins, and names the plugin that fails
+``start_checks`` checks data directory, database and ports before a start
 ``config``       the TOML configuration
-``reloading``    has the parts take another configuration while they run
-``logs``         what is logged, where to and in which form
-``options``      from a TOML table to an attrs class, checked
+``reloading``    applies a changed configuration while the broker runs
+``logs``         writes the log, as text or JSON
+``options``      turns a TOML table into an attrs class, and checks it
 ``wire``         codecs of every protocol, without input or output
-``front_doors``  what listens: one module for each inbound protocol
-``core``         the verbs (ping, subscribe), change detection, dropping what has ended
+``front_doors``  the inbound protocols, a module for each
+``core``         pings, subscriptions, change detection, polling, rate limits
 ``bus``          the event bus: a bounded queue for each sink
-``sinks``        what reacts to events: distribution, change lists, archives
-``notifiers``    what calls subscribers back: one module for each protocol
-``outbound``     every connection the broker makes, and the guard over them
+``sinks``        handle events: distribution, change lists, archives
+``notifiers``    call subscribers: a module for each protocol
+``outbound``     the HTTP clients, and the guard that checks every address
 ``storage``      tables, the store with its one writer, migrations
 ``web``          pages for people
-``client``       the other side: what pings a broker and what is notified by one
-``plugins``      where makers of front doors, notifiers and sinks are found
+``client``       clients that ping a broker, subscribe and listen
+``plugins``      the drop-in path for makers of front doors, notifiers and sinks
 ``testing``      fakes and contract tests, for authors of plugins too
 """
 

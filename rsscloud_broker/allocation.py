@@ -1,8 +1,9 @@
-"""How the process deals with memory: what is collected as garbage, and what is given back.
+"""Memory settings of the process, for the garbage collector and the C library's allocator.
 
-The allocator of the GNU C library returns large blocks to the system at first.  But after a
-large block was freed it takes blocks of that size from its heaps, one for each thread, which
-shrink only at their ends: contents of topics that came and went would leave the process large.
+``tap`` applies them at the start.  The allocator of the GNU C library returns large blocks to the
+system at first.  But after a large block was freed, it takes blocks of that size from heaps, one
+for each thread, that shrink only at their ends.  So the contents of topics that came and went would
+leave the process large.
 """
 
 from __future__ import annotations
@@ -11,28 +12,28 @@ import gc
 from ctypes import CDLL
 from typing import Final
 
-#: Objects that are made, beyond those that are given up, before garbage is collected.
-#: Python's own number is about a few requests' worth, all of them still in use.
+#: The garbage collector runs when so many more objects were made than freed.  Python's default is
+#: about a few requests' worth of objects, all of them still in use.
 GARBAGE: Final = 10_000
 
-#: The number of this option: the size of blocks that are asked of the system one by one.
+#: The number of ``M_MMAP_THRESHOLD``: larger blocks are requested from the system one by one.
 _MMAP_THRESHOLD: Final = -3
 
-#: Bytes of a block that is large.
+#: The threshold in bytes.
 LARGE: Final = 256 * 1024
 
 
-def what_is_there_stays() -> None:
-    """Have no garbage looked for among what is there now."""
+def freeze_existing_objects() -> None:
+    """Exclude the objects that exist now from all later garbage collections."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE)
 
 
 def return_large_blocks() -> bool:
-    """Have large blocks returned, if the C library can do that.
+    """Make the C library return each large block to the system when it is freed.
 
-    :returns: whether it can.
+    :returns: whether the C library supports that.
     """
     try:
         set_option = CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""What is kept in memory of many keys, within bounds."""
+"""A dictionary of limited size, for caches and for what is remembered of strangers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ V = TypeVar("V")
 
 
 class BoundedDict(Generic[K, V]):
-    """A dictionary that forgets what was set longest ago when it is full."""
+    """A dictionary that, when it is full, deletes the key that was set longest ago.
+
+    :param size: how many keys it holds at most.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -27,14 +30,14 @@ class BoundedDict(Generic[K, V]):
             self._values.popitem(last=False)
 
     def get(self, key: K, default: V) -> V:
-        """The value of a key, or the default if it has none or it is forgotten."""
+        """The value of a key; the default if the key was never set or was deleted."""
         return self._values.get(key, default)
 
     def replace_each(self, change: Callable[[V], V]) -> None:
-        """Replace the value of each key by another, which is made of it."""
+        """Replace the value of each key by what ``change`` returns for it."""
         for key, value in self._values.items():
             self._values[key] = change(value)
 
     def pop(self, key: K, default: V) -> V:
-        """As ``get``; the key is forgotten."""
+        """Like ``get``, but also delete the key."""
         return self._values.pop(key, default)

@@ -1,9 +1,8 @@
-"""How many bytes there are in memory at a time of what strangers send.
+"""Limits the bytes in memory of messages that strangers are sending, in total.
 
-Each thing that they send is limited by itself; but very many may be under way at once.  So
-those that are larger than usual share a budget.  When it is used up, what has been under way
-for longest is given up: whoever lets something large drip in loses his place to those whose
-bytes arrive.
+Each request body and each answer has a limit of its own, but very many may arrive at once.  So
+those that are larger than usual share a budget.  When it is used up, the message that has been
+arriving for longest is given up: a sender that is slow on purpose loses to those that are not.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from typing import Protocol
 
 
 class UnderWay(Protocol):
-    """Something that arrives."""
+    """A message that is arriving: the body of a request, or an answer."""
 
     def give_up(self) -> None:
-        """Break it off, since there is no memory left for it."""
+        """Stop receiving the message, since there is no memory left for it."""
 
 
 class Budget:
-    """Counts bytes.
+    """Counts the bytes of messages that are arriving.
 
-    :param limit: bytes of what is counted.
-    :param small: bytes of what is not counted.
-    :ivar held: bytes that are counted now.
+    :param limit: how many bytes all counted messages may have together.
+    :param small: a message of up to so many bytes is not counted.
+    :ivar held: how many bytes are counted now.
     """
 
     def __init__(self, limit: int, small: int) -> None:
@@ -34,28 +33,29 @@ class Budget:
         self.held = 0
 
     def resize(self, limit: int) -> None:
-        """Have another limit, which counts from the next byte that arrives."""
+        """Use another limit, from the next byte that arrives."""
         self._limit = limit
 
-    def grow(self, what: UnderWay, size: int) -> None:
-        """So many bytes of something are in memory by now.
+    def grow(self, message: UnderWay, size: int) -> None:
+        """Note that ``size`` bytes of a message are in memory by now.
 
-        What has been under way for longest is given up for it, perhaps the thing itself.
+        If the limit is exceeded, the messages that have been arriving for longest are given up,
+        perhaps this one too.
         """
         if size <= self._small:
             return
-        self.held += size - self._under_way.get(what, 0)
-        self._under_way[what] = size
+        self.held += size - self._under_way.get(message, 0)
+        self._under_way[message] = size
         while self.held > self._limit:
             longest = next(iter(self._under_way))
             self.drop(longest)
             longest.give_up()
 
-    def drop(self, what: UnderWay) -> int:
-        """Something is not under way any more.
+    def drop(self, message: UnderWay) -> int:
+        """Stop counting a message.
 
-        :returns: its bytes that were counted.
+        :returns: how many of its bytes were counted.
         """
-        size = self._under_way.pop(what, 0)
+        size = self._under_way.pop(message, 0)
         self.held -= size
         return size

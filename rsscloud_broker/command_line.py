@@ -1,4 +1,4 @@
-"""The command line of ``twistd rsscloud-broker``, and the configuration that comes of it."""
+"""The command line of ``twistd rsscloud-broker``, merged with the configuration file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
 
 
 class Options(usage.Options):
-    """The command line; what stands here goes before the configuration file."""
+    """The command line.  Its options override the configuration file."""
 
     synopsis = "[options]"
     longdesc = "Runs a notification broker. Without options it listens on port 5337."
     optParameters: ClassVar[list[list[Any]]] = [
-        # It is read again at SIGHUP, when the working directory may be another.
+        # An absolute path: SIGHUP reads the file again, perhaps in another working directory.
         ["config", "c", None, "A configuration file (TOML).", os.path.abspath],
         ["data", "d", None, "The directory of everything the broker keeps."],
         ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
@@ -42,10 +42,10 @@ class Options(usage.Options):
     opt_l = opt_listen
 
     def configuration(self, makers: Makers | None = None) -> Config:
-        """The configuration file, with what the command line says instead.
+        """The configuration: the file, overridden by the command line.
 
-        :param makers: the plugins that its tables are checked against.
-        :raises ConfigError: one of them cannot be used.
+        :param makers: the plugins that were found, to check their tables; None for no check.
+        :raises ConfigError: the file or an option cannot be used.
         """
         check = partial(faults, makers) if makers else None
         config = configuration.load(self["config"], check)
@@ -60,9 +60,9 @@ class Options(usage.Options):
 
 
 def _local(config: Config) -> Config:
-    """Allow loopback, without limits; and listen only there, unless it was said where.
+    """Allow loopback for topics and callbacks, without rate limits, and listen only there.
 
-    The address for this machine's own browser is the right public one then.
+    ``listen`` is kept if it was set.  The public URL becomes one for a browser on this machine.
     """
     egress = configuration.override(
         config.egress,

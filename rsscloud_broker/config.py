@@ -1,13 +1,12 @@
-"""The configuration: one TOML file, checked before anything starts.
+"""The configuration: one TOML file, which is read and checked before anything starts.
 
-Every key has a default, so that an empty file (or none) is a configuration
-too; ``example.toml``, beside this module, names them all.  Nothing is
-converted silently: ``"5"`` is not a number, and a key that nobody knows is an
-error.  A `ConfigError` lists everything that is wrong, a line for each, and
-each line names the file, the key and the rule.
+Every key has a default, so an empty file, or none, is a valid configuration; ``example.toml``,
+beside this module, names all keys.  Nothing is converted silently: ``"5"`` is not a number, and an
+unknown key is an error.  A `ConfigError` lists all faults, a line for each, and each line names the
+file, the key and the rule.
 
-The tables of plugins stay as they were read.  What a plugin takes is an attrs
-class of its own, and `build` checks it by the same rules.
+The tables of plugins are kept as they were read.  Each plugin has an attrs class for its options,
+and `build` checks them by the same rules.
 """
 
 from __future__ import annotations
@@ -59,15 +58,16 @@ __all__ = [
 T = TypeVar("T", bound=attrs.AttrsInstance)
 Network: TypeAlias = IPv4Network | IPv6Network
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
-#: Finds faults in a document, a line for each.
+#: Finds further faults in a parsed document, a line for each.
 Check: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
 
 _DAY = 86_400
 
 
 def _as_base(url: str | None) -> str | None:
-    """A URL to which paths are added, in normal form: topics are found by their normal form,
-    and the broker's own files are topics, too.
+    """The public URL in normal form, without a slash at the end.
+
+    The broker's own files are topics, and topics are found by their normal form.
     """
     return normal_form(url).rstrip("/") if url else url
 
@@ -80,15 +80,12 @@ _networks = deep_iterable(is_network)
 
 @frozen
 class Egress:
-    """``[egress]``: where outgoing requests go.
+    """``[egress]``: where outgoing requests may go, beside the public internet.
 
-    The guard lets networks through that are named here, though they are not on the open
-    internet.
-
-    :ivar name_servers: who is asked for the addresses of names, ADDRESS or ADDRESS:PORT;
-        those of the system if there are none.
-    :ivar allow_topics: networks (CIDRs) where topics may be read.
-    :ivar allow_callbacks: networks (CIDRs) where callbacks may be called.
+    :ivar allow_topics: networks (CIDRs) from which topics may be fetched.
+    :ivar allow_callbacks: networks (CIDRs) in which callbacks may be called.
+    :ivar name_servers: name servers that are asked for addresses, ADDRESS or ADDRESS:PORT;
+        empty for those of the system.
     """
 
     allow_topics: tuple[str, ...] = field(default=(), validator=_networks)
@@ -108,16 +105,16 @@ class Egress:
 
 @frozen
 class Http:
-    """``[http]``: what the broker bears from those who call it.
+    """``[http]``: limits on incoming requests.
 
-    :ivar body_limit: bytes of a request's body.
-    :ivar request_timeout: seconds in which a whole request must have arrived.
-    :ivar idle_timeout: seconds that a connection may stay open and silent, or its
-        client leave an answer untaken.
-    :ivar max_connections: connections at a time, in all.
-    :ivar max_connections_per_address: connections at a time of one address; trusted
-        proxies, who bring the requests of many, are not counted.
-    :ivar trusted_proxies: networks (CIDRs) whose ``X-Forwarded-For`` counts.
+    :ivar body_limit: the largest body of a request, in bytes.
+    :ivar request_timeout: seconds within which a whole request must arrive.
+    :ivar idle_timeout: seconds that a connection may stay open without a request, or without its
+        client reading the answer.
+    :ivar max_connections: how many connections may be open at the same time.
+    :ivar max_connections_per_address: how many of them may come from one address; trusted
+        proxies, which pass on the requests of many clients, are not counted.
+    :ivar trusted_proxies: networks (CIDRs) of proxies whose ``X-Forwarded-For`` is believed.
     """
 
     body_limit: int = field(default=1_048_576, validator=ge(1))
@@ -138,24 +135,21 @@ _rate = and_(ge(0.0), le(1_000_000.0))
 
 @frozen
 class RateLimitOptions:
-    """``[limits]``: how much one may ask, so that nobody has the broker work
-    against others.
+    """``[limits]``: rate limits, so that nobody can use the broker to flood other servers.
 
-    Rates are numbers a second; 0 is no limit.  A burst is how many may come at
-    once from somebody who was quiet.  A verification is that of one topic in a
-    registration: the broker reads the topic and calls the callback.
+    Rates are numbers per second; 0 is no limit.  A burst is how many requests may come at once
+    after a quiet time.  A registration needs a verification for each of its topics: the broker
+    fetches the topic and calls the callback.
 
-    :ivar pings_per_source: pings of one address.
-    :ivar pings_per_day: pings of one address in a day; 0 is no limit.
-    :ivar fetches_per_host: readings at one host of topics without subscribers, because
-        somebody says that they changed.
-    :ivar verifications_per_source: verifications that one address asks for.
-    :ivar verifications_per_host: verifications that name one host, as that of the
-        topic or as that of a callback which is not the caller.
-    :ivar subscriptions_per_host: subscriptions with callbacks at one host, in all;
-        0 is no limit.
-    :ivar failed_verification_pause: seconds for which it is remembered that a
-        callback did not confirm.
+    :ivar pings_per_source: pings from one address.
+    :ivar pings_per_day: pings from one address in a day; 0 is no limit.
+    :ivar fetches_per_host: fetches from one host, caused by pings, of topics without subscribers.
+    :ivar verifications_per_source: verifications that one address requests.
+    :ivar verifications_per_host: verifications that name one host: the host of the topic, or
+        that of a callback which is not the caller's own.
+    :ivar subscriptions_per_host: how many subscriptions may have callbacks at one host; 0 is no
+        limit.
+    :ivar failed_verification_pause: seconds for which a failed verification is not tried again.
     :ivar exempt: networks (CIDRs) whose callers are not limited.
     """
 
@@ -182,7 +176,7 @@ class RateLimitOptions:
         return tuple(map(ip_network, self.exempt))
 
 
-#: More than the largest content that is read, and what is kept with it.
+#: More than the bytes of the largest content that is fetched, with what is stored beside it.
 _LARGEST_CONTENT = 68_000_000
 
 
@@ -193,16 +187,16 @@ def _not_below_host(table: Storage, key: _Attribute, size: int) -> None:
 
 @frozen
 class Storage:
-    """``[storage]``: how much the broker keeps on the disk.
+    """``[storage]``: how much the broker stores.
 
-    The database keeps contents of topics for those whose notifications carry them.  Where
-    there is no room, the oldest give way that are only kept to be tried again.  Nobody misses a
-    notification for that: the topic is read once more.
+    The database keeps the contents of topics for notifications that carry them.  When the limit
+    is reached, the oldest contents that are kept only for retries are deleted.  No notification is
+    lost by that: the topic is fetched again.
 
-    :ivar min_free_mb: while fewer megabytes are free where ``data`` is, nothing new is
-        taken in; a tenth of the disk is enough in any case, and 0 is no limit.
-    :ivar content_bytes_per_host: bytes of contents that came from one host.
-    :ivar content_bytes: bytes of contents in all.
+    :ivar min_free_mb: while fewer megabytes are free on the disk of ``data``, pings and
+        subscriptions are refused; a free tenth of the disk is always enough, and 0 is no limit.
+    :ivar content_bytes_per_host: bytes of contents from one host.
+    :ivar content_bytes: bytes of all contents.
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {
@@ -215,20 +209,21 @@ class Storage:
 
     @property
     def bounds(self) -> Bounds:
-        """What the store is told."""
+        """The limits, in the form that the store takes."""
         return Bounds(contents=self.content_bytes, contents_of_host=self.content_bytes_per_host)
 
 
 @frozen
 class Topics:
-    """``[topics]``: which topics are for everybody.
+    """``[topics]``: which topics callers may subscribe to and ping.
 
-    Patterns are compared with whole URLs: ``*`` stands for any characters, ``?`` for
-    one, ``[...]`` for one of a set.
+    Patterns are compared with whole URLs: ``*`` stands for any characters, ``?`` for one,
+    ``[...]`` for one of a set.
 
-    :ivar subscribe: patterns of topics that may be subscribed to.
-    :ivar publish: patterns of topics that may be said to have changed.
-    :ivar body_limit: bytes of a topic's content, unpacked; what is larger is not read.
+    :ivar subscribe: patterns of topics that callers may subscribe to.
+    :ivar publish: patterns of topics that callers may ping.
+    :ivar body_limit: the largest content of a topic in bytes, decompressed; larger ones are not
+        accepted.
     """
 
     subscribe: tuple[str, ...] = ("*",)
@@ -243,16 +238,16 @@ def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
 
 @frozen
 class Polling:
-    """``[polling]``: how often topics are read that have subscribers and do not ping.
+    """``[polling]``: how often the broker polls topics that have subscribers.
 
-    What a feed and its server say of that is heeded within these bounds.
+    Within these bounds the broker follows the hints of the feed and of its server.
 
-    :ivar enabled: whether anything is polled.
+    :ivar enabled: whether topics are polled.
     :ivar min_interval: the shortest pause between two polls, in seconds.
-    :ivar max_interval: the longest; also the pause of a topic that pings.
-    :ivar first_interval: the pause of a topic of which nothing is known yet.
-    :ivar max_concurrent: topics that are polled at the same time, in all.
-    :ivar max_per_host: topics of one host that are polled at the same time.
+    :ivar max_interval: the longest pause; also the pause of a topic that is pinged.
+    :ivar first_interval: the pause of a topic that was never polled.
+    :ivar max_concurrent: how many topics are polled at the same time.
+    :ivar max_per_host: how many topics of one host are polled at the same time.
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {
@@ -274,14 +269,14 @@ class Polling:
 class Config:
     """The whole configuration.
 
-    :ivar data: the directory of everything that the broker keeps.
+    :ivar data: the data directory, which holds all files of the broker.
     :ivar database: an SQLAlchemy URL; None for a SQLite file in ``data``.
-    :ivar listen: Twisted endpoint strings.
-    :ivar public_url: where others reach the broker, without a slash at the
-        end; None to derive it from ``listen``.
+    :ivar listen: descriptions of Twisted endpoints.
+    :ivar public_url: the URL by which others reach the broker, without a slash at the end; None
+        to derive it from ``listen``.
     :ivar front_doors: the tables of front doors by name, as they were read.
-    :ivar notifiers: likewise, of notifiers.
-    :ivar sinks: likewise, of sinks.
+    :ivar notifiers: the tables of notifiers by name, as they were read.
+    :ivar sinks: the tables of sinks by name, as they were read.
     """
 
     data: str = field(default="rsscloud-broker-data", validator=and_(not_empty, is_path))
@@ -305,7 +300,7 @@ class Config:
 
     @property
     def database_url(self) -> str:
-        """The SQLAlchemy URL of the database, the default filled in."""
+        """The SQLAlchemy URL of the database: ``database``, or its default."""
         if self.database is not None:
             return self.database
         file = URL.create("sqlite", database=str(Path(self.data, "broker.sqlite")))
@@ -313,9 +308,9 @@ class Config:
 
     @property
     def address(self) -> str:
-        """``public_url``; or else an address for this machine's own browser.
+        """``public_url``, or a URL for a browser on this machine if that is not set.
 
-        Without a port where none is known, as that of ``tcp:0`` before it listens.
+        That URL has no port if the first endpoint names none, or names port 0.
         """
         if self.public_url is not None:
             return self.public_url
@@ -334,10 +329,11 @@ _TOO_DEEP = (
 
 
 def load(path: str | None, check: Check | None = None) -> Config:
-    """Read a configuration file; None gives the defaults.
+    """Read a configuration file.
 
-    :param check: finds what else is wrong with the document, to be told together.
-    :raises ConfigError: it cannot be read, or what it says cannot be used.
+    :param path: the file; None for the defaults.
+    :param check: finds further faults in the document, to be reported with the others.
+    :raises ConfigError: the file cannot be read, or has faults.
     """
     if path is None:
         return Config()
@@ -353,9 +349,9 @@ def load(path: str | None, check: Check | None = None) -> Config:
 def loads(text: str, where: str, check: Check | None = None) -> Config:
     """Read a configuration from a TOML document.
 
-    :param where: what to call the document in messages: its file.
-    :param check: as for `load`.
-    :raises ConfigError: what it says cannot be used.
+    :param where: the name of the document in messages, usually its file.
+    :param check: see `load`.
+    :raises ConfigError: the document has faults.
     """
     try:
         table = tomllib.loads(text)
@@ -370,11 +366,11 @@ def loads(text: str, where: str, check: Check | None = None) -> Config:
 
 
 def override(config: T, where: str, **values: Any) -> T:
-    """A configuration with single values replaced, and checked as in a file.
+    """A copy of a configuration with some values replaced, and checked like those of a file.
 
-    :param where: where they come from, for messages, such as ``the command line``.
     :param config: the whole configuration, or one of its tables.
-    :param values: by the names of its fields.
+    :param where: where the values come from, for messages, such as ``the command line``.
+    :param values: the new values, by the names of their fields.
     :raises ConfigError: a value cannot be used.
     """
     try:

@@ -1,4 +1,4 @@
-"""The lock of a data directory: one broker works with it at a time."""
+"""The lock of a data directory, so that only one broker at a time uses it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import IO
 
 
 def hold(data: str) -> IO[bytes]:
-    """Lock a data directory for as long as a file is open: for one process, however it ends.
+    """Lock a data directory.  The system releases the lock when the process ends.
 
-    :returns: that file.
-    :raises BlockingIOError: another process has it.
-    :raises OSError: the file cannot be made or opened.
+    :returns: a file that holds the lock while it is open.
+    :raises BlockingIOError: another process holds the lock.
+    :raises OSError: the lock file cannot be created or opened.
     """
     file = Path(data, "lock").open("ab")  # noqa: SIM115 # open for as long as it locks
     flock(file, LOCK_EX | LOCK_NB)
@@ -20,7 +20,7 @@ def hold(data: str) -> IO[bytes]:
 
 
 def is_held(data: str) -> bool:
-    """Whether a broker runs with a data directory, as far as this process can tell."""
+    """Whether a broker holds the lock of a data directory; False if that cannot be found out."""
     try:
         with Path(data, "lock").open("rb") as file:
             flock(file, LOCK_SH | LOCK_NB)

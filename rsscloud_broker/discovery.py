@@ -1,14 +1,13 @@
-"""Finds plugins, and picks those that run.
+"""Finds plugins, and selects those that run.
 
-`discover` finds the makers of front doors, notifiers and sinks: the bundled
-ones and those that other packages dropped into ``rsscloud_broker.plugins``.
-`select` picks those that the configuration wants, with their options checked.
-Discovered is not enabled: a maker of another package runs only if its table
-stands in the configuration.
+`discover` finds the makers of front doors, notifiers and sinks: the bundled ones and those that
+other packages installed into ``rsscloud_broker.plugins``.  `select` picks the makers that the
+configuration enables, and checks their options.  A plugin of another package runs only if the
+configuration has a table for it.
 
-``twisted.plugin`` passes over what it cannot import, and whatever provides no
-interface of ours.  Here neither is lost: everything wrong with the plugins is
-reported at once, and the broker does not start with some of them missing.
+``twisted.plugin`` silently skips modules that it cannot import, and objects that provide none of
+the broker's interfaces.  This module reports all of these at once, and the broker does not start
+with plugins missing.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ _KINDS_IN_WORDS: Final = ", ".join(interface.__name__ for interface in KINDS.val
 
 
 class PluginError(Exception):
-    """Plugins cannot be used.  Its text says which and why, a line for each,
-    and what was found besides.
+    """Plugins cannot be used.  The text says which and why, a line for each, and which other
+    plugins were found.
     """
 
 
@@ -64,9 +63,8 @@ class Makers:
     _locations: dict[int, PluginLocation] = field(factory=dict, eq=False, repr=False)
 
     def package_of(self, maker: IPluginMaker) -> str:
-        """The package that a maker comes from, for people: its distribution and version.
-
-        Its module, where that is not known.
+        """The distribution that installed a maker, and its version, for people; the maker's module
+        if that is not known.
         """
         location = self._locations.get(id(maker))
         return location.package if location else type(maker).__module__
@@ -88,10 +86,9 @@ class Makers:
 def discover(package: ModuleType = plugins) -> Makers:
     """Find every maker on a drop-in path.
 
-    :raises PluginError: a module cannot be imported, holds no maker or is
-        hidden by another; or a maker does not keep to its interface, has a name
-        that cannot be a table or that another one has, or options that are no
-        attrs class.  All of it is told at once.
+    :raises PluginError: a module cannot be imported, holds no maker or is hidden by another; or
+        a maker does not provide its interface, has a name that cannot be a table or that
+        another maker has, or its options are no attrs class.  The error lists all faults.
     """
     makers, problems = survey(package)
     if problems:
@@ -100,7 +97,7 @@ def discover(package: ModuleType = plugins) -> Makers:
 
 
 def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
-    """Find the makers on a drop-in path that can be used, and what is wrong with the others.
+    """Find the usable makers on a drop-in path, and the faults of the others.
 
     :returns: the makers, and a sentence for each fault.
     """
@@ -109,10 +106,10 @@ def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
     locations = _locations(modules, problems)
     makers, seen = Makers(locations=locations), set()
     for plugin in _plugins(package, modules, complete=not problems):
-        # One object may stand in several modules, where one imports from another.
+        # A plugin is seen several times if one module imports it from another.
         if id(plugin) in locations and id(plugin) not in seen:
             seen.add(id(plugin))
-            _take(plugin, locations, makers, problems)
+            _add(plugin, locations, makers, problems)
     problems.extend(
         f"{location} is not in the cache of Twisted, which is out of date: "
         "remove the file dropin.cache beside that module"
@@ -123,7 +120,7 @@ def survey(package: ModuleType = plugins) -> tuple[Makers, list[str]]:
 
 
 def report(problems: Sequence[str]) -> str:
-    """The faults that `survey` has found, for people."""
+    """The faults that `survey` returned, as text for people."""
     return "plugins cannot be used:" + "".join(f"\n  {problem}" for problem in problems)
 
 
@@ -132,10 +129,11 @@ def _plugins(
 ) -> Iterator[Any]:
     """Every plugin on a drop-in path.
 
-    Twisted is asked only if each module is in order: it imports them again, and would log the
-    traceback of each that fails.
+    ``getPlugins`` is called only if no module is faulty: it imports the modules again, and would
+    log a traceback for each that fails.
 
-    :param modules: as `_import_all` gives them.
+    :param modules: what `_import_all` returned.
+    :param complete: whether no module is faulty.
     """
     if complete:
         yield from getPlugins(IPlugin, package)
@@ -151,7 +149,7 @@ def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[Mod
     """
     modules: dict[str, tuple[ModuleType, str]] = {}
     for name, file in _modules(package, problems):
-        # A plugin may fail in any way, at worst with sys.exit().
+        # A plugin may raise anything, even SystemExit.
         try:
             modules[name] = (import_module(name), file)
         except (Exception, SystemExit) as error:
@@ -165,10 +163,7 @@ def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[Mod
 def _locations(
     modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]
 ) -> dict[int, PluginLocation]:
-    """Say where the plugins of modules stand.
-
-    :returns: the place of each plugin, by its id.
-    """
+    """The location of each plugin in the imported modules, by the plugin's ``id``."""
     locations: dict[int, PluginLocation] = {}
     for name, (module, file) in modules.items():
         here = {
@@ -202,10 +197,10 @@ def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, st
                 yield info.name, file
 
 
-def _take(
+def _add(
     plugin: Any, locations: Mapping[int, PluginLocation], makers: Makers, problems: list[str]
 ) -> None:
-    """Put a plugin among the makers, or say why not."""
+    """Add a plugin to the makers, or its faults to the problems."""
     location = locations[id(plugin)]
     kinds = [kind for kind, interface in KINDS.items() if interface.providedBy(plugin)]
     if not kinds:
@@ -247,7 +242,7 @@ def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
         yield f"the types of its options cannot be told: {type(error).__name__}: {error}"
 
 
-# --- picking ----------------------------------------------------------------
+# --- selecting --------------------------------------------------------------
 
 
 def select(
@@ -256,15 +251,15 @@ def select(
     kind: str,
     where: str = "",
 ) -> list[tuple[Maker, Any]]:
-    """Pick the makers that run, in the order of their names.
+    """Select the makers that the configuration enables.
 
-    :param makers: those of one kind, by name, such as ``discover().sinks``.
+    :param makers: the makers of one kind, by name, such as ``discover().sinks``.
     :param tables: the tables of that kind in the configuration, by name.
     :param kind: one of the `KINDS`.
-    :param where: the file that the tables come from, for messages.
-    :returns: each maker with an instance of its options.
-    :raises ConfigError: a table is of no plugin that was found, or what it says
-        cannot be used; all of it at once.
+    :param where: the configuration file, for messages.
+    :returns: each enabled maker with an instance of its options, in the order of their names.
+    :raises ConfigError: a table names no plugin that was found, or has faults.  The error lists
+        all faults.
     """
     chosen: list[tuple[Maker, Any]] = []
     problems: list[str] = []
@@ -288,15 +283,15 @@ def select(
 
 
 def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:
-    """What `select` would say against the tables of every kind, a line for each fault.
+    """The faults that `select` would find in the tables of every kind, a line for each.
 
-    :param configuration: as it was read, with whatever other faults.
+    :param configuration: the parsed TOML document, which may have other faults.
     """
     problems: list[str] = []
     for kind in KINDS:
         tables = configuration.get(kind, {})
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-            continue  # `config` says so
+            continue  # `config` reports this fault
         try:
             select(makers.of_kind(kind), tables, kind)
         except ConfigError as error:
@@ -305,7 +300,7 @@ def faults(makers: Makers, configuration: Mapping[str, Any]) -> list[str]:
 
 
 def _enabled(table: dict[str, Any], default: bool, location: str) -> bool:
-    """Take ``enabled`` out of the table of a plugin: it is ours, not the plugin's."""
+    """Remove and return ``enabled`` from a plugin's table: the broker's key, not the plugin's."""
     enabled = table.pop("enabled", default)
     if not isinstance(enabled, bool):
         raise ConfigError(f"{location} enabled: must be true or false, not {enabled!r}")
@@ -313,6 +308,6 @@ def _enabled(table: dict[str, Any], default: bool, location: str) -> bool:
 
 
 def _is_bundled(maker: IPluginMaker) -> bool:
-    # By identity: a class of ours that somebody else's package uses is not enough.
+    # By identity: another package may use a bundled class for a maker of its own.
     bundled = sys.modules.get(BUNDLED)
     return bundled is not None and any(maker is value for value in vars(bundled).values())

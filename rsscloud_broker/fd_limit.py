@@ -1,7 +1,7 @@
-"""File descriptors: every connection takes one, and a process may have so many of them.
+"""Raises the process's limit of file descriptors: every connection needs one.
 
-What a process begins with (``ulimit -n``) is often 1,024, for the sake of programs
-that could not bear more.  It may raise that by itself, up to a hard limit.
+The soft limit (``ulimit -n``) is often 1,024, for the sake of old programs that fail with more.  A
+process may raise it by itself, up to the hard limit.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 
 
 def allow(wanted: int) -> int:
-    """Let this process have so many descriptors, or as many as it may.
+    """Raise the limit of file descriptors to ``wanted``, or as far as the system allows.
 
-    :returns: how many it may have now: fewer if the hard limit is lower, more if
-        that was so before.
+    :returns: the limit now: lower than ``wanted`` if the hard limit is, higher if it was before.
     """
     soft, hard = getrlimit(RLIMIT_NOFILE)
     if soft == RLIM_INFINITY:
@@ -23,6 +22,6 @@ def allow(wanted: int) -> int:
         return soft
     try:
         setrlimit(RLIMIT_NOFILE, (allowed, hard))
-    except (OSError, ValueError):  # some systems have a limit of their own beside the hard one
+    except (OSError, ValueError):  # some systems have another limit below the hard one
         return soft
     return allowed

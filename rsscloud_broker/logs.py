@@ -1,4 +1,4 @@
-"""What the broker logs, where to, and in which form.
+"""Writes the broker's log, as text or JSON, to stdout, a file or syslog.
 
 The table ``[log]`` of the configuration says which events are logged and whether a line is text
 or JSON.  The options of twistd say where the lines go: to stdout, to a file (``--logfile``) or to
@@ -39,8 +39,8 @@ from zope.interface import implementer
 
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
 
-#: The levels that a configuration may name.  "critical" is none of them: without errors nobody
-#: would learn why the broker does not start.
+#: The levels that a configuration may name.  "critical" is not one of them: without the errors
+#: nobody would learn why the broker does not start.
 Level: TypeAlias = Literal["debug", "info", "warn", "error"]
 LEVELS: Final = ("debug", "info", "warn", "error")
 
@@ -53,7 +53,7 @@ PRIORITIES: Final[Mapping[str, int]] = {
     "critical": syslog.LOG_CRIT,
 }
 
-#: Where a daemon logs to if nothing else was said: see "twistd --help".
+#: The file that a daemon logs to by default: see "twistd --help".
 _DEFAULT_FILE: Final = "twistd.log"
 
 
@@ -71,9 +71,9 @@ def _are_levels(_: object, key: _Attribute, levels: Mapping[str, object]) -> Non
 class Log:
     """``[log]``: which events are logged, and in which form.
 
-    :ivar level: the lowest level of what is logged.
-    :ivar levels: likewise, for single namespaces: a package or a module, with all below it.
-    :ivar format: of each line: text for people, or a JSON object for programs.
+    :ivar level: the lowest level that is logged.
+    :ivar levels: the lowest level for single namespaces: a package or module, and all below it.
+    :ivar format: the form of each line: text for people, or a JSON object for programs.
     """
 
     level: Level = "info"
@@ -82,13 +82,13 @@ class Log:
 
 
 class UnusableLog(Exception):
-    """Nothing can be logged to where it was said.  Its text says why."""
+    """The log cannot be written.  The text says why."""
 
 
 class Logs:
     """Writes events as ``[log]`` says; the settings may change at any time.
 
-    :param settings: those to begin with.
+    :param settings: the first settings.
     """
 
     def __init__(self, settings: Log) -> None:
@@ -97,7 +97,7 @@ class Logs:
         self.change(settings)
 
     def change(self, settings: Log) -> None:
-        """Write events by other settings from now on."""
+        """Use other settings from now on."""
         self._settings = settings
         self._predicate.defaultLogLevel = LogLevel.levelWithName(settings.level)
         self._predicate.clearLogLevels()
@@ -107,14 +107,14 @@ class Logs:
     def observer(
         self, options: Mapping[str, Any], opened: Callable[[LogFile], None]
     ) -> ILogObserver | None:
-        """What writes events to where the options of twistd say.
+        """An observer that writes events to the place that twistd's options name.
 
-        :param options: those of ``twistd``: ``logger``, ``logfile``, ``syslog``, ``prefix`` and
+        :param options: twistd's options ``logger``, ``logfile``, ``syslog``, ``prefix`` and
             ``nodaemon``.
-        :param opened: is told of the file, if there is one.
-        :returns: None if twistd must see to it: where ``--logger`` names an observer, where a
-            daemon is to log to stdout, which twistd refuses, and where it is not twistd that runs
-            the broker.
+        :param opened: is called with the log file, if one was opened.
+        :returns: None if the broker leaves logging to twistd: if ``--logger`` names an observer,
+            if a daemon is to log to stdout, which twistd refuses, or if another program than
+            twistd runs the broker.
         :raises UnusableLog: the file cannot be written.
         """
         if "nodaemon" not in options:
@@ -134,9 +134,9 @@ class Logs:
         return self.to_stream(log_file)
 
     def to_syslog(self, prefix: str) -> ILogObserver:
-        """What writes events to syslog, as text, each with the priority of its level.
+        """An observer that writes events to syslog, as text, with the priority of their level.
 
-        :param prefix: begins each line.
+        :param prefix: the beginning of each line.
         """
         emit = SyslogObserver(prefix).emit
 
@@ -145,11 +145,11 @@ class Logs:
             system = event.get("log_namespace", "-")
             to_syslog({"syslogPriority": _priority(event), "log_system": system, **event})
 
-        to_syslog = LegacyLogObserverWrapper(cast(Any, emit))  # it is typed as one of the new kind
+        to_syslog = LegacyLogObserverWrapper(cast(Any, emit))  # wrongly typed as a new observer
         return FilteringLogObserver(cast(ILogObserver, observe), [self._predicate])
 
     def to_stream(self, stream: IO[Any]) -> ILogObserver:
-        """What writes events to a file or a pipe, a line or more for each."""
+        """An observer that writes events to a file or a pipe, one or more lines for each."""
         to_journal = is_journal(stream)
 
         def formatted(event: LogEvent) -> str | None:
@@ -168,33 +168,33 @@ def is_journal(stream: IO[Any]) -> bool:
     """Whether a stream is systemd's journal: see ``$JOURNAL_STREAM`` in systemd.exec(5)."""
     try:
         status = os.fstat(stream.fileno())
-    except (AttributeError, OSError, ValueError):  # it is no file of the system's, or is closed
+    except (AttributeError, OSError, ValueError):  # it has no descriptor, or is closed
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 def _priority(event: LogEvent) -> int:
-    """The priority of an event, as a number of syslog(3)."""
+    """The priority of an event, a number of syslog(3)."""
     level = event.get("log_level")
     return PRIORITIES.get(getattr(level, "name", ""), syslog.LOG_INFO)
 
 
 def with_priority(text: str, priority: int) -> str:
-    """Begin each line of a text with a priority, as in ``<4>``: see sd-daemon(3)."""
+    """A text with a priority before each line, as in ``<4>``: see sd-daemon(3)."""
     return "".join(f"<{priority}>{line}\n" for line in text.rstrip("\n").split("\n"))
 
 
 def as_text(event: LogEvent) -> str:
-    """An event as text without its time; empty if there is nothing to tell."""
-    # What follows the first line is indented, so that nobody mistakes it for another event.
+    """An event as text without its time; empty if it has no message."""
+    # Further lines are indented, so that nobody takes them for other events.
     return eventAsText(event, includeTimestamp=False).rstrip("\n").replace("\n", "\n\t")
 
 
 def as_json(event: LogEvent) -> str | None:
-    """An event as a JSON object on one line; None if there is nothing to tell.
+    """An event as a JSON object on one line; None if it has no message.
 
-    ``time`` (ISO 8601), ``level``, ``namespace``, ``message`` and, of a failure, ``traceback``;
-    besides, those fields of the event that are text, numbers or truth values.
+    The object has ``time`` (ISO 8601), ``level``, ``namespace``, ``message`` and, for a failure,
+    ``traceback``; and those fields of the event that are text, numbers or truth values.
     """
     message = formatEvent(event)
     if not message and "log_failure" not in event:
@@ -213,8 +213,8 @@ def as_json(event: LogEvent) -> str | None:
 
 
 def _plain_fields(event: LogEvent) -> dict[str, Any]:
-    """What an event was logged with, as far as JSON has a word for it."""
-    if "isError" in event:  # one of twisted.python.log, whose fields are those of Twisted
+    """The fields that an event was logged with, as far as JSON can hold them."""
+    if "isError" in event:  # from twisted.python.log; all its fields are Twisted's
         return {}
     return {
         name: value

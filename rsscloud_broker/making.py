@@ -1,8 +1,8 @@
-"""Makes the parts of plugins, and turns what goes wrong there into a sentence for each plugin.
+"""Makes the front doors, notifiers and sinks of plugins, and explains failures to the operator.
 
-A plugin may be anybody's code: its ``make`` may raise whatever it likes, or return an object
-that lacks a method.  An operator who reads the message must learn which plugin of which
-package it is, and what to do.
+``tap`` calls it at the start.  A plugin may be anybody's code: its ``make`` may raise any
+exception, or return an object that lacks a method.  The error then says which plugin of which
+package it is, and what the operator can do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rsscloud_broker.wire.text import clean
 
 @frozen
 class _Kind:
-    """What makers of a kind make: its name for people, and its interface."""
+    """What the makers of one kind make: its name for people, and its interface."""
 
     word: str
     interface: InterfaceClass
@@ -51,30 +51,31 @@ _PRODUCTS: Final[Mapping[str, _Kind]] = {
 
 
 def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts: Any) -> list[Any]:
-    """Make the parts of one kind.
+    """Make the parts of one kind of plugins.
 
-    :param makers: all that were found, which know where each comes from.
+    :param makers: all makers that were found.
     :param kind: one of `discovery.KINDS`.
-    :param chosen: makers and their options, as `discovery.select` gives them.
-    :param parts: what each maker is handed.
-    :raises PluginError: a maker raises, or makes what does not keep to the interface of its
-        kind; with a line for each.
+    :param chosen: makers and their options, as `discovery.select` returns them.
+    :param parts: the second argument of each ``make``.
+    :returns: the parts, in the order of ``chosen``.
+    :raises PluginError: a ``make`` raises, or returns an object that does not provide the
+        interface of its kind; a line for each.
     """
     made: list[Any] = []
     problems: list[str] = []
     for maker, options in chosen:
-        who = described(makers, kind, maker)
+        plugin = described(makers, kind, maker)
         way_out = _way_out(kind, maker)
         try:
             part = maker.make(options, parts)
         except (Exception, SystemExit) as error:
-            problems.append(f"{who} cannot be made: make() {_raised(error)}; {way_out}")
+            problems.append(f"{plugin} cannot be made: make() {_raised(error)}; {way_out}")
             continue
         made.append(part)
         interface = _PRODUCTS[kind].interface
         if faults := list(_faults(part, interface)):
             said = f"does not keep to {interface.__name__}: {', '.join(faults)}"
-            problems.append(f"{who} {said}; {way_out}")
+            problems.append(f"{plugin} {said}; {way_out}")
     if problems:
         raise PluginError("\n".join(problems))
     return made
@@ -127,10 +128,11 @@ def _is_prefix(value: object) -> bool:
 def make_notifiers(
     makers: Makers, chosen: Sequence[tuple[Any, Any]], outbound: IOutbound
 ) -> dict[str, INotifier]:
-    """Make the notifiers, by the protocol that each carries.
+    """Make the notifiers.
 
-    :param outbound: through which they call.
-    :raises PluginError: as `make_all`; or two of them carry the same protocol.
+    :param outbound: the client by which they call callbacks.
+    :returns: the notifiers, by their protocols.
+    :raises PluginError: see `make_all`; or two notifiers have the same protocol.
     """
     made = make_all(makers, "notifiers", chosen, outbound)
     found: dict[str, INotifier] = {}
@@ -148,7 +150,7 @@ def make_notifiers(
 
 
 def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
-    """A plugin for people: ``the sink 'line_log' of rsscloud-broker-example 1.0``."""
+    """A plugin in words: ``the sink 'line_log' of rsscloud-broker-example 1.0``."""
     return f"the {_PRODUCTS[kind].word} {maker.name!r} of {makers.package_of(maker)}"
 
 
@@ -166,17 +168,17 @@ def _raised(error: BaseException) -> str:
 
 
 def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
-    """What is wrong with what a maker has made, as clauses."""
+    """What is wrong with a part that a maker has made, a clause for each fault."""
     if part is None:
         yield "make() returned None"
         return
     try:
         verifyObject(interface, part)
     except Invalid as error:
-        for each in getattr(error, "exceptions", (error,)):  # one fault is raised as itself
+        for each in getattr(error, "exceptions", (error,)):  # a single fault is not wrapped
             yield _fault(each)
         return
-    for attribute in ("name", "protocol"):  # others are found by them
+    for attribute in ("name", "protocol"):  # used as keys
         if attribute in interface.names(all=True):
             value = getattr(part, attribute)
             if not isinstance(value, str):
@@ -201,12 +203,12 @@ def _signature(method: Method) -> str:
     return f"{method.__name__}{method.getSignatureString()}"
 
 
-# --- what is only asked ---------------------------------------------------------
+# --- the protocols of a configuration --------------------------------------------
 
 
 @implementer(IOutbound)
 class _NoOutbound:
-    """For notifiers that are only asked what they are."""
+    """The client of notifiers that are made only to learn their protocols."""
 
     async def request(
         self,
@@ -220,11 +222,12 @@ class _NoOutbound:
 
 
 def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> frozenset[str]:
-    """The protocols that the notifiers of a configuration speak.
+    """The protocols of the notifiers that a configuration enables.
 
     :param tables: the tables of notifiers in the configuration, by name.
-    :param where: the file that they come from, for messages.
-    :raises PluginError, ConfigError: as `discover`, `select` and `make_notifiers`.
+    :param where: the configuration file, for messages.
+    :raises PluginError: see `discover` and `make_notifiers`.
+    :raises ConfigError: see `select`.
     """
     makers = discover()
     chosen = select(makers.notifiers, tables, "notifiers", where)

@@ -1,6 +1,6 @@
-"""From a TOML table to an attrs class, with everything that is wrong told at once.
+"""Turns a TOML table into an instance of an attrs class, and reports all faults at once.
 
-The configuration is read by these rules, and so are the options of plugins.
+``config`` uses it for the configuration, ``discovery`` for the options of plugins.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def build(
 ) -> T:
     """Make an instance of an attrs class from a TOML table.
 
-    The types of its fields are checked without conversion (a whole number may
-    stand for a float, a list for a tuple), then its validators run.  A table
-    within the table is a field whose type is an attrs class, or a ``dict``; a list
-    of tables is one whose type is a ``tuple`` of any number of an attrs class.
+    The types of its fields are checked without conversion (but a whole number may stand for a
+    float, a list for a tuple), then its validators run.  A field whose type is an attrs class or
+    a ``dict`` takes a table within the table; a field whose type is ``tuple[C, ...]`` of an attrs
+    class ``C`` takes a list of tables.
 
-    :param where: what to call the document in messages: its file.
+    :param where: the name of the document in messages, usually its file.
     :param path: the names of the table, outermost first.
-    :param others: keys that the table may hold besides and the caller has taken
-        out, for those who misspell them.
-    :param further: faults that were found elsewhere, to be told together.
-    :raises ConfigError: keys are unknown or missing, types are wrong, or
-        validators refuse; all of it at once.  Only a validator that compares with
-        other keys waits until the rest is right.
+    :param others: further keys that the table may have, which the caller has already removed;
+        messages suggest them for misspelt keys.
+    :param further: faults that the caller found, to be reported with the others.
+    :raises ConfigError: keys are unknown or missing, types are wrong, or validators fail.  The
+        error lists all faults; but a validator that compares keys runs only if there are no
+        others.
     """
     problems: list[str] = []
     made = _make(cls, table, path, problems, others)
@@ -57,17 +57,17 @@ def build(
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Help for somebody who wrote a name that is not known."""
+    """A clause that suggests the nearest known name in place of an unknown one."""
     names = sorted(known)
     if not names:
         return "none is known here"
-    # However far: the nearest is named, and the whole list stands beside it.
+    # No cutoff: the whole list of names follows anyway.
     (close,) = get_close_matches(name, names, n=1, cutoff=0.0)
     return f"the nearest known is {close!r}, of {', '.join(names)}"
 
 
 def _key_path(path: tuple[str, ...], key: str = "") -> str:
-    """How messages name a key: ``[http] body_limit``."""
+    """The name of a key in messages: ``[http] body_limit``."""
     return f"[{'.'.join(path)}] {key}".rstrip() if path else key
 
 
@@ -78,11 +78,11 @@ def _make(
     problems: list[str],
     others: Iterable[str] = (),
 ) -> T | None:
-    """An instance for a table, or None and at least one more problem."""
+    """An instance made from a table; None if that failed, with the faults added to ``problems``."""
     before = len(problems)
     hints = get_type_hints(cls, include_extras=True)
     known = {key.alias: key for key in attrs.fields(cls) if key.init}
-    # Names that keys had once, with the ones that they have now.
+    # Former names of keys, with their present names.
     renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
     for name in table:
         if name in renamed:
@@ -113,7 +113,7 @@ def _make(
 
 
 def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: list[str]) -> Any:
-    """The value of one key, or None and at least one more problem."""
+    """The value of one key; None if it is faulty, with the faults added to ``problems``."""
     if attrs.has(hint) and isinstance(value, dict):
         return _make(hint, value, (*path, name), problems)
     inside = get_args(hint)[:1] if get_args(hint)[1:] == (...,) else ()
@@ -136,7 +136,7 @@ def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: li
 def _broken_rules(
     key: _Attribute, value: Any, path: tuple[str, ...], known: Iterable[str]
 ) -> Iterator[str]:
-    """What the validator of one key says, whatever the others are."""
+    """The faults that the validator of one key finds without the other keys."""
     try:
         if callable(key.converter):
             value = key.converter(value)
@@ -145,11 +145,11 @@ def _broken_rules(
     except ValueError as error:
         yield broken_rule(error, path, known)
     except (AttributeError, TypeError):
-        pass  # it asks for the other keys: it will be asked again once there are all
+        pass  # it needs other keys: attrs calls it again when the instance is made
 
 
 def broken_rule(error: Exception, path: tuple[str, ...], known: Iterable[str]) -> str:
-    """What a validator says, with its key in front where the message names it."""
+    """The message of a validator's error, with the full name of the key that it names first."""
     text = str(error.args[0]) if error.args else type(error).__name__
     quoted = re.match(r"'(\w+)' ", text)
     if quoted and quoted[1] in known:
@@ -157,7 +157,7 @@ def broken_rule(error: Exception, path: tuple[str, ...], known: Iterable[str]) -
     return f"{_key_path(path)}: {text}" if path else text
 
 
-#: msgspec speaks of JSON's types; people who write TOML read these words.
+#: msgspec's names of types, in words for people who write TOML.
 _WORDS = {
     "array": "a list",
     "str": "a string in quotes",
@@ -172,7 +172,7 @@ _WORDS = {
 
 
 def _wrong_type(message: str, value: Any, path: tuple[str, ...], name: str) -> str:
-    """What msgspec says, in the words of TOML, and how to write it."""
+    """A message of msgspec about a wrong type, in the words of TOML, with how to write it."""
     rule, _, inside = message.partition(" - at `$")
     key_path = _key_path(path, name) + inside.rstrip("`")
     found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", rule)

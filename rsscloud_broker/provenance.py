@@ -1,4 +1,4 @@
-"""Where plugins come from: the module and the file of each, and the package that brought it."""
+"""Finds out where a plugin comes from: its module, its file, and the package that installed it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OURS = "rsscloud_broker"
 
 @frozen
 class PluginLocation:
-    """Where a plugin stands.
+    """Where a plugin is defined.
 
     :ivar module: the dotted name of the module on the drop-in path.
     :ivar attribute: the name of the plugin in that module.
     :ivar file: the file of the module.
-    :ivar made_by: the dotted name of the module in which the class of the plugin stands.
+    :ivar made_by: the dotted name of the module that defines the plugin's class.
     """
 
     module: str
@@ -34,9 +34,9 @@ class PluginLocation:
 
     @property
     def package(self) -> str:
-        """The package that brought the plugin, for people: its distribution and version.
+        """The distribution that installed the plugin, and its version, for people.
 
-        The module and its file, where no installed distribution has it.
+        If no installed distribution contains the plugin: its module and file.
         """
         if self.file.startswith(os.path.join(os.path.dirname(__file__), "")):
             return f"rsscloud-broker {__version__}"
@@ -49,7 +49,7 @@ class PluginLocation:
 
 
 def _with_file(file: str, among: Iterable[Distribution]) -> Distribution | None:
-    """The distribution that installed a file."""
+    """The distribution that installed a file; None if there is none."""
     path = Path(file).resolve()
     for distribution in among:
         for installed in distribution.files or ():

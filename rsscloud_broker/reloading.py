@@ -1,9 +1,9 @@
-"""Reloads the configuration of a broker that runs: at SIGHUP, for ``systemctl reload``.
+"""Applies a changed configuration while the broker runs: at SIGHUP, for ``systemctl reload``.
 
-What a part can take while it runs, it takes: it is given here with the keys that it takes.  Of all
-other keys that have changed the log says that they need a restart.  Certificates are read again
-from their files.  If anything is wrong with the configuration, with an endpoint that it names or
-with a certificate, nothing changes at all, and the log says what is wrong.
+``Parts.takers`` lists the keys that can change while the broker runs, with the part that takes
+each.  If other keys have changed, the log says that they need a restart.  Certificates are read
+again from their files.  If the configuration, an endpoint in it or a certificate is faulty, nothing
+changes at all, and the log says what is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from rsscloud_broker.config import Config, ConfigError, Http, Network, RateLimitOptions, Topics
 from rsscloud_broker.front_doors.listening import check_endpoints
 
-#: Takes what it needs of a new configuration.
+#: Applies some keys of a new configuration to a part.
 Taker: TypeAlias = Callable[[Config], object]
 
 
@@ -53,12 +53,14 @@ class _Access(Protocol):
 
 @frozen
 class Parts:
-    """The parts of a broker that take something of a new configuration.
+    """The parts of a broker that a new configuration can change while they run.
 
-    :ivar topics: reads topics.
-    :ivar callbacks: calls callbacks.
-    :ivar http: what requests and connections are bound by.
-    :ivar allow_connections: sees to it that there may be so many.
+    :ivar topics: the client that fetches topics.
+    :ivar callbacks: the client that calls callbacks.
+    :ivar http: the limits on incoming requests and connections.
+    :ivar admission: the rate limits.
+    :ivar access: the patterns of allowed topics.
+    :ivar allow_connections: raises the limit of file descriptors for so many connections.
     """
 
     topics: _Topics
@@ -69,7 +71,7 @@ class Parts:
     allow_connections: Callable[[int], None]
 
     def takers(self) -> Mapping[str, Taker]:
-        """Who takes which keys; each is a key, or the beginning of several."""
+        """The taker of each key; a name may also be the beginning of several keys."""
         return {
             "[egress] allow_topics": lambda new: self.topics.allow(new.egress.topic_networks),
             "[egress] allow_callbacks": lambda new: self.callbacks.allow(
@@ -84,9 +86,9 @@ class Parts:
 
 
 def settings(config: Config) -> Iterator[tuple[str, Any]]:
-    """Every key of a configuration as people know it, such as ``[http] body_limit``, and its value.
+    """Every key of a configuration, written like ``[http] body_limit``, with its value.
 
-    The table of a plugin that has no keys stands for itself: to write it means something.
+    The empty table of a plugin counts as a key, since it enables the plugin.
     """
     for key in attrs.fields(Config):
         value = getattr(config, key.name)
@@ -104,11 +106,11 @@ def settings(config: Config) -> Iterator[tuple[str, Any]]:
 
 
 class Reloading:
-    """Has the parts of a broker take what has changed in its configuration.
+    """Applies a changed configuration to the parts of a running broker.
 
     :param running: the configuration that the parts were made with.
-    :param takers: as ``Parts.takers``.
-    :param certificates: those of the listeners.
+    :param takers: see ``Parts.takers``.
+    :param certificates: the certificates of the listeners.
     """
 
     log = Logger()
@@ -126,18 +128,18 @@ class Reloading:
         self._reactor = reactor
 
     def take_too(self, keys: str, taker: Taker) -> None:
-        """Have somebody else take keys as well."""
+        """Add a taker for further keys."""
         self._takers = {**self._takers, keys: taker}
 
     def reload(self, read: Callable[[], Config]) -> None:
-        """Read the configuration again, and take what can be taken.
+        """Read the configuration again, and apply the changes that need no restart.
 
-        :param read: reads it.
+        :param read: reads the configuration; may raise ConfigError.
         """
         self.log.info("Reading the configuration again.")
         try:
             config, renewed, faults = self._prepare(read)
-        except Exception:  # a plugin may check its options by any code
+        except Exception:  # a plugin's validators may raise anything
             self.log.failure("Reading the configuration again failed.")
             config, renewed, faults = None, [], []
         if config is None or faults:
@@ -159,16 +161,16 @@ class Reloading:
     def _prepare(
         self, read: Callable[[], Config]
     ) -> tuple[Config | None, list[tuple[Certificate, Any]], list[str]]:
-        """Read the configuration and the certificates, and change nothing.
+        """Read the configuration and the certificates, without changing anything.
 
-        :returns: the configuration, if it can be read; the certificates with what they would use;
-            and what is wrong with any of it.
+        :returns: the configuration, or None if it is faulty; each certificate with the options
+            that it would use; and all faults.
         """
         faults: list[str] = []
         config = None
         try:
             config = read()
-            # Those of now are listened at already, which needs a restart to change.
+            # The broker listens at its present endpoints already, so only new ones are checked.
             new = [each for each in config.listen if each not in self._running["listen"]]
             check_endpoints(new, "", self._reactor)
         except ConfigError as error:
@@ -182,7 +184,7 @@ class Reloading:
         return config, renewed, faults
 
     def _renew(self, renewed: Sequence[tuple[Certificate, Any]]) -> None:
-        """Have certificates use what was read for them, and log which of them are new."""
+        """Have certificates use the options that were read for them, and log which changed."""
         for certificate, options in renewed:
             until = certificate.use(options)
             if until:

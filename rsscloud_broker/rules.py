@@ -1,6 +1,6 @@
-"""Rules for values of the configuration: validators for attrs.
+"""Validators for the values of the configuration, used by the attrs classes in ``config``.
 
-Each message begins with the quoted key, and says what to write instead.
+Each raises ValueError with a message that begins with the quoted key and says what to write.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Attribute: TypeAlias = "attrs.Attribute[Any]"
 
 
 def not_empty(_: object, key: _Attribute, value: Sized) -> None:
-    """It must not be empty."""
+    """Require a value that is not empty."""
     if not value:
         raise ValueError(f"'{key.name}' must not be empty")
 
 
 def is_path(_: object, key: _Attribute, text: str) -> None:
-    """It must be such that a file can have it for a name, or within it."""
+    """Require a text that can be a file name, or part of one."""
     if "\0" in text:
         raise ValueError(
             f"'{key.name}' holds the character NUL, which no name of a file may; remove it"
@@ -33,7 +33,7 @@ def is_path(_: object, key: _Attribute, text: str) -> None:
 
 
 def is_network(_: object, key: _Attribute, text: str) -> None:
-    """It must be a network, or an address."""
+    """Require a network (CIDR) or an IP address."""
     try:
         ip_network(text)
     except ValueError as error:
@@ -43,12 +43,12 @@ def is_network(_: object, key: _Attribute, text: str) -> None:
         ) from error
 
 
-#: An address and a port; an IPv6 address has brackets then.
+#: An IP address and a port; an IPv6 address is in brackets.
 _NAME_SERVER = re.compile(r"(?:\[(?P<address>.+)\]|(?P<other>[^:]+)):(?P<port>[0-9]{1,5})")
 
 
 def is_name_server(_: object, key: _Attribute, text: str) -> None:
-    """It must be the address of a name server, and a port if that is not 53."""
+    """Require the IP address of a name server, with a port or without."""
     match = _NAME_SERVER.fullmatch(text)
     try:
         ip_address(match["address"] or match["other"] if match else text)
@@ -62,12 +62,12 @@ def is_name_server(_: object, key: _Attribute, text: str) -> None:
         )
 
 
-#: A UNIX socket of Linux without a file, and so without a lock beside it.
+#: An abstract UNIX socket of Linux, which has no file, and so no lock file either.
 _ABSTRACT = re.compile(r"unix:(?:address=)?\0[^\0]+:lockfile=0")
 
 
 def is_endpoint(_: object, key: _Attribute, text: str) -> None:
-    """It must look like a Twisted endpoint's description."""
+    """Require the form of a Twisted endpoint's description."""
     if not re.fullmatch(r"[A-Za-z0-9_]+:\S.*", text):
         raise ValueError(
             f"'{key.name}' has {text!r}, which is no Twisted endpoint; "
@@ -81,7 +81,7 @@ def is_endpoint(_: object, key: _Attribute, text: str) -> None:
 
 
 def is_database(_: object, key: _Attribute, text: str) -> None:
-    """It must be an SQLAlchemy URL of a database whose driver is installed."""
+    """Require an SQLAlchemy URL of a database whose driver is installed."""
     try:
         url = make_url(text)
         url.get_dialect().import_dbapi()
@@ -98,13 +98,13 @@ def is_database(_: object, key: _Attribute, text: str) -> None:
 
 
 def is_public_url(_: object, key: _Attribute, text: str) -> None:
-    """It must be an http or https URL to which paths can be added."""
+    """Require an http or https URL to which paths can be appended."""
     try:
         parts = urlsplit(text)
         usable = (
             parts.scheme in {"http", "https"}
             and bool(parts.hostname)
-            and parts.port != 0  # reading it checks that it is a number in range
+            and parts.port != 0  # reading the port raises ValueError if it is out of range
             and "@" not in parts.netloc
             and not re.search(r"[?#\s]", text)
         )
@@ -118,7 +118,7 @@ def is_public_url(_: object, key: _Attribute, text: str) -> None:
 
 
 def holds_tables(_: object, key: _Attribute, tables: Mapping[str, object]) -> None:
-    """Each of its values must be a table."""
+    """Require a table whose values are tables."""
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What signals do to the process: they stop it, reload its configuration, or rotate its log."""
+"""Installs the signal handlers that stop the broker, reload its configuration, rotate its log."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = Logger()
 
 
 def stop_once(reactor: Any) -> None:
-    """Have one signal stop the reactor, and later ones change nothing.
+    """Make only the first stopping signal stop the reactor; later ones are logged and ignored.
 
-    Twisted's own handlers stop it at each, which the second time is an error.
+    Twisted's own handlers stop the reactor at every signal, which is an error the second time.
 
-    :param reactor: one that does not run yet.
+    :param reactor: a reactor that does not run yet.
     """
     earlier: dict[int, Any] = {}
     asked = False
@@ -44,12 +44,12 @@ def stop_once(reactor: Any) -> None:
 
 
 def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
-    """Have SIGHUP reload the configuration.
+    """Make SIGHUP reload the configuration.
 
-    Where the broker was started in a terminal and the terminal has been closed, which sends
-    SIGHUP too, the broker stops instead.
+    A terminal sends SIGHUP too when it is closed.  If the broker was started in a terminal and
+    that is closed, the broker stops instead.
 
-    :param reactor: one that does not run yet.
+    :param reactor: a reactor that does not run yet.
     :param reload: is called in the reactor's thread, once the reactor runs.
     """
     in_terminal = False
@@ -69,9 +69,9 @@ def reload_at_hangup(reactor: Any, reload: Callable[[], None]) -> None:
 
 
 def rotate_at_request(reactor: Any, file: LogFile) -> None:
-    """Have SIGUSR1 rotate a log file, as twistd does for those that it opens.
+    """Make SIGUSR1 rotate a log file, as twistd does with the log files that it opens.
 
-    :param reactor: rotates it in its thread.
+    :param reactor: the file is rotated in this reactor's thread.
     """
 
     def rotate(number: int, frame: FrameType | None) -> None:

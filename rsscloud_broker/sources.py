@@ -1,4 +1,4 @@
-"""Who asks for something, as one of many: what is limited for each source is told apart here."""
+"""Identifies the sources of requests, so that limits can be applied to each source."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-#: Callers that are remembered.
+#: How many callers the results are cached of.
 MAX_SOURCES: Final = 10_000
 
 
 @lru_cache(MAX_SOURCES)
 def address_of(source: str) -> IPv4Address | IPv6Address | None:
-    """The address that a caller has; an IPv4 address in an IPv6 one is itself."""
+    """The address of a caller, IPv4 if it is mapped into IPv6; None if it is no address."""
     try:
         address = ip_address(source.partition("%")[0])
     except ValueError:
@@ -22,7 +22,7 @@ def address_of(source: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(MAX_SOURCES)
 def bucket_of(source: str) -> str:
-    """The key of a caller: its address, or its network of 64 bits."""
+    """The key of a caller for limits: its IPv4 address, or its IPv6 network of 64 bits."""
     address = address_of(source)
     if isinstance(address, IPv6Address):
         return f"{int(address) >> 64:x}/64"

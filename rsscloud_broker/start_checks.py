@@ -1,7 +1,7 @@
-"""What must be so on this machine before the broker can start: its data, its database, its ports.
+"""Checks whether the broker can start on this machine: its data directory, database and ports.
 
-The start and ``check-config`` ask here, so that both say the same.  Nothing is changed: no
-file is made, no table is touched, and a broker that runs beside goes on.
+Both the start and ``check-config`` use these checks, so both give the same errors.  The checks
+change nothing: they leave no file and no table behind, and do not disturb a running broker.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors import listening
 from rsscloud_broker.wire.text import clean
 
-#: What an operator is told who has not set ``public_url``; ``--local`` sets it.  The broker starts
-#: all the same.
+#: The warning if ``public_url`` is not set; the broker starts all the same.  ``--local`` sets it.
 DERIVED_URL = (
     "public_url is not set: subscribers, hubs and crawlers are told URLs under {url}, which leads "
     "nowhere on other machines; set public_url in the configuration (or --public-url) to the "
@@ -34,12 +33,12 @@ DERIVED_URL = (
 
 @frozen
 class Findings:
-    """What was found out about the start of a broker.
+    """The result of the checks.
 
     :ivar data: the state of the data directory, for people.
     :ivar database: the state of the database, for people; empty if it cannot be used.
-    :ivar faults: what would keep the broker from starting: a sentence for each.
-    :ivar notes: what is worth knowing besides.
+    :ivar faults: what would keep the broker from starting, a sentence for each.
+    :ivar notes: what else the operator should know, a sentence for each.
     """
 
     data: str
@@ -49,10 +48,11 @@ class Findings:
 
 
 def examine(config: Config) -> Findings:
-    """Find out whether a broker could start with a configuration, now and on this machine.
+    """Check whether a broker could start with a configuration, now and on this machine.
 
-    Its endpoints must be such as ``listening.check_endpoints`` has accepted.  Waits for the
-    database for some seconds.
+    Blocks, for some seconds if the database does not answer.
+
+    :param config: its endpoints must have passed ``listening.check_endpoints``.
     """
     faults = file_faults(config)
     database, fault = ("", "") if faults else _database_state(config.database_url)
@@ -71,7 +71,7 @@ def examine(config: Config) -> Findings:
 
 
 def _database_state(url: str) -> tuple[str, str]:
-    """What the start would do with a database, and why it cannot; one of the two is empty."""
+    """What the start would do with a database, and why it cannot be used; one of them is empty."""
     file = storage.database_file(url)
     if file is not None and not file.exists():
         return "will be made", ""
@@ -88,7 +88,7 @@ def _database_state(url: str) -> tuple[str, str]:
 
 
 def _try(description: str, data: str, findings: Findings) -> None:
-    """See whether the broker could listen at an endpoint."""
+    """Check whether the broker could listen at an endpoint, and add the result to ``findings``."""
     if not listening.can_be_tried(description):
         findings.notes.append(f"{description} was not tried: it is not opened by the broker itself")
     elif (error := listening.why_not(description)) is None:
@@ -100,7 +100,7 @@ def _try(description: str, data: str, findings: Findings) -> None:
 
 
 def file_faults(config: Config) -> list[str]:
-    """Why the data directory or the file of the database cannot be used: a sentence for each."""
+    """Why the data directory or the database file cannot be used, a sentence for each fault."""
     data = Path(config.data)
     faults = list(_faults_of_directory(data, "--data names another directory"))
     if not faults and data.is_dir():
@@ -117,7 +117,7 @@ def file_faults(config: Config) -> list[str]:
 
 
 def _directories(parent: Path) -> list[Path]:
-    """The directories in a directory; none, where it is not there or cannot be read."""
+    """The directories in a directory; none if it does not exist or cannot be read."""
     try:
         return [Path(entry.path) for entry in os.scandir(parent) if entry.is_dir()]
     except OSError:
@@ -125,9 +125,9 @@ def _directories(parent: Path) -> list[Path]:
 
 
 def _faults_of_directory(path: Path, other: str) -> Iterator[str]:
-    """Why files cannot be made in a directory, which need not be there yet.
+    """Why files cannot be created in a directory, which need not exist yet.
 
-    :param other: how to name another one, for people.
+    :param other: the clause that tells people how to name another directory.
     """
     nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))
     me = _user(os.geteuid())
@@ -150,14 +150,14 @@ def _faults_of_directory(path: Path, other: str) -> Iterator[str]:
 
 
 def _faults_of_files(paths: tuple[Path, ...], other: str) -> Iterator[str]:
-    """Why files or directories cannot be changed; those that are not there can be made."""
+    """Why files or directories cannot be written; those that do not exist are skipped."""
     for path in paths:
         if os.path.exists(path) and (fault := _access_fault(path)):
             yield f"{fault}, or {other}"
 
 
 def _access_fault(path: Path) -> str:
-    """Why this process cannot read and change a file or a directory; empty if it can."""
+    """Why this process cannot read and write a file or a directory; empty if it can."""
     wanted = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
     if os.access(path, wanted, effective_ids=True):
         return ""
@@ -167,7 +167,7 @@ def _access_fault(path: Path) -> str:
     owner, mode = _user(status.st_uid), stat.filemode(status.st_mode)
     if status.st_uid == os.geteuid():
         return f"{path} cannot be written by its owner {me} ({mode}): chmod -R u+rwX {path}"
-    as_owner = f", start the broker as {owner}" if status.st_uid else ""  # never as root
+    as_owner = f", start the broker as {owner}" if status.st_uid else ""  # never suggest root
     return (
         f"{path} belongs to {owner} ({mode}), and the broker runs as {me}: "
         f"chown -R {me} {path}{as_owner}"
@@ -175,7 +175,7 @@ def _access_fault(path: Path) -> str:
 
 
 def _user(number: int) -> str:
-    """The name of a user; its number, if it has none."""
+    """The name of a user, or the number if there is no name."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""Uses the store as if it were always there: what cannot be saved now is saved later."""
+"""Repeats operations of the store while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.errors import Unavailable
 
-#: Seconds until the store is tried again after it could not be used.
+#: Seconds until an operation is tried again after the store was unavailable.
 UNAVAILABLE_PAUSE = 10.0
 
 T = TypeVar("T")
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 @define
 class StoreRetry:
-    """Calls the store again and again while it is unavailable.
+    """Runs an operation of the store, and repeats it while the store is unavailable.
 
-    :param what: is put off meanwhile, for the log.
-    :ivar stopped: the service stops, so nothing is tried again.
+    :param what: names the work that is put off meanwhile, for the log.
+    :ivar stopped: whether the service stops, so that nothing is repeated.
     """
 
     _clock: IReactorTime
@@ -34,10 +34,10 @@ class StoreRetry:
     log = Logger()
 
     async def __call__(self, operation: Callable[[], Awaitable[T]], of: str = "") -> T:
-        """The result of an operation of the store.
+        """Run an operation of the store until it succeeds, and return its result.
 
-        :param of: whom or what it is about, for the log.
-        :raises CancelledError: the store is unavailable, and this was stopped.
+        :param of: the topic or thing that the operation is about, for the log.
+        :raises CancelledError: the store is unavailable, and the service stops.
         """
         while True:
             try:
@@ -48,9 +48,9 @@ class StoreRetry:
             await self.pause()
 
     async def pause(self) -> None:
-        """Wait a while.
+        """Wait for ``UNAVAILABLE_PAUSE`` seconds.
 
-        :raises CancelledError: this was stopped.
+        :raises CancelledError: the service stops.
         """
         if self.stopped:
             raise CancelledError
@@ -62,7 +62,7 @@ class StoreRetry:
             self._pauses.discard(pause)
 
     def stop(self) -> None:
-        """End every pause, and have none from now on."""
+        """Cancel all pauses, and repeat nothing from now on."""
         self.stopped = True
         for pause in tuple(self._pauses):
             pause.cancel()

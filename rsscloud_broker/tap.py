@@ -1,9 +1,8 @@
-"""Composes the broker out of its parts, for ``twistd rsscloud-broker``.
+"""Composes the broker from its parts, for ``twistd rsscloud-broker``.
 
-This is the only file that knows all the parts.  ``makeService`` reads the
-configuration and builds; nothing is opened, started or connected before the
-service starts, so that twistd may change its user and go into the background
-in between.
+This is the only file that knows all the parts.  twistd calls ``makeService``, which reads the
+configuration and builds the service.  Nothing is opened or connected before the service starts, so
+that twistd can change its user and go into the background in between.
 """
 
 from __future__ import annotations
@@ -80,27 +79,26 @@ from rsscloud_broker.workers import Workers
 
 __all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
 
-#: Seconds for a whole notification, and bytes of its answer that are read.
+#: The deadline in seconds of a call to a callback, and how many bytes of its answer are read.
 CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
-#: Seconds for reading a topic.
+#: The deadline in seconds of a fetch.
 TOPIC_DEADLINE = 30.0
 
-#: Seconds that all parts together have to stop, and those that each has when they are over.
+#: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
 STOP_WITHIN, MOMENT = 8.5, 0.1
 
-#: File descriptors that the broker makes use of, if it may; and those for what is limited
-#: by itself: topics that are read, callbacks that are verified, connections that are kept,
-#: the database and files.
+#: How many file descriptors the broker asks the system for; and how many it needs beside those of
+#: incoming connections and notifications: for fetches, verifications, idle connections, the
+#: database and files.
 DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
 
 
 class CannotStart(SystemExit, Exception):
-    """The broker that was built does not start.  Its text says why, to people.
+    """The broker cannot start.  The text says why, for people.
 
-    As a ``SystemExit`` it is shown without a traceback.  It is an ``Exception``
-    too because only such a one makes twistd tidy up: remove the file with its
-    process id, and tell the process that waits for the daemon, which would
-    otherwise wait for ever.
+    It is a ``SystemExit``, so that Python shows it without a traceback.  It is an ``Exception``
+    too, since only for that does twistd clean up: it removes its pid file and informs the process
+    that waits for the daemon, which would otherwise wait for ever.
     """
 
     def __init__(self, reason: str) -> None:
@@ -108,10 +106,10 @@ class CannotStart(SystemExit, Exception):
 
 
 def makeService(options: Options) -> IService:
-    """The broker for a command line; twistd calls this.
+    """Build the broker's service from the command line; twistd calls this.
 
-    :raises SystemExit: the configuration or the plugins cannot be used; the
-        text says why, to people.
+    :raises SystemExit: the configuration or the plugins cannot be used; the text says why, for
+        people.
     """
     from twisted.internet import reactor  # noqa: PLC0415 # twistd may install another one first
 
@@ -134,20 +132,21 @@ def makeService(options: Options) -> IService:
         reload_at_hangup(reactor, partial(service.reloading.reload, read))
         return service
     except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
-        # Not a UsageError: that is shown without a traceback only while twistd
-        # parses the command line.
+        # Not a UsageError: twistd shows that without a traceback only while it parses the
+        # command line.
         raise SystemExit(f"rsscloud-broker: {error}") from error
 
 
 class BrokerService(MultiService):
-    """Starts its parts in order, and stops them one after the other in reverse.
+    """Starts its parts in order, and stops them one after the other in reverse order.
 
-    A part that does not come to its end when it should is not waited for: whatever was
-    acknowledged is stored, and what is under way is taken up after the next start.
+    A part that does not stop in time is not waited for.  Nothing is lost by that: whatever the
+    broker acknowledged is stored, and unfinished work resumes after the next start.
 
-    :param descriptors: file descriptors that may be needed at a time.
-    :ivar observer: what writes the log; None if that is not for the broker to say.
-    :ivar reloading: has the parts take another configuration.
+    :param public_url: the URL by which others reach the broker, for the log.
+    :param descriptors: how many file descriptors the broker may need at the same time.
+    :ivar observer: the log observer; None if the broker leaves logging to twistd.
+    :ivar reloading: applies a changed configuration to the parts.
     """
 
     log = Logger()
@@ -166,7 +165,7 @@ class BrokerService(MultiService):
 
     def setServiceParent(self, parent: IServiceCollection) -> None:
         if self.observer is not None and isinstance(parent, Componentized):
-            parent.setComponent(ILogObserver, self.observer)  # where twistd looks for it
+            parent.setComponent(ILogObserver, self.observer)  # twistd uses this observer
         super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
@@ -197,14 +196,14 @@ class BrokerService(MultiService):
         super().startService()
         if self._config.public_url is None:
             self.log.warn(DERIVED_URL, url=self._public_url)
-        allocation.what_is_there_stays()
+        allocation.freeze_existing_objects()
         allocation.return_large_blocks()
         self.log.info(
             "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
         )
 
     def allow_descriptors(self, needed: int) -> None:
-        """Let the process have so many file descriptors, or tell that it may not."""
+        """Raise the limit of file descriptors to ``needed``; log a warning if that fails."""
         allowed = fd_limit.allow(max(DESCRIPTORS, needed))
         if allowed < needed:
             self.log.warn(
@@ -230,7 +229,7 @@ class BrokerService(MultiService):
                 await ended
             except TimedOut:
                 hanging.append(name)
-            except Exception:  # a bug of one part must not keep the others from stopping
+            except Exception:  # log a bug, and stop the other parts
                 self.log.failure("Stopping {part} failed.", part=name)
         if hanging:
             self.log.warn(
@@ -238,16 +237,17 @@ class BrokerService(MultiService):
                 "next start.",
                 parts=", ".join(hanging),
             )
-        elif self._lock is not None:  # or else it is held until nothing can be written any more
+        elif self._lock is not None:  # a hanging part may still write, so keep the lock then
             self._lock.close()
 
 
 def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> BrokerService:
-    """Build a broker.
+    """Build the service of a broker.
 
-    :param makers: the plugins to choose from; by default those that are installed.
-    :raises ConfigError, PluginError, FrontDoorsError: the configuration asks for
-        what cannot be.
+    :param makers: the plugins to select from; by default those that are installed.
+    :raises ConfigError: the configuration of a plugin or an endpoint cannot be used.
+    :raises PluginError: a plugin cannot be used.
+    :raises FrontDoorsError: front doors conflict.
     """
     makers = makers or discover()
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
@@ -363,7 +363,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         Root(doors, public_url),
         limits,
         counters,
-        error_page if "front_page" in running else None,  # which its pages lead to
+        error_page if "front_page" in running else None,  # error pages link to its pages
     )
     certificates: list[Certificate] = []
     service.reloading = Reloading(
@@ -405,7 +405,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:
-    """How many may be under way at a time."""
+    """How many notifications the distribution sinks may have under way at the same time."""
     return sum(
         options.in_flight + options.max_slow
         for _, options in sinks

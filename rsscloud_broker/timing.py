@@ -1,9 +1,9 @@
-"""The time: the clocks of the process, and work that is done again and again.
+"""The clocks of the process, jobs at every full minute or hour, and a watch of the wall clock.
 
-The reactor's timers go by a monotonic clock (``use_monotonic_timers``), since somebody may
-set the wall clock: two hours back, and what was to be done in a minute would be done two
-hours later.  Times that are stored are read from the wall clock.  ``WallClockWatch`` notices
-when the wall clock was set.
+The reactor's timers use a monotonic clock (``use_monotonic_timers``), since somebody may set the
+wall clock: if it is set back two hours, a timer of one minute would fire two hours late.  Times
+that are stored are read from the wall clock.  ``WallClockWatch`` notices when the wall clock is
+set.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from rsscloud_broker.interfaces import IClock
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0
 
-#: Seconds by which the wall clock must differ from the expected time to have been set: it is
-#: adjusted by less all the time, and a busy process reads the two clocks one after the other.
+#: The wall clock counts as set if it differs from the expected time by so many seconds.  Smaller
+#: differences are normal: the system adjusts it all the time, and a busy process reads the two
+#: clocks one after the other.
 JUMP = 1.0
 
 
@@ -33,7 +34,7 @@ JUMP = 1.0
 class SystemClock:
     """The clocks of this computer.
 
-    :param reactor: has the timers; see ``use_monotonic_timers``.
+    :param reactor: the reactor whose timers are used; see ``use_monotonic_timers``.
     """
 
     def __init__(self, reactor: IReactorTime) -> None:
@@ -46,22 +47,22 @@ class SystemClock:
 
 
 def use_monotonic_timers(reactor: Any) -> None:
-    """Let the timers of a reactor go by a clock that nobody sets.
+    """Make a reactor's timers use the monotonic clock.
 
-    Twisted's reactors go by the wall clock.  They read it by their method ``seconds``,
-    which is replaced here.
+    Twisted's reactors use the wall clock.  They read it by their method ``seconds``, which is
+    replaced here.
 
-    :param reactor: one that has no timers yet: those would fire at another time.
+    :param reactor: a reactor without timers; existing timers would fire at a wrong time.
     """
     reactor.seconds = time.monotonic
 
 
 class EachPeriod(Service):
-    """Calls a job at every multiple of a period: each full minute, each full hour.
+    """A service that calls a job at every multiple of a period: each full minute or hour.
 
-    If a run fails, the failure is logged, and the next run comes all the same.  If a run
-    takes longer than the period, the runs that it overlaps are left out.  If the wall clock
-    is set to another period, there is a run soon after.
+    If a run fails, the failure is logged, and the next run comes all the same.  If a run takes
+    longer than the period, the runs that it overlaps are skipped.  If the wall clock is set to
+    another period, a run follows within ``LOOK`` seconds.
 
     :param period: seconds; runs fall on multiples of it since the epoch.
     :param job: an async function, called without arguments.
@@ -100,7 +101,7 @@ class EachPeriod(Service):
             self._begin()
 
     def stopService(self) -> Deferred[None] | None:
-        """Stop; the Deferred fires when a run that is going on is over."""
+        """Stop; the Deferred fires when the current run, if any, is over."""
         super().stopService()
         if self._timer is not None:
             self._timer.cancel()
@@ -112,7 +113,7 @@ class EachPeriod(Service):
         return over
 
     def _now(self) -> tuple[int, float]:
-        """Which period this is, counted from the epoch, and the seconds that are left of it."""
+        """The number of the current period since the epoch, and the seconds that are left of it."""
         turn, passed = divmod(self._clock.wall_seconds() - self._after, self._period)
         return int(turn), self._period - passed
 
@@ -130,7 +131,7 @@ class EachPeriod(Service):
 
     def _begin(self) -> None:
         if self._run is not None:
-            # One that the start began a moment before does the same.
+            # A run that the start began less than a period ago is enough; it is not logged.
             if self._clock.seconds() - self._began_at >= self._period:
                 self.log.warn(
                     "{name}: the last run is not over yet; this one is left out.", name=self.name
@@ -148,18 +149,18 @@ class EachPeriod(Service):
             self.log.error(
                 "{name}: {error}; it is tried again in its next turn.", name=self.name, error=error
             )
-        except Exception:  # whatever it was, the next run may well succeed
+        except Exception:  # log a bug; the next run may succeed
             self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
         self._run = None
 
 
 class WallClockWatch(Service):
-    """Notices that the wall clock was set.
+    """A service that notices when the wall clock is set, and calls a function when it is set back.
 
-    What is to be done at a stored time would be done too late, by as much as the wall clock
-    was set back.  So the stored times are moved along.
+    Work that is due at a stored time would be done too late, by as much as the wall clock was
+    set back.  The function therefore moves the stored times back.
 
-    :param set_back: an async function, called with the seconds by which it was set back.
+    :param set_back: an async function, called with the seconds by which the clock was set back.
     """
 
     name = "wall clock"
@@ -210,5 +211,5 @@ class WallClockWatch(Service):
             self.log.error(
                 "What is stored could not be moved along with the wall clock: {error}", error=error
             )
-        except Exception:  # what could not be moved comes late, and everything else goes on
+        except Exception:  # log a bug; the due work comes late, all other work goes on
             self.log.failure("What is stored could not be moved along with the wall clock.")

@@ -1,4 +1,4 @@
-"""Finds out which URLs are the same: brings each into one normal form.
+"""Brings URLs into a normal form, so that equivalent URLs are found as one topic.
 
 Publishers and subscribers spell the URL of a topic differently::
 
@@ -23,7 +23,7 @@ _UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~")
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-#: URLs that are in normal form, as nearly all are, unless a segment begins with a dot.
+#: Nearly all URLs match this.  They are in normal form unless a segment begins with a dot.
 _PLAIN: Final = re.compile(r"https?://[a-z0-9.-]+/[!-$&-~]*")
 
 _URL: Final = re.compile(
@@ -42,13 +42,13 @@ _STRAY_PERCENT: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 def normal_form(url: str) -> str:
     """The form of a URL that it shares with all URLs that name the same resource.
 
-    Scheme and host are in lower case, the scheme's default port is left out, an empty path
-    is ``/``, and dot segments are resolved.  Unreserved characters are not percent-encoded;
-    what is, has capital digits; characters beyond ASCII are, as in a request (RFC 3987,
-    section 3.1).
+    Scheme and host are in lower case, the scheme's default port is left out, an empty path is
+    ``/``, and dot segments are resolved.  Unreserved characters are not percent-encoded.
+    Percent-encodings use capital digits.  Characters beyond ASCII are percent-encoded, as in a
+    request (RFC 3987, section 3.1).
 
-    :returns: the text as it is if it is no http or https URL: to refuse it, with a reason,
-        is the business of the URL rules.
+    :returns: the unchanged text if it is no http or https URL; other functions refuse those,
+        with a reason.
     """
     if _PLAIN.fullmatch(url) and "/." not in url:
         return url
@@ -60,7 +60,7 @@ def normal_form(url: str) -> str:
         host = _host(match["host"])
         path = _without_dots(encoded(match["path"] or "/"))
         query = encoded(match["query"] or "")
-    except ValueError:  # a name or a character that cannot be in any URL
+    except ValueError:  # a host name or a character that no URL can have
         return url
     return f"{scheme}://{host}{_port(scheme, match['port'])}{path}{query}{match['fragment'] or ''}"
 
@@ -93,17 +93,17 @@ def _port(scheme: str, port: str | None) -> str:
 
 
 def encoded(text: str) -> str:
-    """A part of a URL behind its host, with just those characters encoded that have to be."""
+    """A path or query in normal form: only characters that must be are percent-encoded."""
     if not text.isascii():
         text = quote(text, safe=printable)
     return _decoded(text)
 
 
 def _decoded(text: str) -> str:
-    """A text whose unreserved characters are not percent-encoded.
+    """The text with its unreserved characters decoded.
 
-    Where a percent sign encodes nothing, the text stays as it is: what is decoded beside such
-    a sign could become a part of an encoded character.
+    A text with a percent sign that encodes nothing is returned unchanged: a character decoded
+    beside such a sign could become part of a percent-encoding.
     """
     if "%" not in text or _STRAY_PERCENT.search(text):
         return text
@@ -116,9 +116,10 @@ def _if_unreserved(match: re.Match[str]) -> str:
 
 
 def _dots(segment: str) -> str:
-    """A segment, with its dots decoded if there is nothing else in it.
+    """A segment of a path, with its dots decoded if it consists of dots alone.
 
-    That is so already, but beside a stray percent sign, where servers decode it all the same.
+    They are decoded already, unless the path has a stray percent sign; servers decode the dots
+    even then.
     """
     return re.sub("%2e", ".", segment, flags=re.IGNORECASE) if _DOTS.fullmatch(segment) else segment
 

@@ -1,8 +1,7 @@
-"""Threads for work that would block the reactor, one set for each kind of work.
+"""Thread pools for work that would block the reactor, one pool for each kind of work.
 
-Work of one kind that hangs (on a slow disk, say) fills its own threads
-and nothing else.  Nor does it keep the process alive: its threads are daemons,
-and a stop waits for them only for a moment.
+If work of one kind hangs, on a slow disk for instance, it fills only its own pool.  It does not
+keep the process alive either: the threads are daemons, and a stop waits for them only a moment.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from twisted.python.threadpool import ThreadPool
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Seconds that work under way has when the broker stops.
-PATIENCE = 1.0
+#: Seconds that a stopping broker gives to work under way.
+STOP_TIMEOUT = 1.0
 
 
 class _Daemon(Thread):
-    """A thread that ends with the process, whatever it does."""
+    """A thread that does not keep the process alive, whatever it is doing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs, daemon=True)
 
 
 class Daemons(ThreadPool):
-    """Threads that do not keep the process alive."""
+    """A pool of threads that do not keep the process alive."""
 
     threadFactory = _Daemon
 
 
 class Workers(Service):
-    """Calls functions in threads.
+    """Calls functions in the threads of a pool of its own.
 
-    :param name: what these threads are for.
+    :param name: what the threads are for, in the log.
     :param threads: how many functions run at the same time.
     """
 
@@ -68,14 +67,14 @@ class Workers(Service):
             self._pool.stop()
             self._reactor.callFromThread(ended.callback, None)
 
-        # Threads are waited for in another one, since the reactor has more to do.
+        # Joining blocks, so another thread does it.
         Thread(target=join, name=f"end of {self.name}", daemon=True).start()
-        ended.addTimeout(PATIENCE, IReactorTime(self._reactor))
+        ended.addTimeout(STOP_TIMEOUT, IReactorTime(self._reactor))
         try:
             await ended
         except TimedOut:
             self.log.warn("Not waiting any longer for threads: {name}.", name=self.name)
 
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        """The result of a function that is called in a thread."""
+        """Call a function in a thread; the Deferred fires with its result."""
         return deferToThreadPool(self._reactor, self._pool, function, *args, **kwargs)

@@ -1,15 +1,15 @@
 r"""The broker as an application for ``twistd -y``, which takes no options of its own.
 
-The configuration file is the one that the environment variable
-RSSCLOUD_BROKER_CONFIG names; without it everything has its default::
+The environment variable RSSCLOUD_BROKER_CONFIG names the configuration file; without
+it every key has its default::
 
     RSSCLOUD_BROKER_CONFIG=/etc/rsscloud-broker/broker.toml \
         twistd -n --pidfile= -y rsscloud-broker.tac
 
-What is logged, and where to, is said by twistd's own options; [log] in the configuration
-is not heeded.
+twistd's own options say what is logged and where; [log] in the configuration is ignored.
 
-Where nothing asks for a .tac, ``twistd -n rsscloud-broker`` is the better way.
+Use this file only with tools that need a .tac; otherwise ``twistd -n rsscloud-broker`` is
+better.
 """
 
 import os

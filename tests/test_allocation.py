@@ -1,4 +1,4 @@
-"""Large blocks go back to the system, where the C library can do that."""
+"""Tests that large blocks of memory are returned to the system, if the C library supports it."""
 
 from __future__ import annotations
 

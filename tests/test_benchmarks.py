@@ -1,4 +1,4 @@
-"""The benchmarks work: every row runs, tiny, and its counts are right."""
+"""Tests that every row of the benchmarks runs with tiny numbers, and that its counts are right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 
 class RowTests(SynchronousTestCase):
-    """Each with its floor, real processes and its own checks of counts."""
+    """Each row runs with its floor, with real processes and its own checks of counts."""
 
     def setUp(self) -> None:
         self.directory = Path(self.mktemp()).absolute()
@@ -92,7 +92,7 @@ class RowTests(SynchronousTestCase):
 
 
 class CountTests(SynchronousTestCase):
-    """What must fail does."""
+    """Rows fail if the counts are wrong."""
 
     def test_missing_notifications(self) -> None:
         with Helper("receiver", Deadline.within(PATIENCE)) as receiver:

@@ -1,4 +1,4 @@
-"""Dictionaries that forget."""
+"""Tests the dictionary of limited size."""
 
 from __future__ import annotations
 

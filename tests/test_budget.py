@@ -1,4 +1,4 @@
-"""How many bytes of what strangers send are in memory at a time."""
+"""Tests the budget of bytes of messages that are arriving."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from rsscloud_broker.budget import Budget
 
 
 class Arriving:
-    """:ivar given_up: whether it was."""
+    """A message that is arriving.
+
+    :ivar given_up: whether the budget gave it up.
+    """
 
     def __init__(self) -> None:
         self.given_up = False

@@ -1,4 +1,4 @@
-"""Tests of `rsscloud_broker.config`."""
+"""Tests the configuration: its defaults, its errors, and the example."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUNDLED: dict[str, dict[str, Any]] = {
 
 class ConfigTestCase(SynchronousTestCase):
     def refusal(self, text: str) -> str:
-        """What is said of a document that must be refused."""
+        """The error of a document that must be refused."""
         return str(self.assertRaises(ConfigError, loads, text, "broker.toml"))
 
 
@@ -245,7 +245,7 @@ class RefusalTests(ConfigTestCase):
             'database = "sqlite:////x\\u0000"',
             'listen = ["ssl:443:privateKey=a\\u0000"]',
             'listen = ["unix:/x\\u0000y:lockfile=0"]',
-            'listen = ["unix:\\u0000x"]',  # with a lock it would need a file
+            'listen = ["unix:\\u0000x"]',  # a lock would need a file
         ):
             said = self.refusal(text)
             key = text.partition(" ")[0]
@@ -375,7 +375,7 @@ class Options:
 
 
 class BuildTests(SynchronousTestCase):
-    """Options of plugins are built by the same rules."""
+    """The options of plugins are checked by the same rules."""
 
     def build(self, **table: Any) -> Options:
         return build(Options, table, "broker.toml", path=("sinks", "x"), others=("enabled",))
@@ -480,7 +480,7 @@ class ExampleTests(SynchronousTestCase):
         loaded = self.uncommented()
         self.assertEqual(loaded.database_url, Config().database_url)
         self.assertEqual(loaded.public_url, "http://localhost:5337")
-        # These two have no default of their own: they are derived from others.
+        # These two have no default of their own: it is derived from other keys.
         core = attrs.evolve(
             loaded, database=None, public_url=None, front_doors={}, notifiers={}, sinks={}
         )
@@ -506,7 +506,7 @@ class ExampleTests(SynchronousTestCase):
         )
 
     def test_options_of_the_bundled_plugins(self) -> None:
-        """Each option stands there, with its default."""
+        """The example has each option, with its default."""
         loaded = self.uncommented()
         for kind, makers in BUNDLED.items():
             tables = getattr(loaded, kind)
@@ -517,7 +517,7 @@ class ExampleTests(SynchronousTestCase):
                     self.assertEqual(named, set(attrs.fields_dict(maker.options)))
 
     def test_the_bundled_plugins_run(self) -> None:
-        """With the example as with no configuration at all."""
+        """The example enables the same plugins as no configuration at all."""
         for configuration in (self.uncommented(), Config()):
             for kind, makers in BUNDLED.items():
                 chosen = select(makers, getattr(configuration, kind), kind)

@@ -1,4 +1,4 @@
-"""The files in ``tap`` do what they are for: tested with real processes."""
+"""Tests the deployment files in ``tap`` with real processes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.processes import BIN, LISTENS, PATIENCE, Process
 TOP = Path(rsscloud_broker.__file__).parent.parent
 TAP = TOP / "tap"
 
-#: Runs a command as systemd does that opened its socket: as descriptor 3, named
-#: in the environment, to this very process.
+#: Runs a command like systemd with socket activation: the socket is descriptor 3, and the
+#: environment names it and this process.
 ACTIVATOR = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -85,7 +85,7 @@ class TacTests(DeploymentTests):
 
 
 def unit(name: str) -> ConfigParser:
-    """A unit; of keys that stand there several times, the last."""
+    """A unit as a configuration; of repeated keys the last counts."""
     text = re.sub(r"\\\n\s*", " ", (TAP / name).read_text(encoding="utf-8"))
     parser = ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign] # as configparser's manual says
@@ -104,9 +104,9 @@ class SystemdTests(DeploymentTests):
         self.assertEqual(listening["Socket"]["ListenStream"].rpartition(":")[2], "5337")
 
     def analyzed(self, verb: str, *options: str, sockets: bool = True) -> tuple[int, str]:
-        """The status of ``systemd-analyze VERB`` for our units, and what it says of them.
+        """The exit status and the output of ``systemd-analyze VERB`` for the units.
 
-        :param sockets: whether it is for the socket unit, too.
+        :param sockets: whether the socket unit is analysed, too.
         """
         command = program("systemd-analyze")
         text = (TAP / "rsscloud-broker.service").read_text(encoding="utf-8")
@@ -129,7 +129,7 @@ class SystemdTests(DeploymentTests):
         self.assertEqual(status, 0, said)
 
     def test_systemd_finds_it_hardened(self) -> None:
-        """It rates what a service may do, from 0 for nothing to 100 for everything."""
+        """systemd rates what a service may do, from 0 for nothing to 100 for everything."""
         status, said = self.analyzed("security", "--offline=yes", "--threshold=20", sockets=False)
         self.assertEqual(status, 0, said)
         self.assertIn("Overall exposure level", said)
@@ -152,11 +152,11 @@ class SystemdTests(DeploymentTests):
             self.assertTrue(service[key], key)
         self.assertEqual(service["Restart"], "always")
         self.assertEqual(service["ExecReload"], "/bin/kill -HUP $MAINPID")
-        # twistd sends no readiness message, so that must not be waited for.
+        # twistd sends no readiness message, so systemd must not wait for one.
         self.assertIn(service["Type"], {"simple", "exec"})
 
     def line_of_service(self) -> list[str]:
-        """The service's own command line, with the places of this test."""
+        """The service's command line, with the paths of this test."""
         config = self.written("broker.toml", "")
         line = unit("rsscloud-broker.service")["Service"]["ExecStart"]
         for said, meant in (
@@ -169,7 +169,7 @@ class SystemdTests(DeploymentTests):
         return line.split()
 
     def test_a_reload_just_after_the_start(self) -> None:
-        """The broker cannot expect it yet, and goes on all the same."""
+        """A SIGHUP before the broker has its handler does not end the broker."""
         line = self.line_of_service()
         line[-1] = "tcp:0:interface=127.0.0.1"
         broker = Process(self, line, cwd=self.directory)
@@ -182,7 +182,7 @@ class SystemdTests(DeploymentTests):
         broker.wait_for("Reloaded the configuration")
 
     def test_socket_activation(self) -> None:
-        """The service's own command line, given a socket as systemd gives it."""
+        """The service's command line runs with a socket as systemd passes it."""
         line = self.line_of_service()
         host = unit("rsscloud-broker.socket")["Socket"]["ListenStream"].rpartition(":")[0]
         self.assertEqual(host, "0.0.0.0")
@@ -198,7 +198,7 @@ class SystemdTests(DeploymentTests):
                 cwd=self.directory,
                 pass_fds=[number],
             )
-            # A connection that comes before the broker listens waits in the socket.
+            # A connection that comes before the broker accepts waits in the socket's queue.
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as early:
                 early.sendall(b"GET /changes.xml HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 answer = early.makefile("rb").readline()
@@ -224,9 +224,9 @@ class SystemdTests(DeploymentTests):
         self.assertNotIn("Traceback", broker.output)
 
     def test_a_unix_socket_that_systemd_made(self) -> None:
-        """Its file is systemd's: it keeps its mode, and is there after a stop.
+        """The socket's file belongs to systemd: it keeps its mode, and stays after a stop.
 
-        The socket serves the next broker as well, when systemd starts it again.
+        The socket also serves the next broker that systemd starts.
         """
         short = Path(mkdtemp())  # names of sockets are
         self.addCleanup(rmtree, short)
@@ -248,7 +248,7 @@ class SystemdTests(DeploymentTests):
         self.assertTrue(place.is_socket())
 
     def activated(self, number: int) -> Process:
-        """A broker that is handed a UNIX socket, whose descriptor is given."""
+        """Start a broker with a UNIX socket that was opened before, by its descriptor."""
         line = [
             *(str(BIN / "twistd"), "--nodaemon", "--pidfile=", "rsscloud-broker"),
             *("--data", "data", "--listen", "systemd:domain=UNIX:index=0"),

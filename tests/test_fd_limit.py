@@ -1,4 +1,4 @@
-"""The soft limit is raised, as far as the hard one lets it be."""
+"""Tests that the limit of file descriptors is raised, up to the hard limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rsscloud_broker.fd_limit import allow
 
 class AllowTests(SynchronousTestCase):
     def limited(self, soft: int, hard: int) -> None:
-        """Have the system say that these are the limits."""
+        """Make the system report these limits."""
         self.set: list[tuple[int, int]] = []
         self.patch(fd_limit, "getrlimit", lambda which: (soft, hard))
         self.patch(fd_limit, "setrlimit", lambda which, limits: self.set.append(limits))

@@ -1,4 +1,4 @@
-"""Which events are logged, and how their lines look."""
+"""Tests which events are logged, where to, and in which form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LogsTestCase(SynchronousTestCase):
         return Logger(namespace, observer=self.publisher)
 
     def said(self) -> str:
-        """What was written since this was asked last."""
+        """The text that was written since the last call."""
         text = self.stream.getvalue()
         self.stream.seek(0)
         self.stream.truncate()
@@ -216,7 +216,7 @@ class JsonTests(LogsTestCase):
 
 
 class OptionsTests(SynchronousTestCase):
-    """Where the log goes, by the options of twistd."""
+    """The place of the log, by the options of twistd."""
 
     def setUp(self) -> None:
         self.opened: list[LogFile] = []

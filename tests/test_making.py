@@ -1,4 +1,4 @@
-"""Plugins that cannot be made: an operator reads which, of which package, and what to do."""
+"""Tests that errors of plugins name the plugin and its package, and say what to do."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from rsscloud_broker.testing import FakeNotifier, FakeOutbound, RecordingSink
 
 @frozen
 class Options:
-    """None."""
+    """No options."""
 
 
 @implementer(IPlugin, ISinkMaker, INotifierMaker)
 @frozen
 class Maker:
-    """Makes what a test wants."""
+    """A maker whose ``make`` a test gives."""
 
     name: str
     make: Callable[[Any, Any], Any]
@@ -59,7 +59,7 @@ def raising(error: BaseException) -> Callable[[Any, Any], Any]:
 
 
 class Half:
-    """A notifier of which its author forgot a part."""
+    """A notifier that lacks a part of its interface."""
 
     protocol = "half"
     carries_content = False
@@ -73,7 +73,7 @@ class Half:
 
 
 class Unmarked:
-    """A notifier that says nowhere that it is one."""
+    """A notifier without ``@implementer``."""
 
     protocol = "unmarked"
     carries_content = False

@@ -1,4 +1,4 @@
-"""What comes of another configuration while the broker runs."""
+"""Tests how a changed configuration is applied while the broker runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rsscloud_broker.signals import reload_at_hangup
 
 @define
 class Recorder:
-    """Stands for every part, and remembers what it was told to take."""
+    """Stands for every part, and records the calls that change it."""
 
     told: list[tuple[Any, ...]] = field(factory=list)
 
@@ -47,7 +47,7 @@ class Recorder:
 
 @define
 class Renewed:
-    """A certificate that was renewed, or cannot be read."""
+    """A listener's certificate that was renewed, or cannot be read."""
 
     description: str = "ssl:443"
     fault: str = ""
@@ -82,13 +82,13 @@ class ReloadingTests(SynchronousTestCase):
         return Reloading(self.running, takers, [self.certificate], None)
 
     def said(self) -> list[str]:
-        """What the log has got since this was asked last."""
+        """The lines that were logged since the last call."""
         events = self._events[self._read :]
         self._read += len(events)
         return [f"{event['log_level'].name}: {formatEvent(event)}" for event in events]
 
     def told(self) -> list[tuple[Any, ...]]:
-        """What the parts were told to take, whoever they are."""
+        """The changes that were applied to any of the parts."""
         return [one for part in (*self.parts.values(), self.access) for one in part.told]
 
     def test_nothing_new(self) -> None:
@@ -266,7 +266,7 @@ class ManualTests(SynchronousTestCase):
         table = text.partition(".. _reloading:")[2].partition("All other keys need a restart.")[0]
         named = set(re.findall(r"``(\[\w+\](?: \w+)?)``", table))
         taken = {*Parts(*[None] * 6).takers(), "[log]"}  # type: ignore[arg-type] # as above
-        # Where a table is taken as a whole, its keys need no names.
+        # The keys of a table that is taken as a whole need not be named.
         whole = {keys for keys in taken if " " not in keys}
         single = {keys for keys in taken if keys.split()[0] not in whole}
         self.assertEqual(named, whole | single)

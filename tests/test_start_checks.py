@@ -1,4 +1,4 @@
-"""What is found out about the start of a broker, on files and ports that are there."""
+"""Tests the checks before a start, with real files and ports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StartChecksTestCase(SynchronousTestCase):
         self.config = Config(data=str(self.data), listen=(listen,))
 
     def found(self) -> Findings:
-        """What is found; nothing is changed for that."""
+        """Run the checks; assert that they change no file."""
         before = sorted(self.home.rglob("*"))
         findings = examine(self.config)
         self.assertEqual(sorted(self.home.rglob("*")), before)
@@ -60,7 +60,7 @@ class DataTests(StartChecksTestCase):
         )
 
     def test_a_directory_of_the_database(self) -> None:
-        """It may be elsewhere."""
+        """The database may be outside the data directory."""
         file = self.home / "other"
         file.write_text("")
         self.config = evolve(self.config, database=f"sqlite:///{file}/broker.db")

@@ -1,6 +1,6 @@
-"""The command line of ``twistd rsscloud-broker``, and how the parts are stopped.
+"""Tests the command line of ``twistd rsscloud-broker``, and how the parts are stopped.
 
-What it starts is tested in tests/e2e.
+The tests in tests/e2e start the whole broker.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class StopTests(SynchronousTestCase):
         self._events = self.enterContext(capturedLogs())
 
     def given_up(self) -> list[str]:
-        """The parts that were not waited for, as the log has them."""
+        """The parts that the broker did not wait for, by its log."""
         return [event["parts"] for event in self._events if "parts" in event]
 
     def stop(self) -> Deferred[None]:
@@ -116,7 +116,7 @@ class StopTests(SynchronousTestCase):
         store.stopped.callback(None)
         self.successResultOf(stopped)
         self.assertEqual(self.given_up(), ["sink"])
-        sink.stopped.callback(None)  # it comes to its end after all
+        sink.stopped.callback(None)  # it stops after all
 
     def test_the_time_is_that_of_all_parts_together(self) -> None:
         stopped = self.stop()
@@ -139,7 +139,7 @@ class StopTests(SynchronousTestCase):
 
 @implementer(IPlugin, IFrontDoorMaker, ISinkMaker)
 class PartsMaker:
-    """Keeps the parts that a plugin is given, as a front door and as a sink."""
+    """A maker that records the parts that it is given."""
 
     name = "parts"
     help = "Keeps its parts."
@@ -157,7 +157,7 @@ class PartsMaker:
 
 class HubTests(SynchronousTestCase):
     def has_hub(self, front_door: bool, notifier: bool) -> set[bool]:
-        """What the parts of front doors and sinks say."""
+        """The ``has_hub`` that front doors and sinks are given."""
         maker = PartsMaker()
         makers = Makers(
             front_doors={"websub": bundled.websub, "parts": maker},
@@ -175,7 +175,7 @@ class HubTests(SynchronousTestCase):
         return {parts.has_hub for parts in maker.given}
 
     def test_a_hub_takes_requests_and_delivers(self) -> None:
-        """With a half of it nobody can subscribe, so it must not be advertised."""
+        """With one of the two nobody can subscribe, so no hub must be advertised."""
         for front_door in (False, True):
             for notifier in (False, True):
                 has_hub = self.has_hub(front_door, notifier)

@@ -1,4 +1,4 @@
-"""Periodic work: on round times, one at a time, and never ended by a failure."""
+"""Tests periodic jobs: they run at round times, one at a time, and go on after a failure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class EachPeriodTests(SynchronousTestCase):
         self.assertEqual(len(self.runs), 2)
 
     def warnings(self) -> list[str]:
-        """What is complained of from now on."""
+        """The warnings that are logged from now on."""
         seen: list[str] = []
 
         @implementer(ILogObserver)

@@ -1,4 +1,4 @@
-"""Which URLs are the same."""
+"""Tests the normal form of URLs."""
 
 from string import ascii_letters, digits
 from urllib.parse import quote
@@ -55,7 +55,7 @@ SAME = {
     "http://a/%zz%4": "http://a/%zz%4",
 }
 
-#: What no rule accepts: the rules are to see it as it was written.
+#: Texts that are no URLs stay as they are, so that errors show them as written.
 STRANGE = (
     "",
     "feed",
@@ -86,13 +86,13 @@ class NormalFormTests(SynchronousTestCase):
     @example("a/%2525/..")
     @example("/%%61b")
     def test_form_is_its_own(self, rest: str) -> None:
-        """What is in normal form is left as it is, whatever it was before."""
+        """The normal form of a normal form is the same."""
         form = normal_form(f"http://A{rest}")
         self.assertEqual(normal_form(form), form)
 
     @given(st.text(UNRESERVED, min_size=1))
     def test_every_unreserved_character(self, name: str) -> None:
-        """WebSub, section 5.1.1: however the characters are encoded, it is the same topic."""
+        """However these characters are encoded, the topic is the same (WebSub, section 5.1.1)."""
         written = "".join(f"%{ord(character):02x}" for character in name)
         self.assertEqual(
             normal_form(f"http://a/x{written}"), normal_form(f"http://a/x{quote(name)}")

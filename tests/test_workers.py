@@ -1,4 +1,4 @@
-"""Threads for one kind of work."""
+"""Tests the thread pools for work that would block the reactor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zope.interface import implementer
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.workers import Workers
 
-#: Seconds after which a thread that waits for another gives up: the test failed.
+#: Seconds after which a thread that waits for another gives up, and the test fails.
 PATIENCE = 10
 
 
@@ -109,7 +109,7 @@ class WorkersTests(TestCase):
 
 @implementer(IReactorFromThreads)
 class ThreadsClock(Clock):
-    """A reactor in which time stands still, and nothing that threads ask for is done."""
+    """A reactor whose time stands still, and that ignores calls from threads."""
 
     def callFromThread(
         self,

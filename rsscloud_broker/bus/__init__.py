@@ -1,4 +1,4 @@
-"""The event bus: a bounded queue for each sink."""
+"""The event bus, which carries events from the core to the sinks."""
 
 from rsscloud_broker.bus.event_bus import EventBus
 

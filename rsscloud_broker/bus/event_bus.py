@@ -1,10 +1,9 @@
-"""Carries events to sinks without ever troubling the publisher.
+"""Carries events from the core to the sinks; publishing never blocks and never raises.
 
-Each sink has a queue of its own and handles one event at a time, in order.  A
-sink that is slow fills its own queue; a sink that fails is logged and counted;
-the others notice neither.  When a queue is full the event is dropped, which
-costs delay and never data: an event tells of a fact that is in the store, and
-the events still in the queue will make the sink look there.
+Each sink has a queue of its own and handles one event at a time, in order.  A slow sink fills only
+its own queue; a sink that fails is logged and counted, and the others go on.  When a queue is full,
+the event is dropped.  That costs delay and never data: an event tells of a fact that is in the
+store, and the events still in the queue make the sink look there.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
 
-#: Seconds that sinks have, when the broker stops, for what was published.
+#: Seconds that a stopping broker gives to sinks for the events in their queues.
 DRAIN_TIMEOUT = 2.0
 
 
 @define(eq=False)
 class _Queue:
-    """The events that wait for one sink, and the coroutine that feeds it."""
+    """The events that wait for one sink, and the coroutine that hands them to the sink."""
 
     sink: IEventSink
     size: int
@@ -46,7 +45,7 @@ class _Queue:
     def put(self, event: Event) -> None:
         if len(self.waiting) >= self.size:
             self.missed.labels(self.sink.name, "dropped").inc()
-            if not self.dropping:  # one line for each time it fills up, not for each event
+            if not self.dropping:  # log once each time the queue fills up, not for each event
                 self.dropping = True
                 self.log.warn(
                     "The queue of sink {sink} is full ({size} events): it is told of no more "
@@ -58,7 +57,7 @@ class _Queue:
         self.waiting.append(event)
 
     async def feed(self) -> None:
-        """Handle what waits, until nothing does.  Returns at once if this is going on."""
+        """Handle the queued events until there are none.  Returns at once if this runs already."""
         if self.feeding:
             return
         self.feeding = True
@@ -72,7 +71,7 @@ class _Queue:
             waiter.callback(None)
 
     async def handle(self, event: Event) -> None:
-        """Give one event to the sink, and outlive whatever the sink does with it."""
+        """Hand one event to the sink; log and count whatever the sink raises."""
         try:
             await self.sink.handle(event)
         except Unavailable as error:
@@ -94,12 +93,11 @@ class _Queue:
 
 @implementer(IEventBus)
 class EventBus(Service):
-    """The event bus, a service: what was published is handled before it stops.
+    """The event bus, a service: before it stops, sinks handle the events in their queues.
 
     :param queue_size: how many events may wait for one sink.
-    :param clock: limits how long a stop waits for sinks; without it a sink that
-        hangs is waited for without end.
-    :param counters: where it counts what sinks miss.
+    :param clock: limits the time that a stop waits for sinks; None for no limit.
+    :param counters: count the events that sinks miss.
     """
 
     name = "event bus"
@@ -129,7 +127,7 @@ class EventBus(Service):
                 Deferred.fromCoroutine(queue.feed())
 
     async def drain(self) -> None:
-        """Return once every event published so far has been handled."""
+        """Return when the sinks have handled every event published so far."""
         for queue in tuple(self._queues.values()):
             if queue.feeding:
                 waiter: Deferred[None] = Deferred()

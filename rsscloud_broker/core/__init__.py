@@ -1,4 +1,7 @@
-"""The verbs of the broker, change detection and leases.  Knows no HTTP and no SQL."""
+"""What the broker does between front doors and store: pings, subscriptions, fetches, polls.
+
+Nothing here knows HTTP or SQL.
+"""
 
 from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.broker import Broker

@@ -1,6 +1,6 @@
-"""Which topics one may publish and subscribe to: by patterns of the operator's.
+"""Which topics callers may ping and subscribe to, by the patterns in the configuration.
 
-All of them, where the operator says nothing.
+``Broker`` asks before it accepts a request.  Without patterns all topics are allowed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rsscloud_broker.config import Topics
 from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.urls import encoded, normal_form
 
-#: Why a topic has ended to which there may be no subscriptions any more.  By that it is
-#: known in the database as one that may go on, so it must stay as it is.
+#: The stored reason of a topic that ended because the operator no longer allows it.  The
+#: broker revives a topic with this reason once it is allowed again, so never change the text.
 NOT_ALLOWED = "this broker takes no subscriptions to it any more"
 
 _WILDCARD = re.compile(r"[*?\[]")
@@ -26,38 +26,38 @@ _DEFAULT_PORT = {"http": ":80", "https": ":443"}
 
 
 class Access:
-    """Lets topics through, or refuses them.
+    """Compares topics with the operator's patterns.
 
-    The URLs are in normal form: or else another spelling would get round a pattern.
+    Every URL must be in normal form, or another spelling would get round a pattern.
 
-    :ivar limited: whether there is any topic that nobody may subscribe to.
+    :ivar limited: whether the patterns forbid subscriptions to any topic.
     """
 
     def __init__(self, topics: Topics) -> None:
         self.change(topics)
 
     def change(self, topics: Topics) -> None:
-        """Let topics through by other patterns from now on."""
+        """Use other patterns from now on."""
         self._subscribe = _any_of(topics.subscribe)
         self._publish = _any_of(topics.publish)
         self.limited = "*" not in topics.subscribe
 
     def may_subscribe(self, topic: str) -> bool:
-        """Whether there may be subscriptions to a topic."""
+        """Whether the operator allows subscriptions to a topic."""
         return self._subscribe.match(topic) is not None
 
     def check_subscribe(self, topic: str) -> None:
-        """Return, if there may be subscriptions to a topic.
+        """Raise if the operator allows no subscriptions to a topic.
 
-        :raises Forbidden: there may not.
+        :raises Forbidden: no pattern matches the topic.
         """
         if not self.may_subscribe(topic):
             raise Forbidden(f"{topic}: this broker takes no subscriptions to topics like that")
 
     def check_publish(self, *topics: str) -> None:
-        """Return, if everybody may say of these topics that they changed.
+        """Raise if the operator allows no pings of one of these topics.
 
-        :raises Forbidden: of one of them nobody may.
+        :raises Forbidden: no pattern matches that topic.
         """
         for topic in topics:
             if self._publish.match(topic) is None:
@@ -65,15 +65,14 @@ class Access:
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    # No pattern at all matches nothing, which an empty expression would not do.
-    return re.compile("|".join(translate(_written(one)) for one in patterns) or r"(?!)")
+    # Without patterns the expression must match nothing; an empty one matches everything.
+    return re.compile("|".join(translate(_normalised(one)) for one in patterns) or r"(?!)")
 
 
-def _written(pattern: str) -> str:
-    """A pattern of URLs in normal form, which those of topics are.
+def _normalised(pattern: str) -> str:
+    """A pattern that matches URLs in normal form.
 
-    What stands for itself in the pattern is brought into normal form; what stands for other
-    characters is left as it is.
+    Its literal parts are brought into normal form; its wildcards stay as they are.
     """
     if not _WILDCARD.search(pattern):
         return normal_form(pattern)

@@ -1,4 +1,7 @@
-"""The verbs of the broker: store the fact first, then publish it, then return."""
+"""What front doors ask of the broker: pings, pushed content, subscriptions.
+
+Each method first stores a fact, then publishes it on the event bus, then returns.
+"""
 
 from __future__ import annotations
 
@@ -37,25 +40,25 @@ from rsscloud_broker.urls import normal_form
 
 T = TypeVar("T")
 
-#: Names that are looked up at a time before what they stand in is taken in.
+#: How many host names are looked up at the same time for requests that wait for the result.
 MAX_LOOKUPS = 500
 
-#: Why a topic is not read that nobody has subscribed to, and the seconds after which it
-#: makes sense to ask again.
-NO_ROOM, NO_ROOM_PAUSE = "as many topics wait to be read as the broker keeps", 60
+#: The reason that a publisher is given when too many topics without subscribers wait to be
+#: fetched, and the seconds after which the publisher may try again.
+QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker keeps", 60
 
 
 @implementer(IBroker)
 class Broker:
-    """What every front door talks to.
+    """Carries out the requests of all front doors; see ``IBroker``.
 
-    :param verifier: verifies intents whose callers wait for it.
-    :param intents: keeps and verifies those whose callers do not.
-    :param admission: says who may ask for how much.
-    :param access: says which topics there may be.
-    :param topics: says which topics the broker would read.
-    :param callbacks: says which callbacks it would call.
-    :param space: says whether there is room for what is new; None if there always is.
+    :param verifier: verifies intents while their callers wait.
+    :param intents: stores intents and verifies them after their callers got an answer.
+    :param admission: applies the rate limits.
+    :param access: says which topics the operator allows.
+    :param topics: says which URLs of topics the broker may fetch.
+    :param callbacks: says which URLs of callbacks the broker may call.
+    :param space: checks the free space on the disk; None for no check.
     """
 
     def __init__(
@@ -118,17 +121,17 @@ class Broker:
         self._admission.ping(source)
         url = topic_of(url)
         self._access.check_publish(url)
-        await self._admit_reading(url, source)
+        await self._admit_fetch(url, source)
         try:
             check = partial(self._detector.check_now, url, pinged=True, source=source)
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                await self._read_again(url, source)
+                await self._fetch_later(url, source)
             raise
         return record.changed
 
-    async def _read_again(self, url: str, source: str) -> None:
+    async def _fetch_later(self, url: str, source: str) -> None:
         if await self._store.request_check(url, self._clock.wall_seconds()):
             self._detector.schedule_later(url, source)
 
@@ -137,63 +140,68 @@ class Broker:
         for _ in urls:
             self._admission.ping(source)
         topics = tuple(dict.fromkeys(map(normal_form, urls)))
-        said = await together([self._problem_of(url, source) for url in topics])
-        problems = dict(zip(topics, said, strict=True))
-        taken = [url for url, problem in problems.items() if isinstance(problem, str)]
-        if not taken:
-            raise next(problem for problem in said if isinstance(problem, Refused))
-        asked = await together([self._ask_for(url, source) for url in taken])
-        if not any(asked):
-            raise TooMany(NO_ROOM, NO_ROOM_PAUSE)
+        found = await together([self._problem_of(url, source) for url in topics])
+        problems = dict(zip(topics, found, strict=True))
+        allowed = [url for url, problem in problems.items() if isinstance(problem, str)]
+        if not allowed:
+            raise next(problem for problem in found if isinstance(problem, Refused))
+        stored = await together([self._request_fetch(url, source) for url in allowed])
+        if not any(stored):
+            raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
         notes = {url: _sentence(url, problem) for url, problem in problems.items() if problem}
-        for url, waits in zip(taken, asked, strict=True):
-            if not waits:
-                notes[url] = f"{url}: {NO_ROOM}; it was not taken in"
+        for url, is_stored in zip(allowed, stored, strict=True):
+            if not is_stored:
+                notes[url] = f"{url}: {QUEUE_FULL}; it was not taken in"
         return notes
 
     def _check_space(self) -> None:
-        """Return, if there is room for what is new.
+        """Raise if the disk has too little space for new data.
 
-        :raises Unavailable: there is not.
+        :raises Unavailable: the disk is nearly full.
         """
         if self._space is not None:
             self._space.check()
 
-    async def _ask_for(self, url: str, source: str) -> bool:
-        """Have a topic read that somebody says has changed; False if there is no room."""
-        asked = await self._store.request_check(url, self._clock.wall_seconds(), True)
-        if asked:
+    async def _request_fetch(self, url: str, source: str) -> bool:
+        """Store that a pinged topic is to be fetched, and schedule the fetch.
+
+        :returns: False if the store keeps as many such requests as it may.
+        """
+        stored = await self._store.request_check(url, self._clock.wall_seconds(), True)
+        if stored:
             self._detector.schedule(url, pinged=True, source=source)
         else:
             self._counters.limited.labels("topics that wait").inc()
-        return asked
+        return stored
 
-    async def _admit_reading(self, url: str, source: str) -> None:
-        """Return, if a topic may be read because a caller says that it changed.
+    async def _admit_fetch(self, url: str, source: str) -> None:
+        """Raise if a ping of ``source`` may not cause a fetch of a topic now.
 
-        :raises TooMany: nobody has subscribed to it, and many such topics of its host
-            are read.
+        Topics with subscribers are always fetched.
+
+        :raises TooMany: the topic has no subscribers, and too many topics without subscribers
+            are fetched from its host.
         """
         if not self._admission.limits_readings(source) or self._detector.was_watched(url):
             return
         pause = self._admission.reading(url)
-        # Only where there is no room, the store is asked: nearly every ping is let in.
+        # The store is asked only when the limit is reached: nearly every ping is admitted.
         if pause and not await self._detector.is_watched(url):
             raise self._admission.too_many_readings(url, pause)
 
     async def _problem_of(self, url: str, source: str) -> str | Refused:
-        """As ``_check_publish``; a refusal is given and not raised."""
+        """Like ``_check_publish``, but return a refusal instead of raising it."""
         try:
             problem = await self._check_publish(url, source)
-            await self._admit_reading(url, source)
+            await self._admit_fetch(url, source)
         except (Forbidden, TooMany, TopicUnreadable) as error:
             return error
         return problem
 
     async def _check_publish(self, url: str, source: str) -> str:
-        """As ``_check_topic``, for who says that a topic changed.
+        """Like ``_check_topic``, for a caller that pings the topic.
 
-        :raises Forbidden: nobody may.
+        :raises Forbidden: the operator allows no pings of this topic.
         """
         check_topic(url)
         self._access.check_publish(url)
@@ -215,13 +223,13 @@ class Broker:
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         self._access.check_subscribe(intent.topic)
-        room = await self._admission.verification(intent)
+        quota = await self._admission.verification(intent)
         try:
             return await self._revive_if_allowed(
                 intent.topic, partial(self._verifier.subscribe, intent)
             )
         except Refused as error:
-            room.left += 1
+            quota.left += 1
             if isinstance(error, CallbackFailed):
                 self._admission.failed(intent, error)
             raise
@@ -242,61 +250,64 @@ class Broker:
         if not intent.unsubscribe:
             self._check_space()
             self._access.check_subscribe(intent.topic)
-        room = await self._admission.verification(intent, remembering=False)
+        quota = await self._admission.verification(intent, remembering=False)
         try:
             await self._check_intent(intent)
         except Refused:
-            room.left += 1
+            quota.left += 1
             raise
         await self._intents.add(intent, limited=not self._admission.is_exempt(intent.source))
 
     async def _check_intent(self, intent: Intent) -> None:
-        """Return, if the URLs of an intent are such as the broker calls.
+        """Raise if the broker would not fetch the topic or not call the callback of an intent.
 
-        :raises TopicUnreadable, CallbackFailed: they are not.
+        :raises TopicUnreadable: the broker would not fetch the topic.
+        :raises CallbackFailed: the broker would not call the callback.
         """
         if not intent.unsubscribe:
             await self._revive_if_allowed(
                 intent.topic, partial(self._check_topic, intent.topic, intent.source)
             )
         try:
-            await self._judge(self._callbacks, intent.callback.url, intent.source)
+            await self._check_address(self._callbacks, intent.callback.url, intent.source)
         except AddressRefused as error:
             raise CallbackFailed(str(error), refused=True) from error
 
-    async def _judge(self, judge: IURLPolicy, url: str, source: str) -> None:
-        """Have a URL judged.  Its name is looked up for that, which may take seconds."""
-        async with self._lookups.slot(
-            Turn.of(source), HostQuota("lookup", host_of(url), MAX_LOOKUPS)
-        ):
-            await judge.check(url)
+    async def _check_address(self, policy: IURLPolicy, url: str, source: str) -> None:
+        """Check a URL by a policy.  The policy looks the host up, which may take seconds."""
+        quota = HostQuota("lookup", host_of(url), MAX_LOOKUPS)
+        async with self._lookups.slot(Turn.of(source), quota):
+            await policy.check(url)
 
     async def _check_topic(self, url: str, source: str) -> str:
-        """Return, if a topic can be one that the broker reads, or that it need not read.
+        """Raise if the broker would not fetch a topic, or has ended it.
 
-        :returns: why it could not be read the last time; empty if it could.
-        :raises TopicUnreadable: it would not read it, or does not any more.
+        The address of a topic whose content is pushed is not checked.
+
+        :returns: why the last fetch failed; empty if it did not fail.
+        :raises TopicUnreadable: the broker may not call this URL.
+        :raises TopicEnded: the topic has ended.
         """
         if self._detector.reads(url):
             try:
-                await self._judge(self._topics, url, source)
+                await self._check_address(self._topics, url, source)
             except AddressRefused as error:
                 raise TopicUnreadable(url, str(error), refused=True) from error
-        account = await self._store.topic_status(url)
-        if account is None:
+        status = await self._store.topic_status(url)
+        if status is None:
             return ""
-        if account.topic.ended:
-            raise TopicEnded(url, account.topic.ended)
-        return account.result if account.failures else ""
+        if status.topic.ended:
+            raise TopicEnded(url, status.topic.ended)
+        return status.result if status.failures else ""
 
     async def _revive_if_allowed(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What comes of an attempt, for which a topic goes on that ended only since there
-        might be no subscriptions to it, if there may be now.
+        """Run ``attempt``.  If it fails because the topic was ended as not allowed, and the
+        topic is allowed now, revive the topic and try once more.
         """
         try:
             return await attempt()
         except TopicEnded as error:
-            topic = await self._store.topic(url)  # which may have moved elsewhere
+            topic = await self._store.topic(url)  # the topic may have moved to another URL
             if (
                 error.reason != NOT_ALLOWED
                 or not topic

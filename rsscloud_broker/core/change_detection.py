@@ -1,16 +1,17 @@
-"""Finds out whether a topic changed.
+"""Fetches topics and finds out whether they changed.
 
-A topic is read when somebody says that it changed, and compared with the last
-reading by the hash and size of its bytes; only a difference is a change.  Two
-ways lead here:
+The detector compares the hash and the size of the fetched bytes with those of the last fetch;
+only a difference is a change.  ``Broker``, ``Verifier``, ``Poller`` and some sinks call it, in
+one of these ways:
 
-- ``check``: the caller waits for the answer (an rssCloud ping, a subscription).
-- ``ask``: the caller has stored that the topic waits to be read and goes on
-  (a weblogUpdates ping).  If the topic cannot be read, it is read again later (see
-  ``retrying``).  The store is looked through at the start, and again now and then, for
-  what the last process left waiting, or a bug.
+- ``check_now``: the caller waits for the result (an rssCloud ping, a poll).
+- ``read``: the caller waits for the result, and nothing is recorded (a subscription).
+- ``schedule``: the caller has stored a check, which says that the topic waits to be fetched, and
+  does not wait (a weblogUpdates ping).  If the fetch fails, it is retried: see ``retrying``.  At
+  its start and every ten minutes the detector also fetches the topics whose checks nobody handles,
+  because the last process ended or because of a bug.
 
-Both share readings: see ``sharing``.
+All of them share fetches: see ``sharing``.
 """
 
 from __future__ import annotations
@@ -38,32 +39,28 @@ from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.store_retry import StoreRetry
 
-#: Topics of which is known when they were pinged last.
+#: How many topics the detector remembers the last ping of.
 MAX_REMEMBERED = 10_000
 
-#: Topics that are looked up at once in the store, which wait there to be read, and the
-#: seconds after which it is looked through again.
+#: How many checks are read from the store at a time, and the seconds until it is read again.
 AT_ONCE, LOOK_AGAIN = 100_000, 600.0
 
 
 @frozen
 class _Found:
-    """What came of a reading.
+    """The result of a fetch, and what the store recorded of it (None if nothing was)."""
 
-    :ivar record: what was recorded of it; None if nothing was to be.
-    """
-
-    reading: FetchResult
+    fetched: FetchResult
     record: FetchRecord | None
 
 
 class ChangeDetector(Service):
-    """Reads topics, records what was found, and publishes changes.
+    """Fetches topics, records the results in the store and publishes changes on the bus.
 
-    :param feeds: reads what has changed as a feed.
-    :param retries: seconds to wait before a topic that was asked for and could
-        not be read is tried again; when they are used up it is given up.  So it is at
-        once where that would not help, or nobody has subscribed to it.
+    :param feeds: parses changed topics as feeds.
+    :param retries: seconds to wait before each retry of a failed fetch that the store has a
+        check for.  After the last retry the check is deleted.  It is deleted without a retry if
+        a retry would not help or nobody has subscribed to the topic.
     """
 
     name = "change detector"
@@ -86,22 +83,22 @@ class ChangeDetector(Service):
         self._clock = clock
         self._counted = counters.readings
         self._pings = counters.pings
-        self._store_retry = StoreRetry(clock, "FetchResult")
+        self._store_retry = StoreRetry(clock, "Fetching")
         self._readings: SharedReadings[_Found] = SharedReadings(self._read_and_record, clock)
         self._retries = Retries(store, clock, self._store_retry, self._request, retries)
-        self._heard = 0
+        self._pings_seen = 0
         self._last_pings: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
         self._looking: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)
 
     def startService(self) -> None:
-        """Begin with the topics that still waited when the last process ended."""
+        """Fetch the topics that still waited when the last process ended."""
         super().startService()
         self._store_retry.stopped = False
         self._looking = Deferred.fromCoroutine(self._look_through())
 
     def stopService(self) -> None:
-        """Stop waiting for topics; what was not read waits in the store."""
+        """Stop retrying; the store keeps the checks of topics that still wait."""
         super().stopService()
         self._store_retry.stop()
         self._retries.stop()
@@ -109,29 +106,29 @@ class ChangeDetector(Service):
             self._looking.cancel()
 
     def reads(self, url: str) -> bool:
-        """Whether a topic is one that is read."""
+        """Whether the broker fetches a topic: False if its content is pushed."""
         return self._reader.reads(url)
 
     def was_watched(self, url: str) -> bool:
-        """Whether it is remembered that somebody has subscribed to a topic."""
+        """Whether a topic had subscribers when it was last recorded, if that is remembered."""
         return self._reader.was_watched(url)
 
     async def is_watched(self, url: str) -> bool:
-        """Whether anybody has subscribed to a topic."""
+        """Whether a topic has subscribers, as the store says."""
         return await self._reader.is_watched(url)
 
     def check_now(
         self, url: str, *, pinged: bool = False, source: str = ""
     ) -> Deferred[FetchRecord]:
-        """Read a topic and record what was found.
+        """Fetch a topic and record the result.
 
-        :param pinged: somebody said that it changed; if so, that is recorded as
-            a ping.
-        :param source: the address of whoever asks; empty for the broker itself.
-        :raises TopicUnreadable: it could not be read; nothing was recorded.
+        :param pinged: whether a publisher pinged the topic; if the topic changed, the ping is
+            recorded too.
+        :param source: the address of the caller; empty for the broker itself.
+        :raises TopicUnreadable: the fetch failed; no content was recorded.
         """
         if pinged:
-            self._hear_of(url)
+            self._count_ping(url)
         found: Deferred[_Found] = Deferred()
         self._request(
             url, source, waiter=found, pinged=pinged, may_have_changed=pinged, to_record=True
@@ -139,45 +136,40 @@ class ChangeDetector(Service):
         return found.addCallback(_record_of)
 
     def forget(self, url: str) -> None:
-        """Look into the store for what is known of a topic."""
+        """Discard what is cached of a topic; the next fetch reads its row from the store."""
         self._reader.forget(url)
 
     def last_ping(self, url: str) -> int:
-        """A number for the last time when somebody said that a topic changed.
-
-        It is another one after the next time.
-        """
+        """A number that changes with each ping of a topic."""
         return self._last_pings.get(url, 0)
 
-    def _hear_of(self, url: str) -> None:
-        self._heard += 1
-        self._last_pings[url] = self._heard
+    def _count_ping(self, url: str) -> None:
+        self._pings_seen += 1
+        self._last_pings[url] = self._pings_seen
 
     def read(self, url: str, *, source: str = "") -> Deferred[FetchResult]:
-        """Read a topic and record nothing.
+        """Fetch a topic and record nothing.
 
-        :param source: as for ``check``.
-        :raises TopicUnreadable: it could not be read.
+        :param source: as for ``check_now``.
+        :raises TopicUnreadable: the fetch failed.
         """
         found: Deferred[_Found] = Deferred()
         self._request(url, source, waiter=found)
-        return found.addCallback(_reading_of)
+        return found.addCallback(_result_of)
 
     def schedule(self, url: str, *, pinged: bool = False, source: str = "") -> None:
-        """Read a topic soon, which the store already knows to be waiting.
+        """Fetch a topic soon.  The caller has stored a check of it.
 
-        If the service does not run, the topic is read after its next start.
+        If the service is not running, the topic is fetched after its next start.
 
-        :param pinged, source: as for ``check``.
+        :param pinged, source: as for ``check_now``.
         """
-        self._hear_of(url)
+        self._count_ping(url)
         if self.running and not self._retries.hear_of(url, source, pinged=pinged):
             self._request(url, source, pinged=pinged, may_have_changed=True, requested=True)
 
     def schedule_later(self, url: str, source: str = "") -> None:
-        """Read a topic again which the store knows to be waiting, and which was pinged and
-        could not be read just now.
-        """
+        """Retry the fetch of a pinged topic that just failed.  The caller has stored a check."""
         if self.running:
             now, delays = self._clock.seconds(), self._retries.fresh()
             self._retries.later(Retry(url, now, delays, {source}, pinged=True))
@@ -192,39 +184,40 @@ class ChangeDetector(Service):
         to_record: bool = False,
         requested: bool = False,
     ) -> None:
-        """Have a topic read, by a reading that others may share.
+        """Request a fetch of a topic, which may be shared with other requests.
 
-        What waits for a retry is answered by that reading, too.
+        If the topic waits for a retry, this fetch replaces the retry.
 
-        :param waiter: is told what comes of it.
-        :param may_have_changed: somebody says that it changed, so it has all its retries again.
+        :param waiter: is fired with the result or the failure.
+        :param may_have_changed: whether the topic may have changed since the last fetch, so that
+            a failure is retried from the first delay on.
         :param pinged, to_record, requested: see ``PendingReading``.
         """
-        reading = self._readings.next(url)
+        pending = self._readings.next(url)
         retry = self._retries.take(url)
         if retry is not None:
             sources += tuple(retry.sources)
-            reading.pinged |= retry.pinged
-            reading.requested = True
-            reading.delays = retry.delays
+            pending.pinged |= retry.pinged
+            pending.requested = True
+            pending.delays = retry.delays
         if may_have_changed:
-            reading.delays = None
+            pending.delays = None
         if waiter is not None:
-            reading.waiters.append(waiter)
-        reading.pinged |= pinged
-        reading.to_record |= to_record
-        reading.requested |= requested
-        for source in sources:  # which may begin it, if it waits
-            reading.turn.join(source)
-        self._readings.go(reading)
+            pending.waiters.append(waiter)
+        pending.pinged |= pinged
+        pending.to_record |= to_record
+        pending.requested |= requested
+        for source in sources:  # a new source may get a slot at once
+            pending.turn.join(source)
+        self._readings.go(pending)
 
     def _count_checks(self) -> int:
-        """How many topics wait to be read of which the store knows."""
-        return len(self._retries) + sum(reading.requested for reading in self._readings)
+        """How many of the stored checks this process handles."""
+        return len(self._retries) + sum(pending.requested for pending in self._readings)
 
     async def _look_through(self) -> None:
-        """Ask for the topics that wait in the store and that nobody sees to."""
-        with suppress(CancelledError):  # the service stops; the store remembers
+        """Schedule, every ``LOOK_AGAIN`` seconds, the stored checks that nobody handles."""
+        with suppress(CancelledError):  # the service stops; the store keeps the checks
             while True:
                 await self._resume()
                 await deferLater(self._clock, LOOK_AGAIN)
@@ -237,11 +230,11 @@ class ChangeDetector(Service):
                     self.schedule(check.url, pinged=check.pinged)
         except CancelledError:
             raise
-        except Exception:  # a bug must not go unseen; new pings are answered all the same
+        except Exception:  # log a bug, and go on handling new pings
             self.log.failure("Topics that wait to be read could not be looked up.")
 
     async def _read_and_record(self, pending: PendingReading[_Found]) -> _Found:
-        """Make a reading; if it fails and the store waits for it, see to a retry."""
+        """Fetch and record; if that fails and the store has a check, plan a retry."""
         try:
             return await self._find(pending)
         except Exception as error:
@@ -250,30 +243,31 @@ class ChangeDetector(Service):
             raise
 
     async def _find(self, pending: PendingReading[_Found]) -> _Found:
-        async with self._reader.reading(pending.url, pending.turn) as reading:
-            wanted = pending.to_record or pending.requested
-            return _Found(reading, await self._record_reading(reading, pending) if wanted else None)
+        async with self._reader.reading(pending.url, pending.turn) as fetched:
+            if not (pending.to_record or pending.requested):
+                return _Found(fetched, None)
+            return _Found(fetched, await self._record_for(pending, fetched))
 
-    async def _record_reading(
-        self, reading: FetchResult, pending: PendingReading[_Found]
+    async def _record_for(
+        self, pending: PendingReading[_Found], fetched: FetchResult
     ) -> FetchRecord:
-        """Record what was found, unless it would say what was just recorded."""
-        asked = evolve(reading, pinged=pending.pinged, asked_at=pending.asked_at)
-        if not pending.requested:  # or else the store waits for an answer
-            known = self._reader.nothing_new(asked)
-            if known is not None:
+        """Record the result of a fetch, unless the store was just given the same."""
+        result = evolve(fetched, pinged=pending.pinged, asked_at=pending.asked_at)
+        if not pending.requested:  # the store deletes a check only when a result is recorded
+            topic = self._reader.nothing_new(result)
+            if topic is not None:
                 self._counted.labels("unchanged").inc()
-                return FetchRecord(known, changed=False)
-        return await self.record(asked)
+                return FetchRecord(topic, changed=False)
+        return await self.record(result)
 
     def _fail(self, pending: PendingReading[_Found], error: Exception) -> None:
-        """See to a topic that the store knows to be waiting, and that could not be read."""
+        """Plan a retry of a failed fetch that the store has a check for."""
         url = pending.url
-        if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: it must not go unseen
+        if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: log its traceback
             self.log.failure("Checking {url} failed; it is tried again later.", url=url)
             return
         following = self._readings.after(pending)
-        if following is not None:  # it answers for both
+        if following is not None:  # the next fetch answers both requests
             following.pinged |= pending.pinged
             following.requested = True
             for source in pending.turn.sources:
@@ -292,15 +286,15 @@ class ChangeDetector(Service):
             self.log.error("Reading {url} is put off: {error}", url=url, error=error)
             self._retries.put_off(retry)
 
-    async def record(self, reading: FetchResult, *, announce: bool = True) -> FetchRecord:
-        """Record what was found, and say so if it is a change.
+    async def record(self, fetched: FetchResult, *, announce: bool = True) -> FetchRecord:
+        """Record the result of a fetch in the store, and publish the change if it is one.
 
-        :param announce: whether sinks are told of a change.
+        :param announce: whether ``TopicChanged`` is published for a change.
         """
-        now, url = self._clock.wall_seconds(), reading.url
-        ping = Ping(name=url, url=url, rss_url=url, received_at=now) if reading.pinged else None
-        record = await self._store.record_fetch(reading, ping)
-        self._reader.recorded(record.topic, pinged=reading.pinged)
+        now, url = self._clock.wall_seconds(), fetched.url
+        ping = Ping(name=url, url=url, rss_url=url, received_at=now) if fetched.pinged else None
+        record = await self._store.record_fetch(fetched, ping)
+        self._reader.recorded(record.topic, pinged=fetched.pinged)
         self._counted.labels("changed" if record.changed else "unchanged").inc()
         if record.ping is not None:
             self._pings.inc()
@@ -309,15 +303,15 @@ class ChangeDetector(Service):
             self._bus.publish(TopicChanged(record.topic.url, now))
         if record.brought:
             self._bus.publish(ContentBrought(record.topic.url))
-        if record.changed and reading.content is not None:
-            self._feeds.take(record.topic.url, reading.content)
+        if record.changed and fetched.content is not None:
+            self._feeds.take(record.topic.url, fetched.content)
         return record
 
 
 def _record_of(found: _Found) -> FetchRecord:
-    assert found.record is not None  # it was to be recorded
+    assert found.record is not None  # check_now asks for a record
     return found.record
 
 
-def _reading_of(found: _Found) -> FetchResult:
-    return found.reading
+def _result_of(found: _Found) -> FetchResult:
+    return found.fetched

@@ -1,9 +1,9 @@
-"""Reads what has changed as a feed, for what it says of itself.
+"""Parses changed topics as feeds and stores a summary: title, entries, polling hints, links.
 
-Nobody waits for that: a change is detected, stored and told without it.  It is done
-in a thread, one feed after the other; where more change than can be read, those that
-have waited longest are left out, until they change again.  So are feeds that say more of
-themselves than is worth keeping.
+``ChangeDetector`` hands each changed content to ``FeedInspector.take`` and does not wait: changes
+are stored and subscribers notified without the summary.  A thread parses one feed after the
+other.  If feeds change faster than they are parsed, those that have waited longest are skipped
+until they change again.  A summary that is too large is not stored.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.wire.feed import UnreadableFeed, read_feed
 from rsscloud_broker.wire.feed_hints import Hints
 
-#: Feeds that wait to be read, and their bytes in all.
+#: How many feeds may wait to be parsed, and how many bytes they may have together.
 MAX_WAITING, MAX_BYTES = 100, 8 * 1024 * 1024
 
-#: Ids of entries that are kept of a feed.
+#: How many entry ids a summary keeps.
 MAX_ENTRIES = 50
 
-#: Bytes of what is kept of a feed, as JSON.
+#: How many bytes a summary may have, as JSON.
 MAX_SUMMARY = 16 * 1024
 
 
 class FeedInspector:
-    """Reads feeds and keeps what they say of themselves.
+    """Parses feeds in a thread and stores their summaries.
 
-    :param in_thread: calls a function in a thread.
+    :param in_thread: calls a function in a thread and returns its result.
     """
 
     log = Logger()
@@ -49,7 +49,7 @@ class FeedInspector:
         self._working = False
 
     def take(self, url: str, content: Content) -> None:
-        """Read a content soon, in place of an earlier one of that topic."""
+        """Queue a content to be parsed.  It replaces an older content of the same topic."""
         earlier = self._waiting.pop(url, None)
         self._size += len(content.body) - (len(earlier.body) if earlier else 0)
         self._waiting[url] = content
@@ -73,15 +73,16 @@ class FeedInspector:
                 self.log.error(
                     "What {url} says of itself is not kept: {error}", url=url, error=error
                 )
-            except Exception:  # a bug must not end the reading of others
+            except Exception:  # log a bug, and go on with the other feeds
                 self.log.failure("Reading {url} as a feed failed.", url=url)
         self._working = False
 
 
 def summary(content: Content) -> dict[str, Any]:
-    """What a content says of itself as a feed, as JSON can hold it.
+    """Parse a content as a feed.
 
-    :returns: the fields of ``FeedFacts``; of what is no feed, only why not.
+    :returns: the fields of ``FeedFacts`` as values for JSON; or, if the content is no feed or
+        the summary is too large, only ``unreadable`` with the reason.
     """
     try:
         facts = read_feed(content.body, content.content_type)
@@ -104,7 +105,7 @@ def _size(said: Mapping[str, Any]) -> int:
 
 
 def hints_of(feed: Mapping[str, Any]) -> Hints:
-    """The hints that such a summary holds."""
+    """The polling hints in a summary that ``summary`` made."""
     said = dict(feed.get("hints") or {})
     for name in ("skip_hours", "skip_days"):
         said[name] = frozenset(said.get(name) or ())

@@ -1,4 +1,4 @@
-"""Has topics read once more whose contents are not kept any more, though somebody waits."""
+"""Fetches a topic again when a notification needs content that the store no longer keeps."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rsscloud_broker.interfaces import IEventSink
 
 @implementer(IEventSink)
 class MissedContentsSink:
-    """Has a topic read whose content a notification was to carry.
+    """Schedules a fetch of the topic at each ``ContentMissed`` event.
 
-    The store has asked for that already, and forgotten its validators: so is what is
-    remembered of them here.
+    The store has already stored the request and deleted the topic's validators, so that the
+    fetch is unconditional.  The sink makes the detector forget its copy of the validators.
     """
 
     name = "missed contents"

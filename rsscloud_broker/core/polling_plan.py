@@ -1,26 +1,24 @@
-"""When a topic is polled next, and why: one pure function over all that is known.
+"""Decides when a topic is polled next, and why: one pure function, ``plan``.
 
-What is weighed, from the weakest to the strongest:
+``Poller`` calls it after each poll.  It weighs, from the weakest to the strongest:
 
-1. **how often it changes**: the interval is halved when a poll finds a change and
-   grows by half when it finds none, between the floor and the ceiling of the
-   configuration
+1. **how often the topic changes**: the interval is halved when a poll finds a change and grows
+   by half when it finds none, between the floor and the ceiling of the configuration
 2. **failures**: each in a row doubles the pause; the interval itself stays
-3. **the feed's own hints**: ``ttl`` and the syndication module say how long not to
-   ask; the ceiling goes before them
-4. **pings**: a topic that has pinged lately is polled at the ceiling, as a safety net
-5. **HTTP**: not before the last answer ceases to be fresh, even beyond the ceiling;
-   but a week at most, since files are served as fresh for a year by mistake
-6. **hours and days to be skipped**, in GMT: never in them, even beyond the ceiling;
-   all hours, or all days, count as none
+3. **the feed's own hints**: ``ttl`` and the syndication module ask for a pause; the ceiling
+   overrides them
+4. **pings**: a topic that was pinged lately is polled at the ceiling, as a safety net
+5. **HTTP**: no poll while the last answer is fresh, even beyond the ceiling; but a week at
+   most, since some servers declare files fresh for a year by mistake
+6. **hours and days to skip**, in GMT: no poll in them, even beyond the ceiling.  A feed that
+   asks to skip all hours, or all days, is ignored in that
 
-Topics that would come at the same moment are spread out by a hash of their URL:
-a topic is always as early or late as it was.  Its pauses are up to a tenth longer
-for that (at the ceiling: shorter); one that is overdue, as all are after a night of
-standing still, or was never polled, comes within its own pause from now, and within
-an hour; and so it is after skipped hours.
+A hash of the URL spreads topics that would be due at the same moment; a topic's share of the
+spread never changes.  It makes a pause up to a tenth longer (at the ceiling: shorter).  A topic
+that is overdue, or was never polled, is polled within its own pause from now, and within an
+hour.  After skipped hours the polls are spread over an hour.
 
-Planning must cost next to nothing: 100,000 topics in less than a second.
+Planning must be cheap: 100,000 topics in less than a second.
 """
 
 from __future__ import annotations
@@ -33,17 +31,17 @@ from attrs import Attribute, field, frozen
 
 from rsscloud_broker.wire.feed_hints import DAYS, Hints
 
-#: How long an answer may count as fresh.
+#: The longest time in seconds for which an answer may count as fresh.
 MAX_FRESH_SECONDS: Final = 7 * 86_400.0
-#: Topics that would come at once are spread over at most so many seconds.
+#: The longest time in seconds over which topics that are due at once are spread.
 MAX_SPREAD_SECONDS: Final = 3600.0
 
 _HOUR = 3600
 _DAY = 86_400
-#: How much longer a pause may be to keep topics apart.
+#: The part of a pause by which it may be longer or shorter, to spread topics.
 _SPREAD = 0.1
 _GROWTH = 1.5
-#: Failures beyond this many make no difference: the ceiling is reached.
+#: More failures than this make no difference, since the pause has reached the ceiling.
 _MAX_DOUBLINGS = 30
 #: The first of January 1970 was a Thursday; Monday is 0.
 _EPOCH_DAY = 3
@@ -59,12 +57,12 @@ def _not_below_floor(pace: Pace, attribute: Attribute[float], value: float) -> N
 
 @frozen
 class Pace:
-    """How often topics are polled, as the operator wants it; in seconds.
+    """How often topics are polled, from the configuration; in seconds.
 
     :ivar floor: the shortest pause.
-    :ivar ceiling: the longest.
-    :ivar first: the interval of a topic of which nothing is known.
-    :ivar ping_trust: how long after a ping a topic is taken for one that pings.
+    :ivar ceiling: the longest pause.
+    :ivar first: the interval of a topic that was never polled.
+    :ivar ping_trust: how long after a ping the broker relies on the pings of a topic.
     """
 
     floor: float = 15 * 60.0
@@ -75,19 +73,19 @@ class Pace:
 
 @frozen
 class PollState:
-    """What is known of a topic once it was polled, or before it ever was.
+    """What the broker knows of a topic after its last fetch, or before the first.
 
-    Moments are seconds since the epoch; None where it never happened.
+    Times are seconds since the epoch; None if it never happened.
 
-    :ivar last_polled_at: when it was last asked for, by a poll or because of a ping.
-    :ivar last_changed_at: when it was last found changed.  The last poll found a
-        change if this is not before it.
-    :ivar interval: that of the plan which led to the last poll.
-    :ivar failures: polls in a row that failed, up to the last one.
-    :ivar pinged_at: when it last pinged.
+    :ivar last_polled_at: when the topic was last fetched, by a poll or because of a ping.
+    :ivar last_changed_at: when the topic last changed.  The last fetch found a change if this
+        is not before ``last_polled_at``.
+    :ivar interval: the ``interval`` of the plan that led to the last poll.
+    :ivar failures: how many fetches in a row failed, up to the last one.
+    :ivar pinged_at: when the topic was last pinged.
     :ivar fresh_seconds: for how long the last answer was fresh, counted from
-        ``last_polled_at``; a ``Retry-After`` may stand here too.
-    :ivar hints: of the feed as it was last read.
+        ``last_polled_at``; or the pause that a ``Retry-After`` asked for.
+    :ivar hints: the polling hints of the feed as last fetched.
     """
 
     url: str
@@ -102,13 +100,13 @@ class PollState:
 
 @frozen
 class Plan:
-    """When a topic is to be polled.
+    """When a topic is polled next.
 
     :ivar at: seconds since the epoch; never before now.
     :ivar reason: why then, for people: a sentence without its subject (the topic)
         and without the full stop.
-    :ivar interval: what the pause was made of; to be kept, and handed back as
-        ``PollState.interval`` once that poll was made.
+    :ivar interval: the interval that the pause was computed from.  The caller stores it and
+        passes it as ``PollState.interval`` after that poll.
     """
 
     at: float
@@ -119,9 +117,9 @@ class Plan:
 def plan(state: PollState, now: float, pace: Pace) -> Plan:
     """When to poll a topic next.
 
-    The same arguments always give the same plan.  For a topic that is overdue or
-    was never polled, ``now`` is what its pause is counted from: it is planned once
-    and not again and again, or it will never be its turn.
+    The same arguments always give the same plan.  The pause of a topic that is overdue or was
+    never polled starts at ``now``, so a caller that plans such a topic again and again would
+    never poll it.
 
     :param now: seconds since the epoch.
     """
@@ -148,10 +146,10 @@ def plan(state: PollState, now: float, pace: Pace) -> Plan:
 
 
 def _interval(state: PollState, pace: Pace) -> float:
-    """The interval that follows from what the last poll found."""
+    """The new interval: the last one, changed by what the last fetch found."""
     interval = pace.first if state.interval is None else state.interval
     polled_at, changed_at = state.last_polled_at, state.last_changed_at
-    # Of a topic that pings, or fails, a poll teaches nothing about its rhythm.
+    # The polls of a topic that is pinged or fails say nothing about how often it changes.
     if polled_at is not None and not state.failures and not _pings(state, polled_at, pace):
         if changed_at is not None and changed_at >= polled_at:
             interval /= 2
@@ -169,7 +167,7 @@ def _pause(
 ) -> tuple[float, str]:
     """Seconds from the last poll to the next, and why.
 
-    Neither HTTP nor skipped hours are looked at yet.
+    Freshness and skipped hours are left to the caller.
     """
     asked, asking = _asked_pause(state)
     least = min(asked, pace.ceiling)
@@ -192,16 +190,16 @@ def _pause(
 
 
 def _asked_pause(state: PollState) -> tuple[float, str]:
-    """Seconds for which the feed asks to be left alone after the last poll.
+    """The pause after the last poll that the feed asks for, in seconds.
 
-    :returns: also how to say so; a pair of braces stands for the pause.
+    :returns: the pause, and the reason with a pair of braces in place of the pause.
     """
     hints = state.hints
     ttl = 60.0 * (hints.ttl_minutes or 0)
     update = hints.update_seconds or 0.0
     asking = "polled every {} since its syndication module says so"
     if update and hints.update_base is not None and state.last_polled_at is not None:
-        # The next of the moments that are an update's distance apart.
+        # Updates come at update_base and every update_seconds before and after it.
         update -= (state.last_polled_at - hints.update_base) % update
         asking = "polled after {}, at the next update by its syndication module"
     return (update, asking) if update > ttl else (ttl, "polled every {} since its ttl says so")
@@ -211,22 +209,23 @@ def _asked_pause(state: PollState) -> tuple[float, str]:
 
 
 def _outside_skipped(at: float, share: float, hints: Hints) -> float:
-    """A moment that is in no skipped hour or day: this one, or the first one later.
+    """The first moment from ``at`` on that is in no skipped hour or day.
 
-    In that first free hour topics are spread, or all would come when it begins.
+    If it is later than ``at``, the topics are spread over the hour that it is in, so that not
+    all are polled at its start.
     """
     hours = hints.skip_hours if len(hints.skip_hours) < 24 else frozenset()
     days = hints.skip_days if len(hints.skip_days) < 7 else frozenset()
     hour = int(at // _HOUR)
     first = hour
     while (hour // 24 + _EPOCH_DAY) % 7 in days or hour % 24 in hours:
-        hour += 1  # at most a week of them, as one hour of one day is free
+        hour += 1  # for a week at most, since one hour of one day is not skipped
     return at if hour == first else hour * _HOUR + share * (_HOUR - 1)
 
 
 @lru_cache(maxsize=4096)
 def _skipped(hours: frozenset[int], days: frozenset[int]) -> str:
-    """What is skipped, to be put behind a reason."""
+    """Which hours and days are skipped, as text to append to a reason."""
     notes = []
     if len(hours) == 24:
         notes.append("it asks to skip all 24 hours, which is ignored")

@@ -1,21 +1,21 @@
-"""How much one may ask, so that nobody has the broker work against others.
+"""Rate limits, so that nobody can use the broker to flood other servers.
 
-A ping or a registration costs its sender one small request, and makes the
-broker fetch a topic or call a callback, which may be somebody else's.  So the
-broker counts, by token buckets:
+A ping or a registration costs its sender one small request, and makes the broker fetch a topic
+or call a callback, which may belong to somebody else.  ``Broker`` asks ``Admission`` before each
+of them.  Token buckets limit:
 
-- pings and verifications of each source: the address of the caller, or the
-  network of 64 bits that an IPv6 address is in, since one customer has all of it;
-  pings by the day as well, since each of them is stored;
-- verifications of each target: the hosts of the topic and of the callback.
-  A callback that is the caller itself is no target;
-- readings of each host, of topics that nobody has subscribed to.
+- the pings and the verifications of each source: the caller's address, or for IPv6 its /64
+  network, since one customer usually has all of that.  Pings are limited per day, too, since
+  each of them is stored;
+- the verifications that name a host, as the host of the topic or of the callback.  The callback
+  does not count if the caller itself owns it;
+- the fetches from each host, of topics without subscribers.
 
-And it remembers for a moment which callbacks did not confirm, and lets no host
-have subscriptions without end.  Whoever is refused is told when to try again;
-nothing was fetched or stored for him.
+``Admission`` also refuses for a while to verify again what just failed, and limits the
+subscriptions of each host.  A refused caller is told when to try again; nothing was fetched or
+stored.
 
-The buckets are in memory: after a start all of them are full.
+The buckets are in memory, and full after a start.
 """
 
 from __future__ import annotations
@@ -37,29 +37,28 @@ from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Intent, host_of
 from rsscloud_broker.sources import MAX_SOURCES, address_of, bucket_of
 
-#: Keys of which a limit knows more than that their buckets are full.
+#: How many buckets that are not full a rate limit keeps.
 MAX_KEYS = 100_000
 
-
-#: Failed verifications that are remembered.
+#: How many failed verifications are remembered.
 MAX_FAILURES = 10_000
 
-#: Characters of their reasons.
+#: How many characters of the reason of a failure are remembered.
 MAX_REASON = 300
 
-#: Hosts of which it is known how many more subscriptions they may have.
+#: How many hosts the remaining subscriptions are remembered of.
 MAX_HOSTS = 10_000
 
-#: Seconds until the subscriptions of a host that may be full are counted again: by then
-#: those who were let in have confirmed, or most of them will not.
+#: Seconds until the subscriptions of a host without quota are counted again.  By then the
+#: callbacks that are being verified have confirmed, or most of them never will.
 COUNT_PAUSE = 30.0
 
-#: Seconds in a day, and those after which to try again whose pings of a day are used up:
-#: by then some have come back.
+#: Seconds in a day; and the longest that a caller who used up the pings of a day is told to
+#: wait, since by then some tokens have come back.
 DAY, DAY_PAUSE = 86_400, 3600
 
-#: Seconds after which a host that has too many subscriptions may try again:
-#: they end at the top of the hour.
+#: Seconds that a caller is told to wait if the callback's host has too many subscriptions.
+#: Expired ones are deleted at the top of the hour.
 FULL_HOST_PAUSE = 3600
 
 K = TypeVar("K", bound=Hashable)
@@ -69,12 +68,13 @@ V = TypeVar("V")
 class RateLimit:
     """A token bucket for each key.
 
-    Of a bucket only the moment is kept at which it will be full; one that was
-    not used for longest is forgotten when there are too many, and so full.
+    For each bucket only the time at which it will be full is kept.  When there are more than
+    ``max_keys``, the least recently used bucket is deleted, and so is full again.
 
     :param rate: tokens that come back each second; 0 for no limit.
     :param burst: tokens in a full bucket.
-    :param longest_pause: the longest that anybody is told to wait for more than one token.
+    :param longest_pause: the longest time in seconds that a caller is told to wait for more
+        than one token.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RateLimit:
     ) -> None:
         self._longest_pause = longest_pause
         self._clock = clock
-        # Times are counted from here: small numbers add up with less error.
+        # Times are relative to this: small floats add up with less error.
         self._began_at = clock.seconds()
         self._full_at: BoundedDict[str, float] = BoundedDict(max_keys)
         self._set(rate, burst)
@@ -98,9 +98,9 @@ class RateLimit:
         self._seconds_to_fill = burst * self._seconds_per_token
 
     def change(self, rate: float, burst: int) -> None:
-        """Limit by another rate and another burst from now on.
+        """Use another rate and another burst from now on.
 
-        Of each bucket as many tokens remain taken as are now, but not more than it holds.
+        Each bucket keeps the number of tokens that were taken from it, up to the new burst.
         """
         now = self._clock.seconds() - self._began_at
         seconds_per_token = self._seconds_per_token
@@ -116,18 +116,17 @@ class RateLimit:
         return len(self._full_at)
 
     def take(self, key: str) -> int:
-        """Take a token.
+        """Take a token from the bucket of a key.
 
-        :returns: 0; or, if there is none, the seconds until the bucket is half
-            full, since who comes for the first token that drops would soon be
-            refused again.
+        :returns: 0 if there was a token.  Otherwise the seconds until the bucket is half full:
+            a caller that came back for the first token would soon be refused again.
         """
         if not self._seconds_per_token:
             return 0
         now = self._clock.seconds() - self._began_at
         to_fill = max(self._full_at.get(key, now) - now, 0.0)
         missing = to_fill + self._seconds_per_token - self._seconds_to_fill
-        if missing > self._seconds_per_token / 100:  # not 0, for sums of floats are inexact
+        if missing > self._seconds_per_token / 100:  # not 0, since sums of floats are inexact
             self._full_at[key] = now + to_fill
             until_half_full = to_fill - self._seconds_to_fill / 2
             return ceil(max(missing, min(until_half_full, self._longest_pause)))
@@ -137,7 +136,7 @@ class RateLimit:
 
 @frozen
 class _Failure:
-    """That a callback did not confirm, and until when that is remembered."""
+    """Why a verification failed, and until when it is refused without another try."""
 
     reason: str
     refused: bool
@@ -148,8 +147,8 @@ class _Failure:
 class Quota:
     """How many more subscriptions a host may have.
 
-    :ivar left: how many of those that it might have when they were counted.
-    :ivar counted_at: when that was.
+    :ivar left: how many more the host may have; each verification takes one.
+    :ivar counted_at: when the host's subscriptions were counted in the store.
     """
 
     left: int
@@ -157,9 +156,9 @@ class Quota:
 
 
 class Admission:
-    """Lets in what callers ask for, or refuses it.
+    """Admits or refuses requests by the rate limits in the configuration.
 
-    :param store: is asked how many subscriptions a host has, and which.
+    :param store: says how many subscriptions a host has, and whether it has a certain one.
     """
 
     def __init__(
@@ -177,12 +176,12 @@ class Admission:
         self.change(limits)
 
     def change(self, limits: RateLimitOptions) -> None:
-        """Let in by other limits from now on.
+        """Use other limits from now on.
 
-        What callers have asked for so far counts on; the subscriptions of a host are counted anew.
+        Requests made so far still count.  The subscriptions of each host are counted again.
         """
         self._limits = limits
-        #: Whether a source is not limited.  Sources come again and again, and the networks stay.
+        #: Whether a source is not limited.  Cached, since the same sources call again and again.
         self.is_exempt = lru_cache(MAX_SOURCES)(partial(_is_among, limits.exempt_networks))
         self._pings.change(limits.pings_per_source, limits.pings_burst)
         self._day.change(limits.pings_per_day / DAY, limits.pings_per_day)
@@ -192,10 +191,10 @@ class Admission:
         self._quotas: BoundedDict[str, Quota | None] = BoundedDict(MAX_HOSTS)
 
     def ping(self, source: str) -> None:
-        """Let a ping in by returning.
+        """Count a ping, or refuse it.
 
-        :param source: the address of the caller; empty if nobody called.
-        :raises TooMany: it pinged too often.
+        :param source: the address of the caller; empty for the broker itself, which is exempt.
+        :raises TooMany: the source pinged too often.
         """
         if self.is_exempt(source):
             return
@@ -213,18 +212,22 @@ class Admission:
             )
 
     def limits_readings(self, source: str) -> bool:
-        """Whether the readings are counted that a caller causes."""
+        """Whether the fetches that a caller's pings cause are limited."""
         return not self.is_exempt(source)
 
     def reading(self, url: str) -> int:
-        """Count a reading of a topic of which it is not known that anybody has subscribed.
+        """Count a fetch of a topic that may have no subscribers.
 
-        :returns: 0 if there is quota for it; otherwise the seconds after which there is.
+        :returns: 0 if the fetch is within the limit of its host; otherwise the seconds until it
+            will be.
         """
         return self._readings.take(_host_of(url))
 
     def too_many_readings(self, url: str, pause: int) -> TooMany:
-        """What to raise where there is no quota, and nobody has subscribed."""
+        """The error for a topic without subscribers that ``reading`` found over the limit.
+
+        :param pause: what ``reading`` returned.
+        """
         often = _often(self._readings, "readings")
         return self._too_many(
             "readings of a host",
@@ -234,18 +237,19 @@ class Admission:
         )
 
     async def verification(self, intent: Intent, *, remembering: bool = True) -> Quota:
-        """Let a request for a subscription, or for its end, in by returning.
+        """Count a request to subscribe or to unsubscribe, or refuse it.
 
-        :param remembering: whether what failed a moment ago is not tried again.
-        :returns: where a place was taken for it, which whoever learns that there will be
-            no subscription gives back; where nobody does, it is free at the next count.
-        :raises CallbackFailed: the same was tried a moment ago.
-        :raises TooMany: the caller asked too often, or one of the hosts is asked
-            too often, or the host of the callback has too many subscriptions.
+        :param remembering: whether to refuse what failed a moment ago.
+        :returns: the quota of the callback's host, of which one subscription was taken.  A
+            caller who learns that there will be no subscription adds one to ``left`` again;
+            otherwise the next count of the host's subscriptions corrects it.
+        :raises CallbackFailed: the same verification failed a moment ago.
+        :raises TooMany: the source called too often, or too many requests named the host of the
+            topic or the callback, or the callback's host has too many subscriptions.
         """
-        nowhere = Quota(0, 0.0)
+        unlimited = Quota(0, 0.0)
         if self.is_exempt(intent.source):
-            return nowhere
+            return unlimited
         if remembering:
             self._check_failures(intent)
         pause = self._sources.take(bucket_of(intent.source))
@@ -255,10 +259,10 @@ class Admission:
                 "verifications of a source", f"more than {often} came from your address", pause
             )
         self._check_targets(intent)
-        return nowhere if intent.unsubscribe else await self._quota_for(intent) or nowhere
+        return unlimited if intent.unsubscribe else await self._quota_for(intent) or unlimited
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
-        """Remember for a moment that a callback did not confirm."""
+        """Remember for ``failed_verification_pause`` seconds that a verification failed."""
         self._failures[_identity(intent)] = _Failure(
             error.reason[:MAX_REASON],
             error.refused,
@@ -266,11 +270,10 @@ class Admission:
         )
 
     def _check_failures(self, intent: Intent) -> None:
-        known = self._failures.get(_identity(intent), None)
-        left = known.until - self._clock.seconds() if known else 0.0
-        if known and left > 0:
+        failure = self._failures.get(_identity(intent), None)
+        if failure and self._clock.seconds() < failure.until:
             self._counters.limited.labels("failed a moment ago").inc()
-            raise CallbackFailed(known.reason, refused=known.refused)
+            raise CallbackFailed(failure.reason, refused=failure.refused)
 
     def _check_targets(self, intent: Intent) -> None:
         hosts = {_host_of(intent.topic)}
@@ -285,26 +288,28 @@ class Admission:
                 )
 
     async def _quota_for(self, intent: Intent) -> Quota | None:
-        """Take a place at the host of a callback; None if none is needed.
+        """Take one subscription from the quota of a callback's host.
 
-        What a host has is not counted each time, only when it may be full.  Who is let
-        in has a place from then on, though nothing is stored before it is verified.  A
-        renewal adds none, so a host that is full keeps what it has.
+        The host's subscriptions are counted only when its quota is unknown or used up.  An
+        intent that is being verified counts, though nothing is stored for it yet.  A renewal
+        does not count, so subscriptions at a full host can be renewed.
+
+        :returns: the quota; None if there is no limit or the intent renews a subscription.
         """
-        most = self._limits.subscriptions_per_host
-        if not most or await self._store.has_subscription(intent.topic, intent.callback):
+        limit = self._limits.subscriptions_per_host
+        if not limit or await self._store.has_subscription(intent.topic, intent.callback):
             return None
         host = intent.callback.host
         quota = self._quota_of(host)
         if quota is None:
-            counted = await self._store.count_of_host(host, most)
-            # Another one may have counted meanwhile, and others have taken places there.
-            quota = self._quota_of(host) or Quota(most - counted, self._clock.seconds())
+            counted = await self._store.count_of_host(host, limit)
+            # Another call may have counted meanwhile, and others may have used its quota.
+            quota = self._quota_of(host) or Quota(limit - counted, self._clock.seconds())
             self._quotas[host] = quota
         if quota.left < 1:
             raise self._too_many(
                 "subscriptions of a host",
-                f"the host {host} has {most} subscriptions, those being verified among them, "
+                f"the host {host} has {limit} subscriptions, those being verified among them, "
                 "as many as one may have",
                 FULL_HOST_PAUSE,
             )
@@ -312,7 +317,7 @@ class Admission:
         return quota
 
     def _quota_of(self, host: str) -> Quota | None:
-        """The quota at a host; None if it is to be counted."""
+        """The quota of a host; None if its subscriptions have to be counted."""
         quota = self._quotas.get(host, None)
         if quota is None or quota.left > 0:
             return quota
@@ -324,7 +329,7 @@ class Admission:
 
 
 def _is_among(exempt: Sequence[Network], source: str) -> bool:
-    """Whether a source is exempt: one in such a network, or nobody."""
+    """Whether a source is in an exempt network, or is the broker itself (empty)."""
     address = address_of(source)
     if address is None:
         return not source
@@ -336,12 +341,12 @@ def _often(limit: RateLimit, what: str) -> str:
 
 
 def _host_of(url: str) -> str:
-    """A host as a key: no longer than the name of a host may be."""
+    """The host of a URL as a key, cut to the length that a host name may have."""
     return host_of(url)[:255]
 
 
 def _identity(intent: Intent) -> bytes:
-    """What is tried when an intent is verified.  To be challenged is another trial."""
+    """A hash of what a verification depends on: two equal intents would fail alike."""
     callback = intent.callback
     how = (intent.challenge, intent.unsubscribe)
     parts = (intent.topic, callback.url, callback.protocol, callback.procedure, *how)

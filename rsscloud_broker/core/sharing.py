@@ -1,8 +1,8 @@
-"""One topic, one fetch: all who ask for a topic share its readings.
+"""Lets all who request the same topic at the same time share one fetch.
 
-There is at most one reading of a topic under way, and at most one after it: whoever asks
-while a reading is under way gets the next one, since the topic may have changed after the
-first one began.
+At most one fetch of a topic runs, and at most one waits to follow it.  A request that comes
+while a fetch runs is answered by the next one, since the topic may have changed after the
+running fetch began.  ``ChangeDetector`` is the caller.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from rsscloud_broker.interfaces import IClock
 
 T = TypeVar("T")
 
-#: How many of those who wait for a reading are told in one turn of the reactor.  To answer a
-#: request takes about 0.1 ms, and ten thousand may wait.
+#: How many waiters of a fetch are fired in one turn of the reactor.  To answer a request takes
+#: about 0.1 ms, and ten thousand may wait.
 PORTION = 100
 
 
 @define(eq=False)
 class PendingReading(Generic[T]):
-    """A reading of a topic.  Until it begins, everybody who asks for the topic shares it.
+    """A fetch that waits or runs.  Until it begins, all requests for its topic share it.
 
-    :ivar asked_at: when it was first asked for, by the wall clock.
-    :ivar asked_until: when it was last asked for, likewise.
-    :ivar turn: its turn among all calls to strangers, for the sake of those who asked.  It
-        has begun when the topic's server is asked.
-    :ivar pinged: whether somebody said that the topic changed.
-    :ivar to_record: whether what is found is to be recorded.
-    :ivar requested: whether the store waits for it: the topic has a check there.
-    :ivar waiters: are told what comes of it.
-    :ivar delays: seconds to wait before it is made again if it fails; None for all of them.
+    :ivar asked_at: when it was first requested, by the wall clock.
+    :ivar asked_until: when it was last requested, by the wall clock.
+    :ivar turn: its turn at the limiter, on behalf of the sources that requested it.  The turn
+        begins when the topic's server is called.
+    :ivar pinged: whether a publisher pinged the topic.
+    :ivar to_record: whether the result is to be recorded.
+    :ivar requested: whether the store has a check of the topic, which waits for this fetch.
+    :ivar waiters: are fired with the result or the failure.
+    :ivar delays: seconds to wait before each retry that is left; None for all retries.
     """
 
     url: str
@@ -51,20 +51,20 @@ class PendingReading(Generic[T]):
     waiters: list[Deferred[T]] = field(factory=list, init=False)
 
     async def tell(self, clock: IClock, result: T | Failure) -> None:
-        """Tell all who wait what came of it, a portion in each turn of the reactor."""
+        """Fire all waiters with the result, ``PORTION`` in each turn of the reactor."""
         for first in range(0, len(self.waiters), PORTION):
             if first:
                 await deferLater(clock, 0)
             for waiter in self.waiters[first : first + PORTION]:
-                # Each has a failure of its own: a traceback grows with each who handles it.
+                # A Failure for each: one that many handle would collect all their frames.
                 own = Failure(result.value) if isinstance(result, Failure) else result
                 waiter.callback(own)
 
 
 class SharedReadings(Generic[T]):
-    """The readings of topics that are under way, or come next.
+    """The fetches that run, and those that wait to follow them.
 
-    :param read: makes a reading, in its turn.
+    :param read: makes one fetch.  It waits for the fetch's turn and returns the result.
     """
 
     def __init__(self, read: Callable[[PendingReading[T]], Awaitable[T]], clock: IClock) -> None:
@@ -81,33 +81,33 @@ class SharedReadings(Generic[T]):
         yield from (last for last in self._last.values() if last is not self._running.get(last.url))
 
     def next(self, url: str) -> PendingReading[T]:
-        """The reading that answers who asks now; ``go`` makes it."""
-        reading = self._last.get(url)
+        """The fetch that answers a request made now.  The caller then starts it with ``go``."""
+        pending = self._last.get(url)
         now = self._clock.wall_seconds()
-        if reading is None or reading.turn.begun:
-            reading = self._last[url] = PendingReading(url, now, now)
-        reading.asked_until = now
-        return reading
+        if pending is None or pending.turn.begun:
+            pending = self._last[url] = PendingReading(url, now, now)
+        pending.asked_until = now
+        return pending
 
-    def after(self, reading: PendingReading[T]) -> PendingReading[T] | None:
-        """The next reading of the same topic after one that is under way; None if there is none."""
-        last = self._last[reading.url]
-        return None if last is reading else last
+    def after(self, pending: PendingReading[T]) -> PendingReading[T] | None:
+        """The fetch that waits to follow this one, which runs; None if there is none."""
+        last = self._last[pending.url]
+        return None if last is pending else last
 
-    def go(self, reading: PendingReading[T]) -> None:
-        """Make a reading, after the one of the same topic that is under way, unless it is made."""
-        if reading.url not in self._running and reading.url in self._last:
-            Deferred.fromCoroutine(self._run(reading.url))
+    def go(self, pending: PendingReading[T]) -> None:
+        """Start a fetch, unless one of its topic runs, which it will follow."""
+        if pending.url not in self._running and pending.url in self._last:
+            Deferred.fromCoroutine(self._run(pending.url))
 
     async def _run(self, url: str) -> None:
-        while (reading := self._last.get(url)) is not None:
-            self._running[url] = reading
+        while (pending := self._last.get(url)) is not None:
+            self._running[url] = pending
             result: T | Failure
             try:
-                result = await self._read(reading)
-            except Exception:  # whoever waits is told
+                result = await self._read(pending)
+            except Exception:  # the waiters get it
                 result = Failure()
-            if self._last[url] is reading:  # nobody has asked since it began
+            if self._last[url] is pending:  # nobody has requested another since it began
                 del self._last[url]
-            Deferred.fromCoroutine(reading.tell(self._clock, result))
+            Deferred.fromCoroutine(pending.tell(self._clock, result))
         del self._running[url]

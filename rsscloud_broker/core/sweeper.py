@@ -1,7 +1,7 @@
-"""The top of the hour: what has ended is dropped, and not before.
+"""Deletes expired and failing subscriptions and idle topics at the top of each hour.
 
-Topics end too that have subscribers and are not allowed any more.  When they are allowed
-again, the broker lets them go on for whoever asks for them.
+The sweep also ends topics that have subscribers and that the operator no longer allows.  When
+such a topic is allowed again, the broker revives it at the next request for it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.timing import EachPeriod
 
-#: Seconds after its last reading at which a topic that nobody subscribes to is
-#: forgotten.
+#: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400
 
-#: Topics that are looked at together.
+#: How many topics are read from the store at a time.
 AT_ONCE = 1000
 
 
 class Sweeper(EachPeriod):
-    """Drops subscriptions that have expired or keep failing, and topics that nobody watches."""
+    """Deletes subscriptions that expired or keep failing, and topics without subscribers.
+
+    A service: it runs ``sweep`` at the top of each hour.
+    """
 
     log = Logger()
 
@@ -33,7 +35,7 @@ class Sweeper(EachPeriod):
         self._access = access
 
     async def sweep(self) -> None:
-        """What the top of the hour does."""
+        """Delete from the store what is due, then end the topics that are not allowed."""
         now = self._clock.wall_seconds()
         swept = await self._store.sweep(now, now - IDLE_TOPIC_SECONDS)
         if swept.expired or swept.failing:

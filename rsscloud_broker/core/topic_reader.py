@@ -1,5 +1,7 @@
-"""Reads topics: asks only for what is not known, follows those that move, and takes in
-that one has ended or cannot be read.
+"""Fetches topics with what the store knows of them, and stores moves, ends and failures.
+
+The detector (``ChangeDetector``) calls it and records the content.  The reader sends the stored
+validators, so that a server need not send content that has not changed.
 """
 
 from __future__ import annotations
@@ -20,21 +22,21 @@ from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Fetched, FetchResult, Topic, host_of
 from rsscloud_broker.urls import normal_form
 
-#: Why there is no reading of a topic whose content is pushed.
+#: The reason given when a topic is not fetched because its content is pushed.
 NOT_READ = "its publisher pushes its content, so the broker does not read it"
 
-#: Topics that are read at the same time at one host.
+#: How many topics are fetched from one host at the same time.
 MAX_OF_HOST = 20
 
-#: Topics that are remembered, and for how many seconds what is remembered is good.
+#: How many topics are cached, and for how many seconds each.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
 
 
 @frozen
 class _Recorded:
-    """What was last recorded of a topic, and when.
+    """A topic as it was last recorded, and when.
 
-    :ivar pinged: whether that it was pinged was recorded with it.
+    :ivar pinged: whether a ping of the topic was recorded with it.
     """
 
     topic: Topic
@@ -43,11 +45,11 @@ class _Recorded:
 
 
 class TopicReader:
-    """Fetches topics and says what was found.
+    """Fetches topics, each in a slot of the limiter, and caches what was recorded of them.
 
     :param limiter: gives slots to fetches.
-    :param pushed: the URLs of topics that are not read: see ``pushed``.
-    :param max_of_host: how many topics are read at the same time at one host.
+    :param pushed: the URLs of topics whose content is pushed; they are never fetched.
+    :param max_of_host: how many topics are fetched from one host at the same time.
     """
 
     log = Logger()
@@ -74,31 +76,31 @@ class TopicReader:
         self._recorded: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
 
     def reads(self, url: str) -> bool:
-        """Whether a topic is one that is read."""
+        """Whether the broker fetches a topic: False if its content is pushed."""
         return url not in self._pushed
 
     def was_watched(self, url: str) -> bool:
-        """Whether it is remembered that somebody has subscribed to a topic."""
+        """Whether a topic had subscribers when it was last recorded, if that is cached."""
         last = self._lately(url)
         return last is not None and last.topic.subscribers > 0
 
     async def is_watched(self, url: str) -> bool:
-        """Whether anybody has subscribed to a topic."""
+        """Whether a topic has subscribers, as the store says."""
         topic = await self._store.topic(url)
         return topic is not None and topic.subscribers > 0
 
     @asynccontextmanager
     async def reading(self, url: str, turn: Turn) -> AsyncIterator[FetchResult]:
-        """Read a topic, known or not.
+        """Fetch a topic, whether or not the store knows it.
 
-        It is under way for as long as the context lasts, in which what is found is recorded:
-        or else the contents of very many would wait for that in memory.
+        The caller records the result inside the context.  The fetch holds its slot until the
+        context ends, so that not too many contents wait in memory to be recorded.
 
-        :param turn: for whose sake; it begins when the topic's server is asked.
-        :returns: where it is now, if it has moved.
-        :raises TopicUnreadable: it could not be read, which is recorded if it is known;
-            or it is not to be.
-        :raises TopicEnded: it has ended, now or before.
+        :param turn: the fetch's turn at the limiter; it begins when the server is called.
+        :returns: the result; its URL is the new one if the topic has moved.
+        :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
+            content of the topic is pushed.
+        :raises TopicEnded: the topic has ended, now or earlier.
         """
         topic = await self._topic(url)
         if topic is not None and topic.ended:
@@ -112,20 +114,20 @@ class TopicReader:
             yield await self._read(present, is_known=topic is not None)
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
-        """A reading was recorded: this is what is known of the topic now."""
+        """Cache a topic that the caller has just recorded."""
         self._recorded[topic.url] = _Recorded(topic, self._clock.seconds(), pinged)
 
-    def nothing_new(self, reading: FetchResult) -> Topic | None:
-        """The topic, if to record a reading would say what was just recorded."""
-        last = self._lately(reading.url)
-        if last is None or (reading.pinged and not last.pinged):
+    def nothing_new(self, fetched: FetchResult) -> Topic | None:
+        """The cached topic, if recording this result would not change its row; else None."""
+        last = self._lately(fetched.url)
+        if last is None or (fetched.pinged and not last.pinged):
             return None
         topic = last.topic
         was = topic.digest, topic.size, topic.validators
-        return topic if was == (reading.digest, reading.size, reading.validators) else None
+        return topic if was == (fetched.digest, fetched.size, fetched.validators) else None
 
     def forget(self, url: str) -> None:
-        """Look into the store for what is known of a topic."""
+        """Discard what is cached of a topic; the next fetch reads its row from the store."""
         self._recorded[url] = None
 
     def _lately(self, url: str) -> _Recorded | None:
@@ -148,31 +150,31 @@ class TopicReader:
                 await self._record_failure(topic.url, started_at, error)
             raise
         url = topic.url
-        to = normal_form(fetched.moved_to)
-        if is_known and to and await self._move(url, to):
-            url = to
-        return _reading(topic, url, started_at, fetched)
+        new_url = normal_form(fetched.moved_to)
+        if is_known and new_url and await self._move(url, new_url):
+            url = new_url
+        return _result(topic, url, started_at, fetched)
 
     async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
-        """Record why a topic could not be read."""
+        """Store why a fetch failed, and end the topic if its server says that it has ended."""
         await self._store.record_failure(url, at, error.reason)
         if isinstance(error, TopicEnded) and await self._store.end_topic(url, error.reason, at):
             self.forget(url)
             self.log.info("{url} has ended: {reason}", url=url, reason=error.reason)
             self._bus.publish(events.TopicEnded(url, error.reason, at))
 
-    async def _move(self, url: str, to: str) -> bool:
-        if not self.reads(to):
-            return False  # what is there is no word of its publisher's
-        moved = await self._store.move_topic(url, to, self._clock.wall_seconds())
+    async def _move(self, url: str, new_url: str) -> bool:
+        if not self.reads(new_url):
+            return False  # a server must not redirect to a topic whose content is pushed
+        moved = await self._store.move_topic(url, new_url, self._clock.wall_seconds())
         if moved:
             self.forget(url)
-            self.forget(to)
-            self.log.info("{url} has moved to {to}, with its subscribers.", url=url, to=to)
+            self.forget(new_url)
+            self.log.info("{url} has moved to {to}, with its subscribers.", url=url, to=new_url)
         return moved
 
 
-def _reading(topic: Topic, url: str, started_at: float, fetched: Fetched) -> FetchResult:
+def _result(topic: Topic, url: str, started_at: float, fetched: Fetched) -> FetchResult:
     content = fetched.content
     if content is not None:
         digest, size = content.digest, len(content.body)

@@ -1,8 +1,9 @@
-"""Verification of intent: nothing is stored for a subscriber who does not confirm it.
+"""Verifies intents to subscribe and to unsubscribe.
 
-What is verified is asked by its notifier, in the words of its protocol.  An intent to
-subscribe needs a topic too that can be read: that is found out first, so that the
-callback is asked only for what there is.  A topic whose content is pushed needs not.
+The broker stores a subscription only after the subscriber's callback has confirmed it; the
+notifier of that protocol asks the callback.  Before it asks, the broker fetches the topic, so that
+no callback is asked about a topic that cannot be read.  Topics whose content is pushed to the
+broker are not fetched.
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
 from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
 
-#: Bytes of a content that is not held while a callback is verified.
+#: A content with more bytes than this is not kept in memory while a callback is verified.
 LARGE = 64 * 1024
 
-#: Callbacks that are verified at the same time at one host.
+#: How many callbacks at one host are verified at the same time.
 MAX_OF_HOST = 10
 
 
 class Verifier:
-    """Verifies intents, and does what those want who confirm them.
+    """Verifies intents, and stores or removes the subscriptions that callbacks confirm.
 
-    :param notifiers: those that run, by protocol.
-    :param limiter: gives slots to calls.
+    ``Broker`` calls it while a caller waits, ``IntentQueue`` for stored intents.
+
+    :param notifiers: the enabled notifiers, by protocol.
+    :param limiter: gives slots to the calls of callbacks.
     """
 
     log = Logger()
@@ -61,19 +64,19 @@ class Verifier:
 
     @property
     def protocols(self) -> frozenset[str]:
-        """What there are notifiers for."""
+        """The protocols that the enabled notifiers speak."""
         return frozenset(self._notifiers)
 
     @property
     def content_protocols(self) -> frozenset[str]:
-        """Those of them whose notifications carry contents."""
+        """The protocols whose notifications carry the content of the topic."""
         carrying = (one.protocol for one in self._notifiers.values() if one.carries_content)
         return frozenset(carrying)
 
     def check_protocol(self, protocol: str) -> None:
-        """Return, if a notifier carries a protocol.
+        """Return, if an enabled notifier speaks a protocol.
 
-        :raises UnsupportedProtocol: none does.
+        :raises UnsupportedProtocol: no enabled notifier speaks it.
         """
         self._notifier(protocol)
 
@@ -86,26 +89,26 @@ class Verifier:
     async def subscribe(self, intent: Intent, *, read: bool = True) -> Subscription:
         """Verify an intent, then store the subscription or renew it.
 
-        :param read: whether the topic must be readable now, if it is one that is read.
-            Otherwise it is read only if it is not known yet, and need not answer right now.
+        :param read: whether a fetch of the topic must succeed now.  Otherwise the topic is
+            fetched only if it was never fetched, and a failure that may pass is ignored.
         :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
         """
         notifier = self._notifier(intent.callback.protocol)
-        heard = self._detector.last_ping(intent.topic)
+        last_ping = self._detector.last_ping(intent.topic)
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
             raise TopicEnded(intent.topic, topic.ended)
-        reading = await self._read(intent, topic, read)
-        if reading is not None:  # or very many who take long would fill the memory
-            reading = _without_large_content(reading)
+        fetched = await self._fetch(intent, topic, read)
+        if fetched is not None:  # many slow callbacks would fill the memory with contents
+            fetched = _without_large_content(fetched)
         await self._confirm(notifier, intent)
-        if reading is not None:
-            await self._record(reading, topic)
+        if fetched is not None:
+            await self._record(fetched, topic)
         is_read = self._detector.reads(intent.topic)
-        known = (reading or topic) if is_read else None
+        known = (fetched or topic) if is_read else None
         digest = known.digest if known else None
-        if is_read and self._detector.last_ping(intent.topic) != heard:
-            digest = b""  # it may have been read after a change that is news to this one
+        if is_read and self._detector.last_ping(intent.topic) != last_ping:
+            digest = b""  # matches no content, so the subscriber is told of a change meanwhile
         subscription = await self._store.put_subscription(
             Subscription(
                 topic=intent.topic,
@@ -123,8 +126,9 @@ class Verifier:
         return subscription
 
     async def unsubscribe(self, intent: Intent) -> bool:
-        """Verify an intent to end a subscription, then remove it.  True if there was one.
+        """Verify an intent to unsubscribe, then remove the subscription.
 
+        :returns: whether there was a subscription.
         :raises UnsupportedProtocol, CallbackFailed: see ``IBroker``.
         """
         await self._confirm(self._notifier(intent.callback.protocol), intent)
@@ -134,9 +138,9 @@ class Verifier:
         return removed
 
     async def deny(self, intent: Intent, reason: str) -> None:
-        """Tell a subscriber why there is no subscription.
+        """Tell the callback why the broker refuses the subscription.
 
-        :raises CallbackFailed: it was not told.
+        :raises CallbackFailed: the callback could not be told.
         """
         callback = intent.callback
         denial = Denial(intent.as_written.topic, callback, reason, intent.options)
@@ -148,12 +152,15 @@ class Verifier:
             raise _callback_failed(outcome)
 
     def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
-        """A slot for a call to a subscriber."""
+        """A slot of the limiter for a call of the callback."""
         quota = HostQuota("verification", intent.callback.host, MAX_OF_HOST)
         return self._limiter.slot(Turn.of(intent.source), quota)
 
     async def _bring_content(self, intent: Intent) -> None:
-        """Have a content kept that nobody wanted before; the store has asked for it."""
+        """Fetch the content that a new subscriber wants and the store does not keep.
+
+        The store has stored a check of the topic.
+        """
         topic = intent.topic
         self._detector.forget(topic)
         try:
@@ -161,15 +168,17 @@ class Verifier:
         except (TopicUnreadable, Unavailable):
             self._detector.schedule(topic, source=intent.source)
 
-    async def _read(self, intent: Intent, topic: Topic | None, must: bool) -> FetchResult | None:
+    async def _fetch(
+        self, intent: Intent, topic: Topic | None, must_succeed: bool
+    ) -> FetchResult | None:
         if not self._detector.reads(intent.topic):
-            return None  # nothing need be there
-        if topic is not None and topic.digest is not None and not must:
-            return None  # what is known of it will do
+            return None  # the content is pushed; its URL need not answer
+        if topic is not None and topic.digest is not None and not must_succeed:
+            return None  # an earlier fetch succeeded
         try:
             return await self._detector.read(intent.topic, source=intent.source)
         except TopicUnreadable as error:
-            if not (must or error.lasting):
+            if not (must_succeed or error.lasting):
                 return None
             self._tell_of_refusal(intent, str(error))
             raise
@@ -191,27 +200,28 @@ class Verifier:
         )
         raise _callback_failed(outcome)
 
-    async def _record(self, reading: FetchResult, before: Topic | None) -> None:
-        """Record what was read before the callback was verified.
+    async def _record(self, fetched: FetchResult, before: Topic | None) -> None:
+        """Record the fetch that was made before the callback was verified.
 
-        Not before that, since unverified requests change nothing; and not if the
-        topic was read once more meanwhile, which is newer.
+        It is recorded only now, since unverified requests must change nothing.  It is not
+        recorded if the topic was fetched again meanwhile, since that fetch is newer.
         """
-        if _last_read(await self._store.topic(reading.url)) == _last_read(before):
-            await self._detector.record(reading, announce=before is not None)
+        if _last_fetch(await self._store.topic(fetched.url)) == _last_fetch(before):
+            await self._detector.record(fetched, announce=before is not None)
 
 
-def _without_large_content(reading: FetchResult) -> FetchResult:
-    """A reading that may be held for long: if it is of a change that others wait for, they
-    have the topic read once more.
+def _without_large_content(fetched: FetchResult) -> FetchResult:
+    """The result of a fetch, without its content if that is too large to keep in memory.
+
+    If subscribers wait for that content, the topic is fetched again.
     """
-    if reading.content is None or len(reading.content.body) <= LARGE:
-        return reading
-    return evolve(reading, content=None)
+    if fetched.content is None or len(fetched.content.body) <= LARGE:
+        return fetched
+    return evolve(fetched, content=None)
 
 
 def _callback_failed(outcome: Outcome) -> CallbackFailed:
-    """The error for a call that failed, which says whether it is to be made again."""
+    """The error for a failed call; it says whether and when the call may be retried."""
     passing = outcome.retry_after is not None or not (outcome.answered or outcome.refused)
     return CallbackFailed(
         outcome.reason,
@@ -220,6 +230,6 @@ def _callback_failed(outcome: Outcome) -> CallbackFailed:
     )
 
 
-def _last_read(topic: Topic | None) -> tuple[bytes | None, float | None] | None:
-    """What and when was read last; None of a topic that is not known."""
+def _last_fetch(topic: Topic | None) -> tuple[bytes | None, float | None] | None:
+    """Hash and time of the last fetch of a topic; None for an unknown topic."""
     return None if topic is None else (topic.digest, topic.read_at)

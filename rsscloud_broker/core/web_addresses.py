@@ -1,6 +1,6 @@
 """Checks the URLs that front doors hand to the broker, before anything is stored.
 
-The built-in front doors check URLs themselves and say what is wrong in the words of their
+The built-in front doors check URLs themselves and report faults in the words of their
 protocols.  A front door of a plugin may check nothing.
 """
 
@@ -13,14 +13,15 @@ from rsscloud_broker.model import Intent, Ping
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
 
-#: How much of a URL is shown that nobody can call.
+#: How many characters of an invalid URL an error shows.
 _SHOWN = 100
 
 
 def topic_of(url: str) -> str:
-    """The URL of a topic in normal form, if it is a web address in that form, too.
+    """The normal form of a topic's URL.
 
-    :raises TopicUnreadable: it is not: characters that have to be encoded may make it too long.
+    :raises TopicUnreadable: the URL or its normal form is no web address.  The normal form
+        may be too long, since it encodes characters.
     """
     check_topic(url)
     url = normal_form(url)
@@ -29,9 +30,9 @@ def topic_of(url: str) -> str:
 
 
 def about_topic(intent: Intent) -> Intent:
-    """An intent about its topic in normal form, which remembers how the topic was written.
+    """The same intent with its topic in normal form, and as written in ``written``.
 
-    :raises TopicUnreadable, CallbackFailed: as ``check_intent``, of both forms.
+    :raises TopicUnreadable, CallbackFailed: see ``check_intent``, which checks both forms.
     """
     check_intent(intent)
     topic = normal_form(intent.topic)
@@ -43,9 +44,9 @@ def about_topic(intent: Intent) -> Intent:
 
 
 def check_ping(ping: Ping) -> None:
-    """Accept a ping by returning, if all its URLs are web addresses.
+    """Raise if a URL of a ping is no web address.
 
-    :raises InvalidPing: one is not.
+    :raises InvalidPing: the error names the URL and its fault.
     """
     for url in (ping.url, *filter(None, (ping.changes_url, ping.rss_url))):
         if fault := fault_of(url):
@@ -53,21 +54,22 @@ def check_ping(ping: Ping) -> None:
 
 
 def check_topic(url: str) -> None:
-    """Accept the URL of a topic by returning, if it is a web address.
+    """Raise if the URL of a topic is no web address.
 
-    :raises TopicUnreadable: it is not.
+    :raises TopicUnreadable: the error names the URL and its fault.
     """
     if fault := fault_of(url):
         raise TopicUnreadable(url[:_SHOWN], fault, refused=True)
 
 
 def check_intent(intent: Intent) -> None:
-    """Accept an intent by returning, if its topic and its callback are web addresses.
+    """Raise if the topic or the callback of an intent is no web address.
 
-    The topic of an intent that ends a subscription is not looked at: it may have been stored
-    when there was no such rule.
+    The topic of an intent to unsubscribe is not checked, since the subscription may be older
+    than the rule.
 
-    :raises TopicUnreadable, CallbackFailed: they are not.
+    :raises TopicUnreadable: the topic is no web address.
+    :raises CallbackFailed: the callback is no web address.
     """
     if not intent.unsubscribe:
         check_topic(intent.topic)

@@ -1,4 +1,4 @@
-"""Every connection that the broker makes, and the guard that watches over them."""
+"""The HTTP clients that make all of the broker's connections, and the guard that checks them."""
 
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.callback_client import CallbackClient

@@ -1,7 +1,8 @@
-"""Twisted's ``IAgent`` over guarded exchanges: for treq, and whoever else wants one.
+"""An implementation of Twisted's ``IAgent`` over guarded exchanges; ``TopicClient`` gives it to
+treq.
 
-An answer is read whole, counted and decompressed before anybody gets to see it, so what is
-built on this agent needs no care of its own.
+The agent reads an answer whole, limits its size and decompresses it before it returns the
+response, so its callers need not.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ from rsscloud_broker.outbound.unpacking import Unpacker, content_coding
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.wire.codings import ACCEPTED
 
-#: Headers that are not the caller's to say.
-_OURS = frozenset({"host", "content-length", "accept-encoding", "connection"})
+#: Headers that the agent sets; a caller's values are ignored.
+_SET_BY_AGENT = frozenset({"host", "content-length", "accept-encoding", "connection"})
 
 
 @implementer(IAgent)
 class GuardedAgent:
-    """Makes requests.
+    """Makes HTTP requests through a guarded exchanger.
 
-    :param exchanges: makes them; what takes their bodies must be ``Whole``.
+    :param exchanger: makes the requests; it must take bodies by ``Whole``.
+    :param unpacker: decompresses the bodies of answers.
     """
 
-    def __init__(self, exchanges: HTTPExchanger, unpacker: Unpacker) -> None:
-        self._exchanger = exchanges
+    def __init__(self, exchanger: HTTPExchanger, unpacker: Unpacker) -> None:
+        self._exchanger = exchanger
         self._unpacker = unpacker
 
     def request(
@@ -48,7 +50,7 @@ class GuardedAgent:
     ) -> Deferred[IResponse]:
         """Make a request; the Deferred fails with OutboundError if there is no answer.
 
-        :param headers: of several values of one name the last is sent.
+        :param headers: if a name has several values, the last one is sent.
         """
         return Deferred.fromCoroutine(self._request(method, uri, headers, bodyProducer))
 
@@ -63,16 +65,16 @@ class GuardedAgent:
         body = _Collected()
         if producer is not None:
             await maybeDeferred(producer.startProducing, body)
-        said = {name: value for name, value in _said(headers) if name not in _OURS}
-        said["accept-encoding"] = ACCEPTED
-        request = message(method.decode("ascii"), target, said, b"".join(body.parts))
-        unheard = PendingRequest()  # who cancels this cancels what it waits for, as Deferreds do
-        answer = await self._exchanger.request(unheard, target, request)
+        sent = {name: value for name, value in _pairs(headers) if name not in _SET_BY_AGENT}
+        sent["accept-encoding"] = ACCEPTED
+        request = message(method.decode("ascii"), target, sent, b"".join(body.parts))
+        unused = PendingRequest()  # cancelling our Deferred cancels what it waits for anyway
+        answer = await self._exchanger.request(unused, target, request)
         return Response(answer, await self._unpacker.unpacked(answer))
 
 
-def _said(headers: Headers | None) -> Sequence[tuple[str, str]]:
-    """Names, in lower case, and last values."""
+def _pairs(headers: Headers | None) -> Sequence[tuple[str, str]]:
+    """The names of headers, in lower case, each with its last value."""
     return [
         (name.decode("ascii").lower(), values[-1].decode("utf-8", "surrogateescape"))
         for name, values in (headers or Headers()).getAllRawHeaders()
@@ -81,16 +83,16 @@ def _said(headers: Headers | None) -> Sequence[tuple[str, str]]:
 
 @implementer(IConsumer)
 class _Collected:
-    """Takes what a producer of a body writes."""
+    """Collects the request body that a producer writes."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """It needs no holding back."""
+        """Do nothing: the producer is never paused."""
 
     def unregisterProducer(self) -> None:
-        """Nor is it kept."""
+        """Do nothing: no producer was registered."""
 
     def write(self, data: bytes) -> None:
         self.parts.append(data)
@@ -98,9 +100,10 @@ class _Collected:
 
 @implementer(IResponse)
 class Response:
-    """An answer that is there already.
+    """A response whose body has arrived already.
 
-    :param body: its body, not compressed.
+    :param answer: status and header fields.
+    :param body: the body, decompressed.
     """
 
     version = (b"HTTP", 1, 1)

@@ -1,7 +1,7 @@
-"""What is made of the body of an answer while it arrives, and how much of it is kept.
+"""Collects the body of an answer while it arrives, and limits its size.
 
-Whoever answers may send without end.  So a body is counted piece by piece, and nobody asks
-for more once there is enough.
+A server may send without end, so the bytes are counted piece by piece, and the connection
+(``http1``) stops reading when there are enough.
 """
 
 from __future__ import annotations
@@ -11,50 +11,51 @@ from typing import Final, Protocol, TypeAlias
 
 from rsscloud_broker.errors import OutboundError, TooLarge
 
-#: Names and values of headers as they stand in an answer, in order.
+#: The names and values of an answer's headers, as they came and in order.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-#: Codings that the broker does not ask for and cannot undo.  Other words are mistakes: there
-#: are servers that name a charset there.
+#: Content codings that the broker does not ask for and cannot decode.  Other unknown words are
+#: ignored as mistakes: some servers name a charset there.
 _STRANGE: Final = frozenset({b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz"})
 
 
 class Body(Protocol):
-    """Takes the body of one answer.
+    """Collects the body of one answer.
 
-    :ivar size: bytes of it that are in memory.
+    :ivar size: how many of its bytes are in memory.
     """
 
     @property
     def size(self) -> int: ...
 
     def add(self, data: bytes) -> bool:
-        """Take the next piece; whether more of them are of any use.
+        """Add the next piece.
 
-        :raises OutboundError: this is no body to be had.
+        :returns: whether further pieces are of any use.
+        :raises OutboundError: the broker does not accept this body.
         """
 
     def end(self, whole: bool) -> bytes:
-        """The body, once there is no more of it or no more is of use.
+        """The body, after its last piece or when further pieces are of no use.
 
-        :param whole: False if the connection broke off where its end was to be that of
-            the body (RFC 9112, section 8), so that nobody knows how much is missing.
-        :raises OutboundError: it is not whole, and has to be.
+        :param whole: False if the body may be incomplete: the connection broke off, in a body
+            that ends with its connection (RFC 9112, section 8).
+        :raises OutboundError: the body is incomplete, and this class accepts no such body.
         """
 
 
-#: Makes one for an answer with these headers; raises OutboundError as it does.
+#: Makes a ``Body`` for an answer with the given headers; raises OutboundError as it does.
 BodyMaker: TypeAlias = Callable[[Fields], Body]
 
 
 class TruncatingBody:
-    """A body as it comes; what is longer than allowed is cut off, like what breaks off.
+    """Collects a body as it comes; keeps its beginning if it is too long or incomplete.
 
-    :param limit: bytes.
+    :param limit: how many bytes are kept.
     """
 
     def __init__(self, fields: Fields, limit: int) -> None:
-        # Not a list of parts: those may be very small.
+        # Not a list of pieces: very small ones would take more memory than their bytes.
         self._kept = bytearray()
         self._left = limit
 
@@ -72,9 +73,9 @@ class TruncatingBody:
 
 
 class Whole:
-    """A body as it comes, perhaps compressed; one that is too long or breaks off is an error.
+    """Collects a body as it comes, perhaps compressed; a long or incomplete body is an error.
 
-    :param limit: bytes that it may have.
+    :param limit: how many bytes the body may have.
     """
 
     def __init__(self, fields: Fields, limit: int) -> None:
@@ -87,7 +88,7 @@ class Whole:
         return len(self._kept)
 
     def add(self, data: bytes) -> bool:
-        if self._coding in _STRANGE:  # an answer without a body may say so, too
+        if self._coding in _STRANGE:  # checked only here: an answer without a body may name one
             raise OutboundError(f"the answer is compressed by {self._coding.decode()}, unasked")
         if len(self._kept) + len(data) > self._limit:
             raise too_large(self._limit)
@@ -101,14 +102,14 @@ class Whole:
 
 
 def too_large(limit: int) -> TooLarge:
-    """The error for an answer of more bytes than it may have."""
+    """The error for an answer with more than ``limit`` bytes."""
     return TooLarge(f"the answer is larger than {limit} bytes")
 
 
 def coding_of(fields: Fields) -> bytes:
-    """By what an answer is compressed, as its headers say; empty if they say nothing.
+    """The content coding of an answer by its headers, in lower case; empty if there is none.
 
-    :raises OutboundError: there are several codings, one around the other.
+    :raises OutboundError: the answer is encoded more than once.
     """
     said = b",".join(value for name, value in fields if name.lower() == b"content-encoding")
     if b"," in said:

@@ -1,8 +1,8 @@
-"""How many bytes of answers there are in memory at a time.
+"""Limits the bytes of answers that are in memory at the same time.
 
-A few kilobytes become megabytes when they are unpacked, and a content is in memory for some
-time after it has arrived: until it is recorded.  What is to be unpacked waits for room; what
-was not compressed and has arrived is there already, and has twice as much.
+A few kilobytes become megabytes when they are decompressed, and a content stays in memory after it
+has arrived, until it is recorded.  A compressed answer waits until the result fits into the budget.
+An uncompressed content is in memory already when it is counted, so it may use twice the limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from rsscloud_broker.budget import Budget
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
 
-#: Bytes of answers that arrive, of those that wait to be unpacked, and of contents; those of an
-#: answer that is not counted.
+#: The limit in bytes of each kind: answers that arrive, answers that wait to be decompressed, and
+#: contents.
 LIMIT: Final = 16 * 1024 * 1024
+
+#: An answer of up to so many bytes is not counted.
 SMALL: Final = 256 * 1024
 
-#: How many times the limit there may be of contents that came as they are.
+#: Contents that came uncompressed may use so many times the limit.
 KEPT: Final = 2
 
-#: As ``LIMIT`` and ``SMALL``, for the answers of callbacks.
+#: Like ``LIMIT`` and ``SMALL``, for the answers of callbacks.
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
 SMALL_CALLBACK: Final = 4 * 1024
 
-#: Why an answer that arrives is given up, and why a content is not read now.
+#: The reasons given when an answer that arrives is given up, and when a content is not accepted.
 LONGEST: Final = (
     "the broker has no memory left for answers that arrive, and this one has been under way for "
     "longest"
@@ -47,19 +49,19 @@ def _at_once(function: Callable[..., object], *args: Any) -> None:
 
 
 class AnswerBudget(Budget):
-    """Counts the bytes of answers that arrive, of those that wait to be unpacked, and of contents.
+    """Counts bytes of answers that arrive, of answers that wait to be decompressed, of contents.
 
-    Each kind has its own count: none takes room from the other.
+    Each of the three kinds has a count and a limit of its own.
 
-    :param call: calls a function in the reactor's thread; the last reference to a content may
-        go in another one.
-    :ivar packed: bytes of answers that wait to be unpacked.
+    :param call: calls a function in the reactor's thread; needed since the last reference to a
+        content may be dropped in another thread.
+    :ivar packed: bytes of answers that wait to be decompressed.
     :ivar kept: bytes of contents.
     """
 
     @classmethod
     def of_topics(cls, body_limit: int, call: Call) -> Self:
-        """A budget for contents of topics: two of the largest have room."""
+        """A budget for fetched topics, in which two contents of ``body_limit`` bytes fit."""
         budget = cls(call=call)
         budget.make_room(body_limit)
         return budget
@@ -76,18 +78,18 @@ class AnswerBudget(Budget):
         self.packed = self.kept = 0
 
     def make_room(self, body_limit: int) -> None:
-        """Have room for two of the largest contents.
+        """Set the limit so that two contents of the largest size fit.
 
-        :param body_limit: bytes of one.
+        :param body_limit: the largest size of a content, in bytes.
         """
         self.resize(max(LIMIT, 2 * body_limit))
 
     def has_room(self, size: int) -> bool:
-        """Whether a content of so many bytes may be kept."""
+        """Whether an uncompressed content of ``size`` bytes fits."""
         return size <= self._small or self.kept + size <= KEPT * self._limit
 
     def keep(self, content: Content) -> None:
-        """Count a content that has arrived, for as long as anybody has it."""
+        """Count a content until the last reference to it is gone."""
         size = len(content.body)
         if size > self._small:
             self.kept += size
@@ -95,9 +97,9 @@ class AnswerBudget(Budget):
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count so many bytes of an answer that waits to be unpacked.
+        """Count the bytes of an answer that waits to be decompressed, while the context lasts.
 
-        :raises OutboundError: there is no room for them.
+        :raises OutboundError: they do not fit.
         """
         if self.packed and self.packed + size > self._limit:
             raise OutboundError(NO_ROOM)
@@ -109,7 +111,7 @@ class AnswerBudget(Budget):
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait until there is room to make a content of so many bytes, and count them."""
+        """Wait until a content of ``size`` bytes fits, and count it while the context lasts."""
         if self._waiting or not self._fits(size):
             turn: Deferred[None] = Deferred()
             self._waiting.append((turn, size))

@@ -1,11 +1,11 @@
-"""The HTTP client for notifications: guarded, and as light as it can be.
+"""The HTTP client that notifiers use to call callbacks: guarded, and as fast as possible.
 
-A broker makes one small request to each of very many hosts.  So a request here
-is: look the name up (or not at all, for an address), judge every address, connect
-to a judged one, write, read status and a capped body, all under one deadline.
+A broker makes one small request to each of very many hosts.  For each request the client looks the
+host name up, has the guard check every address, connects to one of them, sends the request, and
+reads the status and a body of limited size, all under one deadline.
 
-What is unusual here is so for speed.  ``request`` waits for a single Deferred, in
-which connecting and being answered are one, and needs no timer of its own.
+Unlike treq, a request here needs only one Deferred, which covers both connection and answer, and
+no timer of its own.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rsscloud_broker.outbound.urls import target_of
 
 
 class CallbackClient(Client):
-    """Makes guarded requests; a longer answer than allowed is cut off."""
+    """Makes guarded requests to callbacks; the body of a longer answer is truncated."""
 
     body = TruncatingBody
 
     async def _exchange(
         self,
-        waiting: PendingRequest,
+        pending: PendingRequest,
         method: str,
         url: str,
         headers: Mapping[str, str],
@@ -35,6 +35,6 @@ class CallbackClient(Client):
     ) -> OutboundReply:
         target = target_of(url)
         answer = await self._exchanger.request(
-            waiting, target, message(method, target, headers, body)
+            pending, target, message(method, target, headers, body)
         )
         return OutboundReply(answer.status, answer.headers(), answer.body, url)

@@ -1,4 +1,4 @@
-"""What the outbound clients have in common: redirects, and one deadline over all of it."""
+"""The base class of the outbound clients: follows redirects, and applies one deadline to all."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
 
-#: Statuses that lead a request on to another place, as it is.
+#: Redirects after which the same request is made to another URL (RFC 9110, section 15.4).
 _REDIRECTS: Final = frozenset({301, 302, 307, 308})
 
 
 @implementer(IOutbound)
 class Client(Service, ABC):
-    """Makes guarded requests; a subclass says by what means.
+    """Makes guarded HTTP requests; a subclass makes the single exchanges.
 
-    Stopping this service cancels what is under way, and closes what waits for more.
+    Stopping this service cancels requests under way and closes idle connections.
 
-    :param resolve: looks names up.
-    :param deadline: seconds for a whole request: name, connection, TLS, headers,
-        body and every redirect.
-    :param body_limit: bytes that an answer may have.
-    :param budget: that of answers under way; one of its own if there is none.
+    :param resolve: looks host names up.
+    :param deadline: seconds for a whole request: name, connection, TLS, headers, body and every
+        redirect.
+    :param body_limit: how many bytes an answer may have.
+    :param budget: counts the answers in memory; None for a budget of this client alone.
     :param idle: ``idle_limit`` and ``idle_seconds`` of ``HTTPExchanger``.
-    :cvar body: what takes the body of an answer.
+    :cvar body: the class that collects the body of an answer.
     """
 
     body: ClassVar[type[TruncatingBody] | type[Whole]]
@@ -70,18 +70,18 @@ class Client(Service, ABC):
         )
         self._user_agent = user_agent
         self._deadline = deadline
-        self._waiting: Expiry[PendingRequest] = Expiry(reactor, deadline, PendingRequest.timed_out)
+        self._pending: Expiry[PendingRequest] = Expiry(reactor, deadline, PendingRequest.timed_out)
 
     def stopService(self) -> None:
         super().stopService()
-        for waiting in self._waiting.clear():
-            waiting.waits_for.cancel()
+        for pending in self._pending.clear():
+            pending.waits_for.cancel()
         self._exchanger.close()
 
     def allow(self, networks: Iterable[Network]) -> None:
-        """Let the guard allow these networks from now on, and no longer others.
+        """Have the guard allow these networks from now on, and no others.
 
-        No connection is used again that was made until now; what is under way goes on.
+        Connections made until now are not used again; requests under way go on.
         """
         self._guard.allow(networks)
         self._exchanger.call_anew()
@@ -97,11 +97,11 @@ class Client(Service, ABC):
         headers = {"user-agent": self._user_agent, **(headers or {})}
         first = url
         hops: list[tuple[int, str]] = []
-        waiting = PendingRequest()
-        self._waiting.add(waiting)
+        pending = PendingRequest()
+        self._pending.add(pending)
         try:
             while True:
-                reply = await self._exchange(waiting, method, url, headers, body)
+                reply = await self._exchange(pending, method, url, headers, body)
                 location = _location(reply, method)
                 if not location or len(hops) == redirects:
                     return evolve(reply, hops=tuple(hops)) if hops else reply
@@ -109,29 +109,29 @@ class Client(Service, ABC):
                 hops.append((reply.status, url))
                 check_circle(first, hops)
         except CancelledError:
-            if waiting.late:
+            if pending.late:
                 raise OutboundError(f"no whole answer within {self._deadline:g} seconds") from None
             raise
         finally:
-            self._waiting.discard(waiting)
+            self._pending.discard(pending)
 
     @abstractmethod
     async def _exchange(
         self,
-        waiting: PendingRequest,
+        pending: PendingRequest,
         method: str,
         url: str,
         headers: Mapping[str, str],
         body: bytes,
     ) -> OutboundReply:
-        """One request and its answer.
+        """Make one request and return its answer, without following redirects.
 
-        :param waiting: is told what this waits for; cancelling that ends it.
+        :param pending: this method sets its ``waits_for``; cancelling that ends the request.
         """
 
 
 def _location(reply: OutboundReply, method: str) -> str:
-    """Where an answer leads a request on to; empty if nowhere."""
+    """The Location header of a redirect to follow; empty if there is none."""
     if reply.status in _REDIRECTS or (reply.status == 303 and method == "GET"):
         return reply.headers.get("location", "")
     return ""

@@ -1,4 +1,4 @@
-"""Keeping connections for a moment."""
+"""Keeps idle HTTP connections for a moment, for further requests to the same host."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from rsscloud_broker.outbound.http1 import Http1, Origin
 
 
 class IdleConnections:
-    """Connections that wait a moment for another request to the same host.
+    """Idle connections, by host.  ``HTTPExchanger`` gives and takes them.
 
-    :param limit: how many wait; beyond that those that have waited for longest are
-        closed, a fourth of them together: to close one wakes the other side.
-    :param seconds: for how long one waits.
+    :param limit: how many connections are kept.  When there are more, a fourth of them are
+        closed together, the longest idle first.
+    :param seconds: for how long a connection is kept.
     """
 
     def __init__(self, clock: IReactorTime, limit: int, seconds: float) -> None:
         self._limit = limit
-        self._waiting: Expiry[Http1] = Expiry(clock, seconds, self._close)
+        self._idle: Expiry[Http1] = Expiry(clock, seconds, self._close)
         self._by_origin: dict[Origin, list[Http1]] = {}
 
     def take(self, origin: Origin) -> Http1 | None:
-        """A connection to a host, if one waits: the one that was used last."""
-        waiting = self._by_origin.get(origin)
-        if not waiting:
+        """Remove and return the idle connection to a host that was used last; None if none."""
+        connections = self._by_origin.get(origin)
+        if not connections:
             return None
-        connection = waiting.pop()
-        if not waiting:
+        connection = connections.pop()
+        if not connections:
             del self._by_origin[origin]
         connection.when_lost = None
-        self._waiting.discard(connection)
+        self._idle.discard(connection)
         return connection
 
     def give(self, connection: Http1) -> None:
-        """Let a connection wait."""
+        """Keep a connection until it is taken or its time is over."""
         connection.when_lost = self._forget
-        self._waiting.add(connection)
+        self._idle.add(connection)
         self._by_origin.setdefault(connection.origin, []).append(connection)
-        if len(self._waiting) > self._limit:
+        if len(self._idle) > self._limit:
             for _ in range(1 + self._limit // 4):
-                self._close(self._waiting.oldest())
+                self._close(self._idle.oldest())
 
     def close(self) -> None:
-        """Close all of them."""
-        for connection in self._waiting.clear():
+        """Close all idle connections."""
+        for connection in self._idle.clear():
             self._close(connection)
 
     def _forget(self, connection: Http1) -> None:
         connection.when_lost = None
-        self._waiting.discard(connection)
-        waiting = self._by_origin[connection.origin]
-        waiting.remove(connection)
-        if not waiting:
+        self._idle.discard(connection)
+        connections = self._by_origin[connection.origin]
+        connections.remove(connection)
+        if not connections:
             del self._by_origin[connection.origin]
 
     def _close(self, connection: Http1) -> None:

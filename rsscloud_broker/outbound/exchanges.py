@@ -1,10 +1,9 @@
-"""One request to one host, and its answer, over a connection that the guard allows.
+"""Makes one HTTP request to one host and reads its answer, over a connection the guard allows.
 
-A name is looked up once, every address that it has is judged, and the connection
-goes to a judged address and not to the name: a name server that gives another
-answer a moment later changes nothing.  The host name remains what the server is
-asked for and what its certificate must show.  A connection is kept for a moment in
-case there is more for the same host.
+The exchanger looks a host name up once, has the guard check every address, and connects to one of
+these addresses.  The name is not looked up again, so a name server that gives another answer a
+moment later changes nothing.  The Host header and the check of the certificate still use the host
+name.  A connection is kept for a moment, for further requests to the same host.
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ from rsscloud_broker.urls import is_address
 
 
 class PendingRequest:
-    """Who waits for something, and can be told to stop.
+    """A request under way, which its deadline can cancel.
 
-    So a request costs no Deferred of its own, which would be there to be cancelled
-    only.
+    It saves the request a Deferred of its own, which would only be there to be cancelled.
 
-    :ivar waits_for: what is waited for now.
-    :ivar late: whether the time for it has passed.
+    :ivar waits_for: the Deferred that the request waits for now.
+    :ivar late: whether the deadline has passed.
     """
 
     __slots__ = ("late", "waits_for")
@@ -46,21 +44,21 @@ class PendingRequest:
         self.late = False
 
     def timed_out(self) -> None:
-        """The time has passed."""
+        """Cancel the request, because its deadline has passed."""
         self.late = True
         self.waits_for.cancel()
 
 
 class HTTPExchanger:
-    """Makes guarded exchanges.  How long one takes is for others to watch.
+    """Makes guarded HTTP exchanges.  The caller enforces the deadline.
 
-    :param resolve: looks names up.
-    :param seconds: that an exchange may take; they are shared among the addresses
-        of a host, so that one that swallows what is sent to it does not take all.
-    :ivar make_body: makes what takes the body of an answer.
-    :param budget: that of answers under way.
-    :param idle_limit: connections that are kept in all.
-    :param idle_seconds: for how long one is kept.
+    :param resolve: looks host names up.
+    :param seconds: the deadline of an exchange.  It is divided among the addresses of a host, so
+        that an address which does not answer leaves time for the others.
+    :ivar make_body: makes the object that collects the body of an answer.
+    :param budget: counts the answers in memory.
+    :param idle_limit: how many idle connections are kept in total.
+    :param idle_seconds: for how long an idle connection is kept.
     """
 
     def __init__(
@@ -87,66 +85,68 @@ class HTTPExchanger:
         self._idle = self._make_idle()
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the idle connections."""
         self._idle.close()
 
     def call_anew(self) -> None:
-        """Use no connection again that was made until now; what is under way goes on.
+        """Do not use existing connections for further requests; requests under way go on.
 
-        The guard may judge otherwise by now, and the body of an answer be taken in another way.
+        A caller that changes the guard's networks or ``make_body`` calls this.
         """
         self._idle.close()
         self._idle = self._make_idle()
 
-    async def request(self, waiting: PendingRequest, target: Target, message: Message) -> Answer:
+    async def request(self, pending: PendingRequest, target: Target, message: Message) -> Answer:
         """Make an exchange.
 
-        :param waiting: is told what this waits for; cancelling that ends it.
+        :param pending: this method sets its ``waits_for``; cancelling that ends the exchange.
         :raises OutboundError: there was no answer.
-        :raises Unavailable: no connection can be made, for want of our own means.
+        :raises AddressRefused: the guard refuses one of the host's addresses.
+        :raises Unavailable: the broker cannot connect for want of its own means, such as file
+            descriptors.
         """
-        kept = self._idle
-        idle = kept.take(target.origin)
+        connections = self._idle
+        idle = connections.take(target.origin)
         if idle is not None:
-            waiting.waits_for = asking = idle.ask(message)
+            pending.waits_for = answering = idle.ask(message)
             try:
-                return self._keep(idle, await asking, kept)
+                return self._finish(idle, await answering, connections)
             except OutboundError:
                 if idle.heard:
                     raise
-                # The other side closed it just when we wrote: a new one, then.
+                # The server closed the idle connection meanwhile: make a new one.
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):
-            waiting.waits_for = looking = Deferred.fromCoroutine(self._look_up(target.host))
+            pending.waits_for = looking = Deferred.fromCoroutine(self._look_up(target.host))
             addresses = await looking
-        for address in addresses:  # before connecting to any: one bad address spoils them all
+        for address in addresses:  # check all of them first: a refused one rules out the host
             self._guard.check(address, target.port)
         problem = OutboundError(f"the name {target.host} has no address")
         refused = True
         for number, address in enumerate(addresses, 1):
-            # A timer for each attempt but the last, which has all the time that is left.
+            # Each attempt but the last has a time limit; the last has the time that is left.
             timeout = self._seconds / len(addresses) if number < len(addresses) else None
             tls = self._tls.to(target.host, target.port) if target.secure else None
             connection = Http1(target.origin, tls, self.make_body, self._budget)
-            waiting.waits_for = asking = connection.ask(message)
+            pending.waits_for = answering = connection.ask(message)
             try:
                 self._connector.connect(connection, address, timeout)
-                return self._keep(connection, await asking, kept)
-            except NotConnected as error:  # the next address may do
+                return self._finish(connection, await answering, connections)
+            except NotConnected as error:  # try the next address
                 refused = refused and error.port_only
                 reason = f"no connection to {address} port {target.port}: {error}"
                 problem = OutboundError(reason, port_only=refused)
         raise problem
 
-    def _keep(self, connection: Http1, answer: Answer, kept: IdleConnections) -> Answer:
-        """Pass an answer on; see what becomes of the connection.
+    def _finish(self, connection: Http1, answer: Answer, connections: IdleConnections) -> Answer:
+        """Keep the connection for further requests, or close it; return the answer.
 
-        :param kept: the connections that were kept when the exchange began.
+        :param connections: the idle connections when the exchange began.
         """
         if connection.tls is not None:
             connection.tls.keep_session(connection.transport.getHandle())
-        if connection.reusable and kept is self._idle:
-            kept.give(connection)
+        if connection.reusable and connections is self._idle:
+            connections.give(connection)
         elif not connection.gone:
             connection.close()
         return answer

@@ -1,4 +1,4 @@
-"""One timer for many things that all may stay for the same time."""
+"""A collection whose items all expire after the same time, with one timer for all of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Expiry(Generic[T]):
-    """Says when things have been here for too long.
+    """Calls ``expire`` with each item that has been in the collection for too long.
 
-    Since all have the same time, the first that came is the first that has to
-    go, and one timer does for all: a timer for each costs more than most other
-    things that are done for a notification.  It is not stopped when the last
-    thing leaves, for usually another one follows.
+    The clients use it for deadlines and idle connections.  Since all items have the same time,
+    the first that was added expires first, and one timer is enough.  A timer for each item would
+    cost more than most of the work for a notification.  The timer runs on when the last item is
+    removed, since usually another one follows.
 
-    :param seconds: how long a thing may stay.
-    :param expire: called with each thing that has stayed longer.
+    :param seconds: how long an item may stay.
+    :param expire: is called with each item that has stayed longer, after its removal.
     """
 
     def __init__(self, clock: IReactorTime, seconds: float, expire: Callable[[T], object]) -> None:
@@ -32,38 +32,38 @@ class Expiry(Generic[T]):
     def __len__(self) -> int:
         return len(self._until)
 
-    def add(self, thing: T) -> None:
-        """Let a thing stay, from now on."""
-        self._until[thing] = self._clock.seconds() + self._seconds
+    def add(self, item: T) -> None:
+        """Add an item; its time begins now."""
+        self._until[item] = self._clock.seconds() + self._seconds
         if self._timer is None:
             self._timer = self._clock.callLater(self._seconds, self._look)
 
-    def discard(self, thing: T) -> None:
-        """Forget a thing, if it is here."""
-        self._until.pop(thing, None)
+    def discard(self, item: T) -> None:
+        """Remove an item if it is in the collection; ``expire`` is not called."""
+        self._until.pop(item, None)
 
     def oldest(self) -> T:
-        """What has been here for longest."""
+        """The item that was added first."""
         return next(iter(self._until))
 
     def clear(self) -> list[T]:
-        """Let everything go, and stop the timer; what there was."""
+        """Stop the timer, and remove and return all items; ``expire`` is not called."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        things = list(self._until)
+        items = list(self._until)
         self._until.clear()
-        return things
+        return items
 
     def _look(self) -> None:
         self._timer = None
         now = self._clock.seconds()
         while self._until:
-            thing, until = next(iter(self._until.items()))
+            item, until = next(iter(self._until.items()))
             if until > now:
                 break
-            del self._until[thing]
-            self._expire(thing)
+            del self._until[item]
+            self._expire(item)
         if self._until and self._timer is None:
             rest = self._until[self.oldest()] - now
             self._timer = self._clock.callLater(max(rest, 0), self._look)

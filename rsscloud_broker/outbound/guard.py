@@ -1,10 +1,10 @@
-"""Which addresses the broker connects to.
+"""Decides which IP addresses the broker may connect to.
 
-Callbacks and topics are URLs from strangers, who would like to reach what only
-this machine can reach.  So every address is judged before it is connected to:
-what is not a public unicast address is refused, unless the operator allows its
-network, and so is the broker itself.  IPv4 addresses inside IPv6 ones are judged
-as themselves.
+Callbacks and topics are URLs from strangers, who might use the broker to reach machines that only
+it can reach (server-side request forgery).  So the outbound clients have the guard check every
+address before they connect.  The guard refuses every address that is not public unicast, unless
+the operator allows its network, and it refuses the broker itself.  IPv4 addresses that are embedded
+in IPv6 addresses are checked as IPv4.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rsscloud_broker.errors import AddressRefused, OutboundError
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
-#: What is not public.  ``ipaddress.is_global`` is not enough, and varies between
-#: versions of Python.  Where networks overlap, the first one counts.  Sources: the
+#: Networks that are not public unicast.  ``ipaddress.is_global`` is not enough, and varies
+#: between versions of Python.  Where networks overlap, the first one counts.  Sources: the
 #: IANA special-purpose address registries for IPv4 and IPv6.
 DENIED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(cidr), kind)
@@ -56,25 +56,25 @@ DENIED: tuple[tuple[Network, str], ...] = tuple(
         ("fe80::/10", "link-local"),
         ("fec0::/10", "site-local"),
         ("ff00::/8", "multicast"),
-        # All that is left outside 2000::/3, of which global unicast is made.
+        # Everything else outside 2000::/3, the network of global unicast addresses.
         ("::/3", "not global unicast"),
         ("4000::/2", "not global unicast"),
         ("8000::/1", "not global unicast"),
     )
 )
 
-#: The first 96 bits of IPv6 addresses whose last 32 are an IPv4 address: those
-#: mapped (::ffff:0:0/96) and those for NAT64 (64:ff9b::/96).
+#: The first 96 bits of IPv6 addresses that embed an IPv4 address in the last 32 bits: mapped
+#: addresses (::ffff:0:0/96) and NAT64 (64:ff9b::/96).
 _EMBEDDING = frozenset({0xFFFF, 0x64_FF9B << 64})
 
 
 class AddressGuard:
-    """Judges addresses.
+    """Accepts or refuses addresses.
 
-    :param allowed: networks that are connected to although they are not public.
-    :param own: address and port of each listener of the broker itself, which is
-        not called whatever is allowed.  An address that stands for all (``""``,
-        ``0.0.0.0``, ``::``) means every address of this machine.
+    :param allowed: networks that the broker may connect to although they are not public.
+    :param own: address and port of each of the broker's own listeners, which are refused even in
+        an allowed network.  A wildcard address (``""``, ``0.0.0.0``, ``::``) means every
+        address of this machine.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class AddressGuard:
             self._own.setdefault(port, set()).add(_listener(address))
 
     def allow(self, networks: Iterable[Network]) -> None:
-        """Let addresses of these networks through from now on, and no longer those of others."""
+        """Allow these networks from now on, beside public addresses, and no others."""
         rules = [*((network, "") for network in networks), *DENIED]
         self._ipv4 = _Kinds((network, kind) for network, kind in rules if network.version == 4)
         self._ipv6 = _Kinds((network, kind) for network, kind in rules if network.version == 6)
 
     def check(self, address: str, port: int) -> None:
-        """Accept an address by returning.
+        """Raise if the broker may not connect to an address.
 
-        Called for every notification, so this takes about a microsecond.
+        This runs for every notification and takes about a microsecond.
 
         :param address: an IPv4 or IPv6 address as the resolver gives it.
-        :raises AddressRefused: it is not to be connected to.
+        :raises AddressRefused: the broker may not connect to it.
         """
         version, number = _number(address)
         if port in self._own and self._is_own(address, version, number, port):
@@ -118,10 +118,10 @@ class AddressGuard:
 
 
 class _Kinds:
-    """Tells of each address which network it is in, by its number.
+    """Finds the network that contains an address, and the kind of that network.
 
-    The networks are cut into pieces that do not overlap, so that one bisection
-    finds the piece.
+    The networks are split into ranges that do not overlap, so that one bisection finds the range
+    of an address.
     """
 
     def __init__(self, rules: Iterable[tuple[Network, str]]) -> None:
@@ -137,7 +137,7 @@ class _Kinds:
         ]
 
     def of(self, number: int) -> str:
-        """The kind of an address, empty if nothing speaks against it."""
+        """The kind of the network that an address, as a number, is in; empty if it is allowed."""
         return self._kinds[bisect_right(self._starts, number) - 1]
 
 
@@ -146,9 +146,9 @@ def _contains(network: Network, number: int) -> bool:
 
 
 def _number(address: str) -> tuple[int, int]:
-    """Version and number of an address; those of the IPv4 address that it stands for.
+    """Version and number of an address, or of the IPv4 address that it embeds.
 
-    :raises OutboundError: it is no address.
+    :raises OutboundError: the text is no address.
     """
     try:
         if ":" not in address:
@@ -162,41 +162,40 @@ def _number(address: str) -> tuple[int, int]:
 
 
 def _listener(address: str) -> tuple[int, int] | None:
-    """Version and number of the address of a listener; None if it may be any."""
+    """Version and number of a listener's address; None if it listens on every address."""
     try:
         version, number = _number(address)
     except OutboundError:
-        return None  # "", or the name of an interface's address
+        return None  # empty, or a name that resolves to an address of this machine
     return (version, number) if number else None
 
 
 def _is_of_this_machine(address: str) -> bool:
-    """Whether an address is one of this machine's: only then can it be bound to."""
+    """Whether this machine has an address: only then can a socket be bound to it."""
     family = AF_INET6 if ":" in address else AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
     except OSError as error:
-        return error.errno != EADDRNOTAVAIL  # when in doubt it is
+        return error.errno != EADDRNOTAVAIL  # on any other error assume that it has
     return True
 
 
-#: Endpoints of Twisted that listen at a port: at which place of the description it stands,
-#: and which one it is where it does not.
+#: Twisted's endpoints that listen on a port: the position of the port in the description, and
+#: the default port.
 _PORTS = {"tcp": (1, ""), "tcp4": (1, ""), "tcp6": (1, ""), "ssl": (1, ""), "tls": (2, "443")}
 
-#: The endpoint of Twisted that wraps another one, whose description follows it.
+#: Twisted's endpoint that wraps another one, whose description follows.
 _WRAPPING = "haproxy"
 
 
 def own_listeners(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Address and port of what the descriptions of Twisted endpoints listen on.
+    """The addresses and ports that Twisted endpoints listen on, by their descriptions.
 
-    Those that are not known in advance (port 0, sockets of systemd) or that no
-    URL leads to (Unix sockets) are left out; so are those of endpoints that are not
-    Twisted's own.
+    It leaves out listeners whose port is not known in advance (port 0, sockets of systemd), Unix
+    sockets, which no URL leads to, and endpoints that are not Twisted's own.
 
-    :param endpoints: such as ``tcp:5337:interface=127.0.0.1``.
+    :param endpoints: descriptions such as ``tcp:5337:interface=127.0.0.1``.
     """
     for endpoint in endpoints:
         parts = [re.sub(r"\\(.)", r"\1", part) for part in re.split(r"(?<!\\):", endpoint)]
@@ -207,7 +206,7 @@ def own_listeners(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
         kind = positional[0] if positional else ""
         if kind not in _PORTS:
             continue
-        at, default = _PORTS[kind]
-        port = named.get("port", positional[at] if len(positional) > at else default)
+        index, default = _PORTS[kind]
+        port = named.get("port", positional[index] if len(positional) > index else default)
         if port.isdecimal() and int(port):
             yield named.get("interface", ""), int(port)

@@ -1,11 +1,9 @@
-"""Looks host names up.
+"""Looks up host names with c-ares, for the outbound clients and the URL policy.
 
-Who subscribes names a host, and that host's name server may take any time to answer,
-or never do so.  The system's own resolver would hold a thread for as long, and those
-whose name servers are well would wait for one.  So names are looked up by c-ares, which
-asks for any number of them at a time, and has the reactor wait for the answers.  It goes
-by the system's ``/etc/resolv.conf`` and ``/etc/hosts``, and keeps what it has found for
-as long as it is good.
+A subscriber names a host, whose name server may take any time to answer.  The system's resolver
+would block a thread for that time, and other lookups would wait for a thread.  c-ares handles any
+number of lookups at the same time, without threads, on sockets that the reactor watches.  It uses
+the system's ``/etc/resolv.conf`` and ``/etc/hosts``, and caches answers for their time to live.
 """
 
 from __future__ import annotations
@@ -30,20 +28,20 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 
-#: Gives every address of a host name; raises OSError where there is none, and Unavailable
-#: where that cannot be found out for want of our own means.
+#: Gives every address of a host name.  It raises OSError if the name has no address, and
+#: Unavailable if the broker cannot look it up for want of its own means.
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 
-#: Seconds until a name server is asked again, at the most: c-ares soon knows how fast it is
-#: and asks earlier, after a quarter of a second at the least.  Each further time is twice as
-#: long.  And how often it is asked: one that has to ask others takes its time.
+#: Seconds until c-ares asks a name server again, at most; it learns how fast the server is, and
+#: then asks earlier, after a quarter of a second at least.  The time doubles with each try.  And
+#: how often it asks: a server that has to ask others may be slow.
 TIMEOUT, TRIES = 1.0, 5
 
-#: Seconds between two looks at whether it is time to ask again.
+#: Seconds after which c-ares checks again whether a lookup has timed out.
 TICK = 0.25
 
-#: Names whose addresses are kept, two kilobytes for each; and seconds after which
-#: the configuration of the system is read anew.
+#: How many names are cached before the cache is emptied, two kilobytes for each; and seconds
+#: after which the system's configuration is read again.
 KEPT, REFRESH = 5000, 60.0
 
 #: What is wrong with a name, in words.
@@ -55,7 +53,7 @@ _PROBLEMS = {
     errno.ARES_ESERVFAIL: "its name server failed",
 }
 
-#: Statuses that say nothing of the name: there is no socket, memory or name server.
+#: Statuses that say nothing about the name: the broker has no socket, memory or name server.
 _OUR_OWN_WANT = {
     errno.ARES_ECONNREFUSED: "no name server can be reached",
     errno.ARES_ENOMEM: "there is no memory",
@@ -64,16 +62,14 @@ _OUR_OWN_WANT = {
     errno.ARES_EDESTRUCTION: "the broker stops",
 }
 
-#: A host that must be an IPv4 address, though not in its usual form (URL standard,
-#: "ends in a number").
+#: A host that must be an IPv4 address in an unusual form (URL standard, "ends in a number").
 _NUMBER = re.compile(r"(?:[^:]*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE | re.ASCII)
 
 
 class Resolver(Service):
-    """Gives every address of a host name, each once; see ``Resolve``.
+    """A ``Resolve`` that gives every address of a host name once.  A service: it must run.
 
-    :param servers: name servers, ADDRESS or ADDRESS:PORT each; those of the system if
-        there are none.
+    :param servers: name servers, each as ADDRESS or ADDRESS:PORT; empty for those of the system.
     """
 
     name = "resolver"
@@ -100,7 +96,7 @@ class Resolver(Service):
         super().stopService()
         channel, self._channel = self._channel, None
         if channel is not None:
-            channel.cancel()  # now: to close it is the work of another thread
+            channel.cancel()  # ends the lookups now; close() works in another thread
             channel.close()
             self._tell()
         if self._timer is not None:
@@ -108,20 +104,20 @@ class Resolver(Service):
             self._timer = None
 
     def __call__(self, host: str) -> Deferred[list[str]]:
-        """Look a host up: a name in its ASCII form, or an address."""
+        """Look up a host: a name in its ASCII form, or an address."""
         if _NUMBER.fullmatch(host):
             return _ipv4(host)
         if self._channel is None:
             return fail(Unavailable("names cannot be looked up: the broker stops"))
         if self._kept >= KEPT or self._reactor.seconds() >= self._stale_at:
-            with contextlib.suppress(AresError):  # it has no thread for that: later, then
-                self._channel.reinit()  # what has been found is forgotten then, too
+            with contextlib.suppress(AresError):  # it could start no thread: next time
+                self._channel.reinit()  # this also empties the cache
             self._fresh()
         self._kept += 1
         self._asked += 1
         looking: Deferred[list[str]] = Deferred()
-        found = partial(self._take, looking)
-        self._channel.getaddrinfo(host, None, type=SOCK_STREAM, callback=found)
+        callback = partial(self._add_result, looking)
+        self._channel.getaddrinfo(host, None, type=SOCK_STREAM, callback=callback)
         self._tell()
         return looking
 
@@ -129,47 +125,52 @@ class Resolver(Service):
         self._kept = 0
         self._stale_at = self._reactor.seconds() + REFRESH
 
-    # --- c-ares calls: from a thread of its own, too, where it finds other name servers in
-    # the system's configuration; what it has to tell is passed on at the next tick then
+    # --- called by c-ares, sometimes in a thread of its own, when it finds other name servers in
+    # the system's configuration; the results are then passed on at the next tick
 
     def _watch(self, descriptor: int, reads: bool, writes: bool) -> None:
-        """Watch a socket, or do not any more."""
-        # A descriptor of our own: theirs may be closed, and be another's, before we know.
-        self._changes.append((descriptor, reads, writes, _another(descriptor)))
+        """Start or stop watching a socket of c-ares."""
+        # Watch a duplicate: c-ares may close its descriptor, and the system reuse the number,
+        # before this object learns of it.
+        self._changes.append((descriptor, reads, writes, _duplicate(descriptor)))
         if isInIOThread():
             self._follow()
         else:
             self._reactor.callFromThread(self._follow)
 
     def _follow(self) -> None:
-        """Watch what there is to watch, in the order in which c-ares said so."""
+        """Pass the requests of ``_watch`` on to the reactor, in order."""
         while self._changes:
-            descriptor, reads, writes, own = self._changes.popleft()
+            descriptor, reads, writes, duplicate = self._changes.popleft()
             watched = self._sockets.get(descriptor)
             if watched is None:
-                watched = self._sockets[descriptor] = _Socket(descriptor, own, self._process)
-            elif own is not None:
-                os.close(own)
+                watched = _Socket(descriptor, duplicate, self._process)
+                self._sockets[descriptor] = watched
+            elif duplicate is not None:
+                os.close(duplicate)
             (self._reactor.addReader if reads else self._reactor.removeReader)(watched)
             (self._reactor.addWriter if writes else self._reactor.removeWriter)(watched)
             if not (reads or writes):
                 self._sockets.pop(descriptor).close()
 
-    def _take(
+    def _add_result(
         self, looking: Deferred[list[str]], result: AddrInfoResult | None, status: int | None
     ) -> None:
         self._found.append((looking, _addresses(result) if result else status or 0))
 
-    # --- our own
+    # --- called by the reactor
 
     def _process(self, read: int = ARES_SOCKET_BAD, written: int = ARES_SOCKET_BAD) -> None:
-        """Have c-ares look at a socket, or at how late it is."""
+        """Have c-ares handle a ready socket, or its timeouts if there is none."""
         if self._channel is not None:
             self._channel.process_fd(read, written)
             self._tell()
 
     def _tell(self) -> None:
-        """Pass on what has been found; only now, for who is told may ask for more."""
+        """Fire the Deferreds of finished lookups.
+
+        Not in the callbacks of c-ares, since whoever waits may look up another name at once.
+        """
         while self._found:
             looking, found = self._found.pop(0)
             self._asked -= 1
@@ -190,24 +191,24 @@ class Resolver(Service):
 
 @implementer(IReadDescriptor, IWriteDescriptor)
 class _Socket:
-    """A socket of c-ares, as the reactor watches it.
+    """A socket of c-ares that the reactor watches.
 
-    :param own: a descriptor of the same socket that is ours, if there is one.
+    :param duplicate: another descriptor of the same socket, which is watched if there is one.
     """
 
     def __init__(
-        self, descriptor: int, own: int | None, process: Callable[[int, int], object]
+        self, descriptor: int, duplicate: int | None, process: Callable[[int, int], object]
     ) -> None:
         self._descriptor = descriptor
-        self._own = own
+        self._duplicate = duplicate
         self._process = process
 
     def fileno(self) -> int:
-        return self._descriptor if self._own is None else self._own
+        return self._descriptor if self._duplicate is None else self._duplicate
 
     def close(self) -> None:
-        if self._own is not None:
-            os.close(self._own)
+        if self._duplicate is not None:
+            os.close(self._duplicate)
 
     def logPrefix(self) -> str:
         return "names"
@@ -219,12 +220,12 @@ class _Socket:
         self._process(ARES_SOCKET_BAD, self._descriptor)
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
-        """The reactor has found an error: c-ares finds it by reading."""
+        """The reactor found an error; c-ares finds it too when it reads the socket."""
         self.doRead()
 
 
-def _another(descriptor: int) -> int | None:
-    """Another descriptor of the same socket; None if there can be no more."""
+def _duplicate(descriptor: int) -> int | None:
+    """A duplicate of a descriptor; None if the process has no descriptors left."""
     try:
         return os.dup(descriptor)
     except OSError:
@@ -237,7 +238,7 @@ def _addresses(result: AddrInfoResult) -> list[str]:
 
 
 def _ipv4(host: str) -> Deferred[list[str]]:
-    """Read an IPv4 address as systems have always done: shortened, in octal, as one number."""
+    """Parse an IPv4 address like ``inet_aton``: shortened, in octal, as one number."""
     try:
         return succeed([inet_ntoa(inet_aton(host.removesuffix(".")))])
     except OSError:

@@ -1,12 +1,12 @@
-"""TLS for outgoing connections: one context for all, and a check for each.
+"""TLS for outgoing connections: one shared context, and a check of each certificate.
 
-Making a context reads every certificate that the system trusts, which costs more
-than a whole notification.  So there is one context, and what differs, the name
-that the certificate must show, belongs to the connection.  Sessions are kept by
-host and port, so that the next connection there need not make a full handshake; but
-only of hosts that were called before.  Where very many are called once each, none of
-their sessions would be there any more when it is of use, and to keep them a while
-costs more than it seems.
+To make a context, OpenSSL reads every certificate that the system trusts, which costs more than a
+whole notification.  So all connections share one context, and each connection knows the host name
+that its certificate must be for.
+
+TLS sessions are kept by host and port, so that the next connection to a host need not make a full
+handshake.  Only sessions of hosts that were called before are kept: when very many hosts are called
+once each, no session would still be there when it is needed, and keeping sessions is costly.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from zope.interface import implementer
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.urls import is_address
 
-#: Hosts whose last session is kept; each takes some kilobytes.  Of as many it is known
-#: that they were called.
+#: How many hosts the last session is kept of, some kilobytes each; and how many called hosts are
+#: remembered.
 SESSIONS = 1000
 
 _CODES = SSL.X509VerificationCodes
@@ -53,10 +53,9 @@ _PROBLEMS = {
 
 
 class TLSContext:
-    """The context of every outgoing connection.
+    """The TLS context that all outgoing connections share.
 
-    :param trusted: authorities whose certificates are believed; by default those
-        that the system trusts.
+    :param trusted: certificates of trusted authorities; by default those of the system.
     """
 
     def __init__(self, trusted: Sequence[Certificate] = ()) -> None:
@@ -65,29 +64,29 @@ class TLSContext:
             trustRoot=trust_root, raiseMinimumTo=TLSVersion.TLSv1_2, enableSessionTickets=True
         )
         self._context: SSL.Context = options.getContext()
-        self._context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # OpenSSL's, which is by server
+        self._context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # OpenSSL's own
         self._context.set_verify(SSL.VERIFY_PEER, _verify)
         self._sessions: BoundedDict[tuple[str, int], SSL.Session | None] = BoundedDict(SESSIONS)
         self._called: BoundedDict[tuple[str, int], bool] = BoundedDict(SESSIONS)
 
     def to(self, host: str, port: int) -> HostTLS:
-        """What one connection needs.
+        """The TLS settings of one connection to a host.
 
         :param host: a name in its ASCII form, or an address without brackets.
         """
         return HostTLS(self, host, port)
 
     def connection(self, host: HostTLS) -> SSL.Connection:
-        """A connection that resumes the last session with a host, if there is one."""
+        """An OpenSSL connection, which resumes the last session with the host if one is kept."""
         connection = _Connection(self._context, None)
         connection.host = host
-        session = self._sessions.pop(host.key, None)  # a ticket of TLS 1.3 is for one use
+        session = self._sessions.pop(host.key, None)  # a TLS 1.3 ticket is for one use
         if session is not None:
             connection.set_session(session)
         return connection
 
     def keep_session(self, host: HostTLS, connection: SSL.Connection) -> None:
-        """Keep the session of a connection for the next one to its host."""
+        """Keep the session of a connection for the next connection to its host."""
         known = self._called.get(host.key, False)
         self._called[host.key] = True
         session = connection.get_session() if known else None
@@ -96,11 +95,11 @@ class TLSContext:
 
 
 class _Connection(SSL.Connection):
-    """A connection that knows whose certificate it must see, and when it is over.
+    """An OpenSSL connection that knows its host, and whether it has been closed.
 
-    Where we have said goodbye the other side's is not waited for.  That it did not come
-    is no error then: the failure that says so, and what hangs on it, would take longer
-    to make and to remove than the request.
+    After the broker has sent ``close_notify`` it does not wait for the server's.  ``recv`` then
+    reports a clean end instead of an error, since creating and handling that error takes longer
+    than a whole request.
     """
 
     host: HostTLS
@@ -118,10 +117,10 @@ class _Connection(SSL.Connection):
 
 @implementer(IOpenSSLClientConnectionCreator)
 class HostTLS:
-    """One connection to a host, whose certificate must show its name.
+    """TLS for one connection to a host, whose certificate must be for the host's name.
 
-    :ivar key: what sessions are kept by.
-    :ivar problem: why the certificate was refused, empty if it was not.
+    :ivar key: host and port, by which sessions are kept.
+    :ivar problem: why the certificate was refused; empty if it was not.
     """
 
     def __init__(self, context: TLSContext, host: str, port: int) -> None:
@@ -143,23 +142,23 @@ class HostTLS:
         try:
             expected = IPAddress_ID(self._name) if self._is_address else DNS_ID(self._name)
             verify_service_identity(extract_patterns(certificate), [expected], [])
-        except (VerificationError, ValueError):  # the latter: it cannot be read, or never fits
+        except (VerificationError, ValueError):  # ValueError: the certificate has no usable name
             return False
         return True
 
     def refuse(self, problem: str) -> None:
-        """Take note of what is wrong with the certificate."""
+        """Note what is wrong with the certificate."""
         self.problem = f"the certificate of {self._name} {problem}"
 
     def keep_session(self, connection: SSL.Connection) -> None:
-        """Keep the session of this connection, once the other side has answered.
+        """Keep the session of this connection.  Call it after the server has answered.
 
-        Not before: in TLS 1.3 what resumes a session comes after the handshake.
+        In TLS 1.3 the ticket that resumes a session comes only after the handshake.
         """
         self._context.keep_session(self, connection)
 
     def reason(self, error: BaseException) -> str:
-        """Say why the connection was lost."""
+        """Why the connection was lost, for people."""
         if self.problem:
             return self.problem
         if isinstance(error, SSL.Error) and error.args and isinstance(error.args[0], list):
@@ -168,10 +167,13 @@ class HostTLS:
 
 
 def _verify(connection: Any, certificate: X509, error: int, depth: int, trusted: int) -> bool:
-    """Judge a certificate of a chain; OpenSSL calls this, first for the authority's.
+    """Check a certificate of a chain.  OpenSSL calls this, for the authority's first.
 
-    Not called when a session is resumed: its certificate was judged for the same
-    host when it began.
+    OpenSSL does not call it when a session is resumed: the certificate was checked for the same
+    host when the session began.
+
+    :param trusted: whether OpenSSL accepts the certificate.
+    :returns: whether the connection may go on.
     """
     host: HostTLS = connection.host
     if not trusted:

@@ -1,4 +1,4 @@
-"""The HTTP client for topics: treq, over guarded exchanges."""
+"""The HTTP client that fetches topics: treq, over guarded exchanges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rsscloud_broker.outbound.urls import WrittenURL, target_of
 
 
 class _NoCookies(IndexableCookieJar):
-    """Keeps none, and so has none to send."""
+    """A cookie jar that keeps and sends no cookies."""
 
     def add_cookie_header(self, request: Any) -> None:
         pass
@@ -31,11 +31,10 @@ class _NoCookies(IndexableCookieJar):
 
 
 class TopicClient(Client):
-    """Makes guarded requests; a longer answer than allowed is an error.
+    """Makes guarded requests for topics; too long an answer is an error.
 
-    The limit is one of the bytes of an answer before and after it is decompressed.
-
-    :param in_thread: calls a function in a thread.
+    :param body_limit: how many bytes an answer may have, both before and after decompression.
+    :param in_thread: calls a function in a thread and returns its result.
     """
 
     body = Whole
@@ -57,7 +56,7 @@ class TopicClient(Client):
         self._treq = HTTPClient(GuardedAgent(self._exchanger, self._unpacker), self._cookies)
 
     def change_body_limit(self, limit: int) -> None:
-        """Read answers of so many bytes from now on, on new connections.
+        """Use another limit for the size of answers, on new connections.
 
         :param limit: bytes, before and after decompression.
         """
@@ -68,23 +67,23 @@ class TopicClient(Client):
 
     async def _exchange(
         self,
-        waiting: PendingRequest,
+        pending: PendingRequest,
         method: str,
         url: str,
         headers: Mapping[str, str],
         body: bytes,
     ) -> OutboundReply:
-        waiting.waits_for = asking = self._treq.request(
+        pending.waits_for = answering = self._treq.request(
             method,
             WrittenURL(target_of(url).url),
             headers=Headers({name: [value] for name, value in headers.items()}),
             data=body or None,
-            cookies=self._cookies,  # or it makes a jar for each request
+            cookies=self._cookies,  # otherwise treq makes a jar for each request
             allow_redirects=False,
             unbuffered=True,
             reactor=self._reactor,
         )
-        response = await asking
+        response = await answering
         return OutboundReply(
             status=response.code,
             headers={

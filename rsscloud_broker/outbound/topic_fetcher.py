@@ -1,9 +1,9 @@
-"""Reads topics: the one module where the broker fetches what it watches.
+"""Fetches a topic by HTTP: follows redirects, and tells whether it moved or is gone.
 
-A server that is told what is known already answers with 304 and no body.  One that
-says where its feed is from now on, or that it is gone for good, is believed: see the
-statuses below.  A document can say both as well, where nobody can make the server do
-so: see ``xml_redirect``.
+``TopicReader`` calls it.  The fetcher sends the validators of the last content, so that a server
+answers 304 without a body if nothing changed.  A permanent redirect says that the topic has
+moved, and status 410 that it is gone for good.  A publisher who cannot make the server send these
+can put an XML redirect into the document: see ``xml_redirect``.
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.text import in_bytes
 from rsscloud_broker.wire.web_address import MAX_URL
 
-#: How many redirects a topic may take, those in XML among them.
+#: How many redirects a fetch follows, including XML redirects.
 REDIRECTS: Final = 5
 
-#: Redirects that say where a topic is from now on (RFC 9110, section 15.4); an XML
-#: redirect counts as the first of them.
+#: Redirects that say that a topic has moved for good (RFC 9110, section 15.4); an XML redirect
+#: counts as a 301.
 _PERMANENT: Final = (301, 308)
 _REDIRECTING: Final = frozenset({*_PERMANENT, 302, 303, 307})
 
-#: Statuses that say "not so" where 500 and above say "not now": but for these.
+#: Statuses from 400 to 499 that may pass; the others of them say that a retry would not help.
 PASSING: Final = frozenset({408, 425, 429})
 
-#: Seconds that a content must have lasted when it was sent, for its validators to tell
-#: it from the next one: times of change have whole seconds, and ETags are made of them.
+#: Validators are used only if the content was at least so many seconds old when it was sent.
+#: ``Last-Modified`` has whole seconds, and many ETags are made of it, so a content that changes
+#: twice in a second may keep its validators.
 _SETTLED: Final = 2.0
 
-#: The longest validator that is kept: a real one has some tens of characters.
+#: The longest validator that is kept, in characters; real ones have some tens.
 _MAX_VALIDATOR: Final = 1000
 
-#: Above this nobody counts, nor is anything remembered.
+#: The largest number of subscribers in a User-Agent, and how many topics are remembered as too
+#: large.
 _MANY: Final = 10_000
 
 _Hops: TypeAlias = tuple[tuple[int, str], ...]
@@ -58,13 +60,13 @@ _Hops: TypeAlias = tuple[tuple[int, str], ...]
 
 @implementer(ITopicFetcher)
 class TopicFetcher:
-    """Fetches by HTTP GET.
+    """Fetches topics by HTTP GET.
 
-    :param outbound: connects only where topics may be.
-    :param clock: tells how old an answer is.
-    :param product: name and version of the broker, for its User-Agent.
-    :param page: a URL where people learn what it is.
-    :param budget: counts contents for as long as anybody has them.
+    :param outbound: the client for topics; it connects only to allowed addresses.
+    :param clock: its wall clock tells how old an answer is.
+    :param product: name and version of the broker, for the User-Agent.
+    :param page: the URL of a page about the broker, for the User-Agent.
+    :param budget: counts the contents that are in memory.
     """
 
     log = Logger()
@@ -90,7 +92,7 @@ class TopicFetcher:
         try:
             reply = await self._last_answer(url, known, subscribers)
         except TooLarge as error:
-            self._say_too_large(url, error)
+            self._log_too_large(url, error)
             reason = f"{error}, too large to be read: its subscribers are not told of changes"
             raise TopicUnreadable(url, reason, refused=True) from error
         except OutboundError as error:
@@ -112,15 +114,15 @@ class TopicFetcher:
             lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
             raise TopicUnreadable(url, _answered(reply), lasting=lasting)
         if not self._budget.has_room(len(reply.body)):
-            del reply  # the error refers to this frame for as long as somebody has it
+            del reply  # else the error's traceback would keep the body in memory
             raise TopicUnreadable(url, NO_ROOM)
         content = Content(body=reply.body, content_type=reply.headers.get("content-type", ""))
         self._budget.keep(content)
         result = f"{reply.status}, {in_bytes(reply.body)}"
         return Fetched(content, validators, moved_to, fresh_seconds, result)
 
-    def _say_too_large(self, url: str, error: TooLarge) -> None:
-        """Tell the operator, who alone can do something about it; once for each topic."""
+    def _log_too_large(self, url: str, error: TooLarge) -> None:
+        """Log for the operator that a topic is too large, once for each topic."""
         if not self._too_large.get(url, False):
             self._too_large[url] = True
             self.log.warn(
@@ -131,7 +133,7 @@ class TopicFetcher:
             )
 
     async def _last_answer(self, url: str, known: Validators, subscribers: int) -> OutboundReply:
-        """What all redirects lead to, with every hop on the way there."""
+        """The answer at the end of all redirects, with every hop on the way."""
         agent = {"user-agent": user_agent(self._product, self._page, subscribers)}
         conditions = _conditions(known)
         hops: _Hops = ()
@@ -148,7 +150,8 @@ class TopicFetcher:
             if reply.status == 304 and not conditions:
                 raise OutboundError(f"{_answered(reply)}, though it was not asked what is new")
             if reply.status == 304 and _moved_to(hops):
-                # What is known was somewhere else: this may be an older file, say.
+                # The validators are from the old URL, so this 304 may be about an older file:
+                # fetch again without them.
                 location = reply.url
             elif target := _xml_redirect(url, reply, hops):
                 location = redirected(reply.url, target)
@@ -160,9 +163,9 @@ class TopicFetcher:
 
 
 def user_agent(product: str, page: str, subscribers: int = 0) -> str:
-    """How the broker names itself to those whose feeds it reads.
+    """The User-Agent that the broker sends to the servers of topics.
 
-    :param subscribers: how many will be told what it finds; not said if there are none.
+    :param subscribers: how many subscribers the topic has; left out if there are none.
     """
     if not subscribers:
         return f"{product} (+{page})"
@@ -172,21 +175,21 @@ def user_agent(product: str, page: str, subscribers: int = 0) -> str:
 
 
 def _conditions(known: Validators) -> dict[str, str]:
-    """The headers that ask for what is new only (RFC 9110, section 13.1)."""
+    """The headers of a conditional request (RFC 9110, section 13.1)."""
     headers = {"if-none-match": known.etag, "if-modified-since": known.last_modified}
-    # Header values are bytes, which were read as Latin-1; they are written as UTF-8.
+    # The client decodes header values as Latin-1 and encodes them as UTF-8.
     return {
         name: value.encode("latin-1").decode() for name, value in headers.items() if _usable(value)
     }
 
 
 def _validators(headers: Mapping[str, str], now: float) -> Validators:
-    """What an answer's content can be told from others by (RFC 9110, section 8.8.2.2)."""
+    """The validators of an answer that can be relied on (RFC 9110, section 8.8.2.2)."""
     modified = http_date(headers.get("last-modified", ""))
     if modified is not None:
         sent = http_date(headers.get("date", ""))
         if (now if sent is None else sent) - modified < _SETTLED:
-            return NO_VALIDATORS  # it may change once more in the same second
+            return NO_VALIDATORS  # the content may change again within the same second
     return Validators(
         etag=_usable(headers.get("etag", "")),
         last_modified=_usable(headers.get("last-modified", "")),
@@ -194,7 +197,7 @@ def _validators(headers: Mapping[str, str], now: float) -> Validators:
 
 
 def _usable(validator: str) -> str:
-    """A validator; empty if it is not one line that can be sent back as it came."""
+    """The validator; empty if it is not one line that can be sent back as it came."""
     try:
         sent = validator.encode("latin-1").decode()
     except UnicodeError:
@@ -203,10 +206,10 @@ def _usable(validator: str) -> str:
 
 
 def _xml_redirect(url: str, reply: OutboundReply, hops: _Hops) -> str:
-    """Where a document redirects to, as in a Location header; empty if it does not.
+    """The URL that a document redirects to, encoded as in a Location header; empty if none.
 
-    :raises TopicUnreadable: to nowhere, since the topic has ended.
-    :raises OutboundError: there were as many redirects as there may be.
+    :raises TopicUnreadable: the document says that the topic is gone.
+    :raises OutboundError: there were too many redirects.
     """
     target = xml_redirect(reply.body) if reply.success else None
     if target is None:
@@ -219,7 +222,9 @@ def _xml_redirect(url: str, reply: OutboundReply, hops: _Hops) -> str:
 
 
 def _moved_to(hops: _Hops) -> str:
-    """Where permanent redirects led before the first other one; empty if nowhere."""
+    """The URL that the topic has moved to: the last before a redirect that is not permanent;
+    empty if it has not moved.
+    """
     location = ""
     for status, target in hops:
         if status not in _PERMANENT or len(target) > MAX_URL:
@@ -229,9 +234,9 @@ def _moved_to(hops: _Hops) -> str:
 
 
 def _gone(url: str, hops: _Hops, reason: str) -> TopicUnreadable:
-    """The error for a topic that is gone, by the word of who stands at the end of hops.
+    """The error for a topic that is gone, as the server at the end of the redirects says.
 
-    Behind a temporary redirect that is not the topic's own server.
+    A server that a temporary redirect led to cannot end the topic.
     """
     if all(status in _PERMANENT for status, _ in hops):
         return TopicEnded(url, reason)

@@ -1,8 +1,8 @@
-"""Decompresses what servers send.
+"""Decompresses the bodies of answers, for ``GuardedAgent``.
 
-A few kilobytes may become megabytes, and to make them takes as long as some hundred
-ordinary answers.  So a body is unpacked when it is there: a small one at once, a larger one in
-a thread, while the reactor goes on.  Only so much is made of it as shows that it is too large.
+A few kilobytes may become megabytes, and decompressing those takes as long as some hundred ordinary
+answers.  So a small body is decompressed at once, and a larger one in a thread while the reactor
+goes on.  Decompression stops as soon as the result is too large.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
 from rsscloud_broker.wire.codings import PACKED, BadlyPacked, TooLong, unpacked
 
-#: Bytes that are unpacked at once, and those that they may become: a millisecond's work.
+#: Up to so many bytes are decompressed in the reactor's thread, to up to so many bytes: about a
+#: millisecond's work.
 PACKED_AT_ONCE: Final = 16 * 1024
 AT_ONCE: Final = 128 * 1024
 
-#: Larger ones that are unpacked at a time.
+#: How many larger bodies are decompressed at the same time.
 AT_A_TIME: Final = 2
 
 #: Calls a function in a thread.
@@ -33,17 +34,17 @@ InThread: TypeAlias = Callable[..., Deferred[bytes]]
 
 @define
 class _Turn:
-    """Whether a body is being unpacked, or still waits for that."""
+    """Whether the decompression of a body has begun, or still waits."""
 
     has_begun: bool = False
 
 
 class Unpacker:
-    """Unpacks the bodies of answers.
+    """Decompresses the bodies of answers.
 
-    :ivar limit: bytes that one may have.
-    :param budget: counts those that wait, and has room for what they become.
-    :param in_thread: calls a function in a thread.
+    :ivar limit: how many bytes a decompressed body may have.
+    :param budget: counts the bodies that wait, and the decompressed ones.
+    :param in_thread: calls a function in a thread and returns its result.
     """
 
     def __init__(self, limit: int, budget: AnswerBudget, in_thread: InThread) -> None:
@@ -53,10 +54,10 @@ class Unpacker:
         self._turns = DeferredSemaphore(AT_A_TIME)
 
     async def unpacked(self, answer: Answer) -> bytes:
-        """The body of an answer as it was before it was compressed.
+        """The body of an answer, decompressed if it is compressed.
 
-        :raises TooLarge: it has more bytes than it may have.
-        :raises OutboundError: it breaks off, or cannot be unpacked.
+        :raises TooLarge: the decompressed body has more than ``limit`` bytes.
+        :raises OutboundError: the body is incomplete, or cannot be decompressed.
         """
         coding = content_coding(answer.fields)
         packed = answer.body
@@ -73,20 +74,20 @@ class Unpacker:
         working = Deferred.fromCoroutine(self._work(turn, coding, packed))
 
         def give_up(asked: Deferred[bytes]) -> None:
-            # What a thread does is not ended by that: it keeps its turn and its room.
+            # A running thread cannot be cancelled: it keeps its turn and its budget.
             if not turn.has_begun:
                 working.cancel()
 
         def pass_on(result: bytes | Failure) -> None:
             if not asked.called:
-                asked.callback(cast(bytes, result))  # a failure goes the way of failures
+                asked.callback(cast(bytes, result))  # a Failure starts the errback chain
 
         asked: Deferred[bytes] = Deferred(give_up)
         working.addBoth(pass_on)
         return await asked
 
     async def _work(self, turn: _Turn, coding: bytes, packed: bytes) -> bytes:
-        limit = self.limit  # which may be another by the time that there is room
+        limit = self.limit  # it may change while this waits
         with self._budget.holding(len(packed)):
             async with self._turns, self._budget.room(limit):
                 turn.has_begun = True
@@ -94,7 +95,7 @@ class Unpacker:
 
 
 def content_coding(fields: Fields) -> bytes:
-    """The coding that is undone for an answer; empty if there is none."""
+    """The content coding of an answer that the broker decodes; empty if there is none."""
     coding = coding_of(fields)
     return coding if coding in PACKED else b""
 

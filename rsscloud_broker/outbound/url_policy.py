@@ -1,6 +1,7 @@
-"""Says which URLs the broker calls, before it takes in that it should.
+"""Checks whether the broker may call a URL, before it accepts a request that names the URL.
 
-The judgement is one of that moment: each connection is judged again.
+``Broker`` calls it for topics and callbacks.  The guard checks each later connection again, since
+the addresses of a host may change.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.urls import is_address
 
-#: Seconds after which nobody waits for a name any more.
+#: Seconds that a check waits for the addresses of a host.
 LOOKUP_TIMEOUT = 3.0
 
 
 @implementer(IURLPolicy)
 class URLPolicy:
-    """Looks at the form of a URL, and at the addresses of its host.
+    """Checks the form of a URL and the addresses of its host; see ``IURLPolicy``.
 
-    :param resolve: looks names up.
+    A host that cannot be looked up within ``LOOKUP_TIMEOUT`` seconds is accepted.
+
+    :param resolve: looks host names up.
     """
 
     def __init__(self, resolve: Resolve, guard: AddressGuard, clock: IReactorTime) -> None:
@@ -43,7 +46,7 @@ class URLPolicy:
             try:
                 addresses = await looking.addTimeout(LOOKUP_TIMEOUT, self._clock)
             except (OSError, UnicodeError, DeadlineError, Unavailable):
-                return  # it may have an address by the time it is called
+                return  # the host may have an address when it is called
         for address in addresses:
             self._guard.check(address, target.port)
 

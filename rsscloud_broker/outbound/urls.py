@@ -1,4 +1,4 @@
-"""Which URLs are called, and where they lead."""
+"""Parses the URLs that the broker calls, and refuses those that it does not call."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hyperlink import EncodedURL
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.wire.web_address import fault_of_form
 
-#: Ports of services that are not HTTP.  Some of them take a line of text from
-#: anybody and act on it, and a request has lines that a stranger chose.  Browsers
-#: keep such a list too ("bad ports" in the Fetch standard); added here are stores
-#: and desktops, which listen inside a network without a password.  Every other
-#: port is called, for feed readers listen anywhere.
+#: Ports of services that are not HTTP.  Some of these services act on any line of text, and a
+#: stranger chooses some lines of the broker's requests.  Browsers have a similar list ("bad
+#: ports" in the Fetch standard).  This one adds databases, queues and desktops, which often
+#: listen inside a network without a password.  Every other port is called, since feed readers
+#: listen on any port.
 REFUSED_PORTS = {
     port: service
     for service, ports in (
@@ -45,7 +45,7 @@ REFUSED_PORTS = {
     for port in ports
 }
 
-#: URLs that mean the same to everybody: what is not among them is looked at with care.
+#: URLs that every parser reads alike.  All others go through ``check_url``.
 _PLAIN = re.compile(
     r"(https?)://"
     r"((?:([a-z0-9_.-]+)|\[([0-9a-f:.]+)\])(?::([0-9]{0,5}))?)"
@@ -54,16 +54,17 @@ _PLAIN = re.compile(
 )
 
 
-#: How much of a URL is shown where there are several.
+#: How many characters of each URL an error with several URLs shows.
 _SHOWN = 200
 
 
 class Target(NamedTuple):
-    """Where a URL leads.
+    """The parts of a URL that a request needs.
 
-    :ivar host: a name in its ASCII form or an address, in lower case, no brackets.
-    :ivar authority: host and port as they stand in the URL, for the Host header.
-    :ivar path: path and query as they stand in the URL.
+    :ivar secure: whether the scheme is ``https``.
+    :ivar host: a name in its ASCII form or an address, in lower case, without brackets.
+    :ivar authority: host and port as written in the URL, for the Host header.
+    :ivar path: path and query as written in the URL.
     """
 
     secure: bool
@@ -74,19 +75,20 @@ class Target(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The URL as it goes into requests: encoded where it has to be."""
+        """The URL as it is requested, encoded where necessary."""
         return f"{'https' if self.secure else 'http'}://{self.authority}{self.path}"
 
     @property
     def origin(self) -> tuple[bool, str, int]:
-        """What connections are alike for."""
+        """Scheme, host and port: requests with the same origin may share a connection."""
         return self[:3]
 
 
 def target_of(url: str) -> Target:
-    """Take a URL apart.
+    """Parse a URL.
 
-    :raises AddressRefused: it is not one that the broker calls.
+    :raises AddressRefused: the broker does not call this URL; the error says which rule it
+        breaks.
     """
     match = _PLAIN.fullmatch(url)
     if match is None or match[4]:
@@ -104,9 +106,9 @@ def target_of(url: str) -> Target:
 
 
 def check_url(url: str) -> None:
-    """Accept a URL by returning, if its form is one that the broker calls.
+    """Raise if the broker does not call a URL because of its form.
 
-    :raises AddressRefused: it is not; the text says which rule it breaks.
+    :raises AddressRefused: the error says which rule the URL breaks.
     """
     if fault := fault_of_form(url):
         raise AddressRefused(fault)
@@ -120,9 +122,9 @@ def check_url(url: str) -> None:
 
 
 def check_port(port: int) -> None:
-    """Accept a port by returning.
+    """Raise if the broker does not call a port.
 
-    :raises AddressRefused: it is none, or one of ``REFUSED_PORTS``.
+    :raises AddressRefused: the number is no port, or is one of ``REFUSED_PORTS``.
     """
     if not 0 < port < 65536:
         raise AddressRefused("the URL's port must be from 1 to 65535")
@@ -133,12 +135,13 @@ def check_port(port: int) -> None:
 
 
 def redirected(url: str, location: str) -> str:
-    """The URL to which a Location header leads.
+    """The URL that a Location header redirects to, without a fragment.
 
-    :param location: the header's bytes, as text in Latin-1.
-    :raises OutboundError: it cannot be made one.
+    :param url: the URL that answered.
+    :param location: the header's bytes, decoded as Latin-1.
+    :raises OutboundError: the header holds no URL.
     """
-    # Some servers send bare UTF-8; what follows a # is for browsers.
+    # Some servers send UTF-8 that is not percent-encoded.
     location = quote(location.encode("latin-1"), safe=printable)
     try:
         return urldefrag(urljoin(url, location)).url
@@ -147,11 +150,11 @@ def redirected(url: str, location: str) -> str:
 
 
 def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
-    """Accept redirects by returning.
+    """Raise if redirects lead in a circle.
 
-    :param first: where they began.
-    :param hops: the status of each, and where it led.
-    :raises OutboundError: the last one leads to where it was before.
+    :param first: the URL of the first request.
+    :param hops: the status and the URL of each redirect.
+    :raises OutboundError: the last redirect leads to an earlier URL.
     """
     urls = [first, *(url for _, url in hops)]
     begins = urls.index(urls[-1])
@@ -161,7 +164,7 @@ def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
 
 
 class LiteralURL(EncodedURL):
-    """A URL whose host may be an IPv6 address, which hyperlink would take for a name."""
+    """A URL whose host may be an IPv6 address, which hyperlink would encode like a name."""
 
     def to_uri(self) -> EncodedURL:
         if ":" in self.host:
@@ -170,9 +173,9 @@ class LiteralURL(EncodedURL):
 
 
 class WrittenURL(EncodedURL):
-    """A URL that is in the form for a request already, which is half of treq's work.
+    """A URL that is already encoded for a request, given to treq as it is.
 
-    It is nothing but its text.
+    To parse and encode the URL again would be half of treq's work.
     """
 
     def __init__(self, text: str) -> None:
@@ -186,10 +189,10 @@ class WrittenURL(EncodedURL):
 
 
 def _encoded(url: str) -> str:
-    """A URL with everything encoded that is not for a request."""
+    """A URL with all characters encoded that a request must not contain."""
     try:
         uri = LiteralURL.from_text(url).to_uri().to_text()
     except ValueError as error:
         raise AddressRefused(f"it is not a URL: {error}") from error
-    # What hyperlink leaves as it is, though no request should have it.
+    # hyperlink leaves these characters as they are.
     return quote(uri, safe=printable.translate(dict.fromkeys(map(ord, '"<>\\^`{|} '))))

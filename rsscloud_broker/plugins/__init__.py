@@ -1,14 +1,12 @@
-"""Where makers of front doors, notifiers and sinks are found.
+"""The drop-in path of ``twisted.plugin`` for makers of front doors, notifiers and sinks.
 
-This package is a drop-in path of ``twisted.plugin``: a package of somebody
-else's adds its makers by installing a module into a directory of this name,
-``rsscloud_broker/plugins``, without any ``__init__.py``, anywhere on the path of
-Python.  ``bundled`` holds the makers that come with the broker;
-``rsscloud_broker.discovery`` finds and checks them all, and a package to copy is
-in ``docs/examples/rsscloud-broker-example``.
+A third-party package adds its makers by installing a module into a directory
+``rsscloud_broker/plugins``, without any ``__init__.py``, anywhere on Python's path.  ``bundled``
+holds the makers that come with the broker; ``rsscloud_broker.discovery`` finds and checks them
+all.  ``docs/examples/rsscloud-broker-example`` is an example package to copy.
 
-Nothing else belongs here: every module in this package is imported at start-up
-and must hold makers, and each becomes a name in this one.
+Nothing else belongs here: the broker imports every module in this package when it starts, and
+each must hold makers.
 """
 
 from twisted.plugin import pluginPackagePaths

@@ -1,4 +1,4 @@
-"""The makers of the parts that come with the broker."""
+"""The makers of the front doors, notifiers and sinks that come with the broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 
 @frozen
 class _Maker:
-    """A maker that calls something to make its part."""
+    """A maker whose ``make`` is a given function or class."""
 
     name: str
     help: str
@@ -47,17 +47,17 @@ class _Maker:
 
 @implementer(IPlugin, IFrontDoorMaker)
 class FrontDoorMaker(_Maker):
-    """Makes a front door of its options and parts."""
+    """Makes a front door from its options and parts."""
 
 
 @implementer(IPlugin, INotifierMaker)
 class NotifierMaker(_Maker):
-    """Makes a notifier of its options and the outbound client."""
+    """Makes a notifier from its options and the outbound client."""
 
 
 @implementer(IPlugin, ISinkMaker)
 class SinkMaker(_Maker):
-    """Makes a sink of its options and parts."""
+    """Makes a sink from its options and parts."""
 
 
 @implementer(IPushesContent)
@@ -77,7 +77,9 @@ class PushingSinkMaker(SinkMaker):
 
 
 def _swapped(make: Callable[[IOutbound, Any], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
-    """A notifier's class as a maker's method, which takes the options first."""
+    """Turn a notifier's class, which takes the client first, into a maker's ``make``, which takes
+    the options first.
+    """
     return lambda options, outbound: make(outbound, options)
 
 

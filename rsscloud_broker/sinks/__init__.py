@@ -1,1 +1,4 @@
-"""What reacts to events: distribution to subscribers, change lists, archives."""
+"""The sinks: they notify subscribers, and write change lists, archives and ResourceSync lists.
+
+Each handles events from the bus, or works by the clock, and reads its work from the store.
+"""

@@ -1,16 +1,13 @@
-"""Hourly archives: every ping ever received, one change list for each hour.
+"""The archive sink: writes the pings of each hour to a file, as a change list.
 
-The archive of an hour lies at ``YYYY/MM/DD/HH.xml``, in UTC, where HH runs from
-01 to 24: the hour that begins at 00:00 is 01, the one that begins at 23:00 is
-24 of the same day.  Ages in it are counted to the end of that hour.  An hour
-without a ping has no archive.
+The archive of an hour is ``YYYY/MM/DD/HH.xml``, in UTC, where HH runs from 01 to 24: the hour that
+begins at 00:00 is 01, the one that begins at 23:00 is 24 of the same day.  Ages in it are counted
+to the end of that hour.  An hour without a ping has no archive.
 
-What is to be made is found by comparing two numbers: how many records an hour
-has in the store, and how many its archive says it holds.  So a restart in the
-middle of an hour loses nothing and repeats nothing, and an hour whose last
-pings were committed late is made again.  An archive is only ever replaced by
-one that holds more: when an hour has been pruned from the store, or is being
-pruned, its archive stays.
+The sink writes an archive if the store has more pings of that hour than the archive says it holds.
+So a restart in the middle of an hour loses nothing and repeats nothing, and an archive is written
+again if pings of its hour were committed late.  An archive is only ever replaced by one that holds
+more, so it stays when the pings of its hour are deleted from the store.
 """
 
 from __future__ import annotations
@@ -30,20 +27,20 @@ from rsscloud_broker.wire.change_list import Unit
 
 HOUR: Final = 3600
 
-#: Seconds after each full minute: a ping that arrived at the end of an hour is
-#: most likely committed by then.
+#: The sink works so many seconds after each full minute: by then a ping that arrived at the end
+#: of an hour is most likely committed.
 _AFTER: Final = 5
 
-#: A commit may come later still: so many closed hours are looked at each time.
+#: How many past hours are checked each minute, for pings that are committed later still.
 _LOOK_BACK: Final = 2
 
 
 @frozen
 class ArchiveOptions:
-    """What can be set of the archives.
+    """Options of the archive sink.
 
-    :ivar keep_hours: how long a ping stays in the database once it is in an
-        archive; at least 24, since ``changes.xml`` may reach back that far.
+    :ivar keep_hours: hours for which a ping stays in the database after it was archived; at
+        least 24, since ``changes.xml`` may reach back that far.
     :ivar unit: what ``when`` counts: ``minutes`` or ``seconds``.
     """
 
@@ -52,7 +49,7 @@ class ArchiveOptions:
 
 
 def archive_path(hour: int) -> tuple[str, ...]:
-    """Where the archive of an hour lies, below the public directory.
+    """The path of an hour's archive below the public directory, as segments.
 
     :param hour: whole hours since the epoch.
     """
@@ -62,10 +59,10 @@ def archive_path(hour: int) -> tuple[str, ...]:
 
 @implementer(IEventSink)
 class ArchiveSink(EachPeriod):
-    """Makes the archives that are missing, and prunes what has long been in one.
+    """Writes the archives that are missing, and deletes old pings that are archived.
 
-    It looks when it starts and then each minute: an hour that could not be
-    archived, with a full disk say, is tried again until it can.
+    It works at its start and then each minute, so an hour that could not be archived, because
+    the disk was full for instance, is tried again until it can be.
     """
 
     handles: tuple[type[Event], ...] = ()
@@ -74,11 +71,11 @@ class ArchiveSink(EachPeriod):
         super().__init__(parts.clock, 60, self._look, name="archive", after=_AFTER, at_start=True)
         self._parts = parts
         self._options = options
-        self._look_from = 0  # moves on only when every hour before it is archived
+        self._look_from = 0  # an hour; all hours before it are archived
         self._pruned_to = 0
 
     async def handle(self, event: Event) -> None:
-        """Nothing to do: the next minute finds it in the store."""
+        """Do nothing: the sink handles no events and reads the pings from the store."""
 
     async def _look(self) -> None:
         this_hour = int(self._parts.clock.wall_seconds() // HOUR)
@@ -86,13 +83,13 @@ class ArchiveSink(EachPeriod):
         self._look_from = this_hour - _LOOK_BACK
         keep_from = this_hour - self._options.keep_hours
         if keep_from > self._pruned_to:
-            # Whatever is about to go is compared with its archive once more.
+            # Compare with their archives once more what is about to be deleted.
             await self._archive(0, keep_from)
             await self._parts.store.prune_pings(keep_from * HOUR)
             self._pruned_to = keep_from
 
     async def _archive(self, first: int, end: int) -> None:
-        """Make what is missing of the hours from ``first`` to before ``end``."""
+        """Write the missing archives of the hours from ``first`` to before ``end``."""
         stored = await self._parts.store.ping_hours(first * HOUR, end * HOUR)
         for hour, records in sorted(stored.items()):
             target = self._target(hour)

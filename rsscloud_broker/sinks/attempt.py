@@ -1,4 +1,4 @@
-"""One attempt to notify one subscriber, while it waits for a slot or is under way."""
+"""One attempt to notify one subscriber, and the deliveries that say what to store of it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from rsscloud_broker.model import Content, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.dispatch import Job
 
-#: Told once, when an attempt is over.  A delivery without an outcome or a time at
-#: which it is due changes nothing.
+#: Called once, when an attempt is over, with what to store.  A delivery that has neither an
+#: outcome nor a ``retry_at`` changes nothing.
 Done: TypeAlias = Callable[[Delivery], None]
 
-#: Told once, when an attempt has begun, or is over without having begun.
+#: Called once, when an attempt has begun, or is over without having begun.
 Began: TypeAlias = Callable[[], None]
 
 
 @define(eq=False)
 class Attempt(Job):
-    """An attempt that was submitted.
+    """An attempt that waits for a slot or runs.  ``Attempts.submit`` creates it.
 
-    :ivar make: makes it.
-    :ivar content: what the notification carries; None to carry the newest there is
-        when it begins, or nothing, as the subscription wants it.
-    :ivar content_id: the store's key of that, if it was pushed.
-    :ivar submitted_at: when, by the monotonic clock.
-    :ivar changed_again: whether the topic changed again since it began.
-    :ivar follows: whether it ends with an earlier one of the same subscription; it counts as
-        begun then.
-    :ivar followers: attempts for the same subscription that were submitted since.
+    :ivar make: carries out the attempt.
+    :ivar content: what the notification carries; None for the newest content when the attempt
+        begins, or for no content if the subscription wants none.
+    :ivar content_id: the store's key of the content, if it was pushed.
+    :ivar submitted_at: when it was submitted, by the monotonic clock.
+    :ivar changed_again: whether the topic changed after the attempt had begun.
+    :ivar follows: whether it is a follower: it ends together with an earlier attempt for the same
+        subscription.  A follower counts as begun.
+    :ivar followers: the attempts that end together with this one.
     """
 
     subscription: Subscription
@@ -52,9 +52,10 @@ class Attempt(Job):
 
 
 def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
-    """That a subscriber is to be told of news by the notification that waits for it; if that
-    was delivered after the subscription was read, perhaps with what was there before, by
-    another.
+    """Say that the pending notification of a subscription is to tell of a further change.
+
+    If that notification was delivered after the subscription was read, it may not have told of
+    the change; the store then adds another one.
 
     :param pause: seconds that must lie between its last attempt and the next.
     """
@@ -62,17 +63,17 @@ def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.
 
 
 def put_off(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
-    """That a notification is not delivered yet, and waits in the store until it is due."""
+    """Say that a notification is not delivered and waits in the store until ``due``."""
     tried = subscription.attempts or 0
     return Delivery(subscription, None, now, attempts=tried, retry_at=due, content_id=content_id)
 
 
 def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
-    """What to store for an attempt that ended with another of the same subscription.  A failure
-    counts once, for the other.
+    """What to store for a follower.  A failure counts once, for the attempt that was made.
 
-    :param subscription: as the store gave it for this one: if a notification waits for it, that
-        may not have been so for the other.
+    :param delivery: what is stored for the attempt that was made.
+    :param subscription: the follower's, as read from the store.  It may have a pending
+        notification that the subscription of the other attempt had not.
     """
     failed = delivery.outcome is not None and not delivery.outcome.success
     if failed or subscription.attempts is None:
@@ -81,4 +82,4 @@ def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
 
 
 def nobody_asks() -> None:
-    """Stands for a ``Began`` where nobody asks."""
+    """A ``Began`` that does nothing."""

@@ -1,19 +1,20 @@
-"""Attempts to notify subscribers, from waiting for a slot to what came of them.
+"""Makes attempts to notify subscribers, and decides what to store of each.
 
-What comes of it is a ``Delivery``, which says what to store: that it is done,
-or that it failed and waits for another attempt, or that it was not tried (the
-host is left alone just now, the broker stops) and waits.
+``Walk`` and ``Retries`` submit attempts.  The result of each is a ``Delivery``, which says what to
+store: the notification is delivered, or it failed and waits for another attempt, or it was not
+tried (the breaker of its host is open, or the broker stops) and waits.
 
 Runs at most one attempt per subscription.  If another is submitted while one is running, the
-second ends together with the first, and the first decides what is stored.  When the topic
-changes once more during an attempt, the subscriber may have read it just before that: so it is
-told again afterwards.
+second ends together with the first, and the first decides what is stored.  If the topic changes
+during an attempt, the subscriber may have fetched it just before the change, so the subscriber is
+notified again afterwards.
 
-A further change is news to a subscriber that failed: its notification gets a fresh schedule, but
-no sooner than the first retry after its last attempt, and not before the time that the subscriber
-asked for.  What fails for longer than a whole schedule is given up all the same.
+If a topic changes again while the notification of an earlier change fails, that notification gets
+a fresh schedule of retries.  Its next attempt comes no sooner than the first retry after the last
+attempt, and not before the time that the subscriber asked for.  A notification that fails for
+longer than ``OVERDUE`` times a whole schedule is given up all the same.
 
-What a publisher pushes is an event of its own: each waits for those before it.
+Pushed contents are not merged: each waits until those before it are delivered or given up.
 """
 
 from __future__ import annotations
@@ -45,34 +46,34 @@ from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 
-#: Seconds until an attempt that was not made, or not to its end, is made again.
+#: Seconds until an attempt that was not made, or was interrupted, is made again.
 SOON = 5.0
 
-#: Seconds until something that was pushed is tried, if something before it is under way.
+#: Seconds until a pushed content is tried again if an attempt for its subscriber is running.
 AFTER_ANOTHER = 1.0
 
-#: How many times as long as its schedule a notification may fail that gets fresh ones.
+#: A notification that gets fresh schedules may fail for this many times the length of one.
 OVERDUE = 1.5
 
-#: Seconds, at the most, until it is looked again whether a content is there by now.
+#: The longest pause in seconds between two looks whether a missing content is there.
 LONGEST_WAIT = 600.0
 
-#: By how much a delay is lengthened at random, so that those who failed together
-#: do not come back together.
+#: The part of a delay that is added at random at most, so that notifications which failed
+#: together are not retried together.
 JITTER = 0.2
 
-#: What comes of a notification that was to carry what is not kept any more.
+#: The outcome of a notification whose pushed content the store no longer keeps.
 NOT_KEPT = Outcome(False, "what was pushed is not kept any more")
 
 
 @define(eq=False)
 class Attempts:
-    """Makes attempts.
+    """Runs attempts: submits them to the dispatcher, calls the notifiers, reports deliveries.
 
-    :param notifiers: by protocol.
-    :param contents: of the topics whose subscribers want them.
-    :param jitter: a number from 0 to 1, at random.
-    :ivar stopping: nothing begins any more.
+    :param notifiers: the enabled notifiers, by protocol.
+    :param contents: reads the contents that notifications carry.
+    :param jitter: returns a random number from 0 to 1.
+    :ivar stopping: the broker stops, so no attempt begins any more.
     """
 
     _notifiers: Mapping[str, INotifier]
@@ -84,13 +85,13 @@ class Attempts:
     _jitter: Callable[[], float] = random
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
-    _told_of_want: float = field(default=float("-inf"), init=False)
+    _logged_unavailable_at: float = field(default=float("-inf"), init=False)
     _deliveries: Callable[[str, str], Counter] = field(init=False)
     _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
     log = Logger()
 
     def __attrs_post_init__(self) -> None:
-        # Looking a counter up by its labels takes its time.
+        # Cached, since looking a counter up by its labels is slow.
         self._deliveries = cache(self._counters.deliveries.labels)
 
     @property
@@ -108,13 +109,13 @@ class Attempts:
         content: Content | None = None,
         content_id: int | None = None,
     ) -> Attempt:
-        """Notify a subscriber when there is a slot for it.
+        """Notify a subscriber as soon as there is a slot.
 
-        :param done: told once, perhaps before this returns; likewise ``began``.
-        :param changed: whether the topic has changed, or else an earlier
-            notification of it is tried again.
-        :param content: what it carries, if that is not the newest there is.
-        :param content_id: the store's key of that, if it was pushed.
+        :param done: see ``Done``; may be called before this returns.
+        :param changed: True if the topic has changed; False to retry a pending notification.
+        :param began: see ``Began``; may be called before this returns.
+        :param content: the content to carry; None for the newest.
+        :param content_id: the store's key of the content, if it was pushed.
         """
         host = subscription.callback.host
         if not subscription.wants_content or subscription.ended:
@@ -135,7 +136,7 @@ class Attempts:
             return attempt
         until = self._breakers.ask(subscription.callback, attempt)
         if until is not None:
-            self._finish(attempt, self._leave_alone(attempt, until))
+            self._finish(attempt, self._hold_back(attempt, until))
             return attempt
         attempt.submitted_at = self._clock.seconds()
         self._under_way[subscription.id] = attempt
@@ -148,7 +149,7 @@ class Attempts:
         now = self._clock.wall_seconds()
         if self.stopping:
             return self._put_off(subscription, SOON, content_id)
-        if subscription.lease.expires_at <= now:  # it goes at the top of the hour
+        if subscription.lease.expires_at <= now:  # the sweeper deletes it within the hour
             return Delivery(subscription, None, now)
         earlier = subscription.id in self._under_way
         if content_id is not None:
@@ -157,25 +158,26 @@ class Attempts:
             return self._put_off(subscription, pause, content_id) if waits else None
         failing = subscription.attempts or subscription.failing_since is not None
         if changed and failing and not earlier:
-            return self._leave_news(subscription, now)
+            return self._add_change(subscription, now)
         return None
 
     def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
-        """Put an attempt off that has not begun."""
+        """Put an attempt off for ``seconds``, unless it has begun."""
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
 
     def is_quick(self, host: str) -> bool:
-        """Whether a host answered quickly the last time."""
+        """Whether a host answered quickly the last time it was called."""
         return self._dispatcher.is_quick(host)
 
     def in_line_of(self, host: str) -> int:
-        """How many attempts wait for a slot of a host."""
+        """How many attempts wait for slots of a host."""
         return self._dispatcher.in_line_of(host)
 
     def withdraw_of(self, topic: str, callback_url: str) -> None:
-        """Put off what has not begun of a subscription that was removed.  By the time when
-        it is due, the store knows whether there is another one of that callback.
+        """Put off the attempts of a removed subscription that have not begun.
+
+        When they are due, the store says whether another subscription has that callback.
         """
         for attempt in self.under_way:
             subscription = attempt.subscription
@@ -183,27 +185,27 @@ class Attempts:
                 self.withdraw(attempt)
 
     def withdraw_outdated(self, stored: Subscription) -> None:
-        """Put off what has not begun of a subscription that was replaced, if the subscriber
-        asks something else of notifications by now.
+        """Put off the attempt of a replaced subscription if it has not begun and the subscription's
+        options changed.
         """
         attempt = self._under_way.get(stored.id)
         if attempt is not None and attempt.subscription.options != stored.options:
             self.withdraw(attempt, 0.0)
 
     def withdraw_all(self) -> None:
-        """Begin nothing any more: put off what has not begun, until the next start."""
+        """Put off all attempts that have not begun, until the next start; begin no more."""
         self.stopping = True
         for attempt in self.under_way:
             self.withdraw(attempt)
 
     def call_off(self) -> None:
-        """Put off what has begun, too."""
+        """Cancel the attempts that have begun, and put them off until the next start."""
         for attempt in self.under_way:
             attempt.call_off()
             self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
 
     async def idle(self) -> None:
-        """Return when no attempt is under way."""
+        """Return when no attempt waits or runs."""
         if self._under_way:
             idle: Deferred[None] = Deferred()
             self._waiting_for_idle.append(idle)
@@ -214,14 +216,14 @@ class Attempts:
         subscription = attempt.subscription
         until = self._breakers.stops(subscription.callback, attempt)
         if until is not None:
-            self._finish(attempt, self._leave_alone(attempt, until))
+            self._finish(attempt, self._hold_back(attempt, until))
             return
         try:
             delivery = await self._notify(subscription, attempt.content, attempt.content_id)
         except CancelledError:  # the broker stops
             delivery = self._put_off(subscription, SOON, attempt.content_id)
-        except Unavailable as error:  # says nothing of the subscriber: later, then
-            self._tell_of_want(error)
+        except Unavailable as error:  # the broker's own want, not the subscriber's fault
+            self._log_unavailable(error)
             self._count(subscription, "unavailable")
             delivery = self._put_off(subscription, SOON, attempt.content_id)
         attempt.went_well = delivery.outcome is not None and delivery.outcome.success
@@ -230,7 +232,9 @@ class Attempts:
         self._finish(attempt, delivery)
 
     def _again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
-        """Tell of what changed meanwhile; where it is tried again, that does so."""
+        """Schedule another notification for a change during the attempt, unless the attempt is
+        retried anyway.
+        """
         if delivery.retry_at is not None:
             return delivery
         pause = 0.0 if outcome.success else SOON * self._stretch()
@@ -238,7 +242,7 @@ class Attempts:
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
         if attempt.over:
-            return  # called off, and came to its end all the same
+            return  # it was called off, and ended by itself afterwards
         attempt.over = True
         self._breakers.give_back(attempt.subscription.callback, attempt)
         if not attempt.begun:
@@ -255,7 +259,7 @@ class Attempts:
             for idle in waiting:
                 idle.callback(None)
 
-    def _leave_news(self, subscription: Subscription, now: float) -> Delivery:
+    def _add_change(self, subscription: Subscription, now: float) -> Delivery:
         notifier = self._notifiers.get(subscription.callback.protocol)
         retries = notifier.retries if notifier else ()
         return leave_to_the_store(subscription, now, retries[0] if retries else SOON)
@@ -275,7 +279,7 @@ class Attempts:
         if outcome is None:
             if subscription.attempts is None:
                 return self._put_off(subscription, SOON)
-            # Who waits for longer is looked after less often.
+            # The longer a subscriber has waited for a content, the longer the pause.
             age = now - subscription.lease.granted_at
             return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
         if tried > 1:
@@ -297,13 +301,13 @@ class Attempts:
             )
         elif subscription.ended:
             return self._ended(delivery, outcome)
-        self._tell_of_failure(delivery, outcome)
+        self._log_failure(delivery, outcome)
         return delivery
 
     def _is_used_up(self, notifier: INotifier, subscription: Subscription, now: float) -> bool:
-        """Whether the schedule of a notification has no further attempt after this one.
+        """Whether a notification has no attempt left after this one.
 
-        News begins it anew, so its attempts are counted, and the time since the first failure.
+        A further change starts a fresh schedule, so the time since the first failure counts too.
         """
         since = subscription.failing_since
         longest = OVERDUE * sum(notifier.retries)
@@ -317,7 +321,7 @@ class Attempts:
         content: Content | None,
         content_id: int | None,
     ) -> Outcome | None:
-        """What came of a call; None if the content of the topic is not there yet."""
+        """The outcome of a call; None if the store has no content of the topic yet."""
         topic, callback, options = (
             subscription.told_topic,
             subscription.callback,
@@ -336,9 +340,9 @@ class Attempts:
                 outcome = await self._send(notifier, notification)
         except (CancelledError, Unavailable):
             raise
-        except Exception as error:  # a notifier's bug is its own and not the walk's
+        except Exception as error:  # a notifier's bug must not end the walk
             self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
-            return Outcome(False, f"the notifier failed: {error}")  # says nothing of the host
+            return Outcome(False, f"the notifier failed: {error}")  # and no breaker counts it
         if outcome.answered:
             self._breakers.answered(callback)
         elif not (outcome.success or outcome.refused):
@@ -356,7 +360,7 @@ class Attempts:
     async def _fetch_content(
         self, subscription: Subscription, content_id: int | None
     ) -> Content | None:
-        """What a notification is to carry; None if it is not kept.
+        """The content that a notification carries; None if the store does not keep it.
 
         :raises Unavailable: the store cannot be used.
         """
@@ -365,7 +369,7 @@ class Attempts:
         return await self._contents.newest(subscription.moved_to or subscription.topic)
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
-        """A subscription goes with its topic, whether its subscriber could be told or not."""
+        """End a subscription whose topic has ended, whether or not its subscriber could be told."""
         subscription = delivery.subscription
         self._count(subscription, "gone")
         unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
@@ -377,7 +381,7 @@ class Attempts:
         )
         return evolve(delivery, outcome=Outcome(False, subscription.ended, gone=True))
 
-    def _tell_of_failure(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _log_failure(self, delivery: Delivery, outcome: Outcome) -> None:
         subscription = delivery.subscription
         protocol = subscription.callback.protocol
         self._count(subscription, "gone" if outcome.gone else "failed")
@@ -397,15 +401,15 @@ class Attempts:
             what_next=what_next,
         )
 
-    def _tell_of_want(self, error: Unavailable) -> None:
-        """Say what we lack: one line for a while, and not one for each subscriber."""
+    def _log_unavailable(self, error: Unavailable) -> None:
+        """Log what the broker lacks, once in ``SOON`` seconds and not for each subscriber."""
         now = self._clock.seconds()
-        if now >= self._told_of_want + SOON:
-            self._told_of_want = now
+        if now >= self._logged_unavailable_at + SOON:
+            self._logged_unavailable_at = now
             self.log.error("Notifications are put off: {error}", error=error)
 
-    def _leave_alone(self, attempt: Attempt, until: float) -> Delivery:
-        """Put an attempt off, for its host does not answer."""
+    def _hold_back(self, attempt: Attempt, until: float) -> Delivery:
+        """Put an attempt off until the open breaker of its host lets it through."""
         self._count(attempt.subscription, "put_off")
         seconds = (until - self._clock.seconds()) * self._stretch()
         return self._put_off(attempt.subscription, seconds, attempt.content_id)

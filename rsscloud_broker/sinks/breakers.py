@@ -1,15 +1,16 @@
-"""Circuit breakers: the broker stops calling what does not answer, for a while.
+"""Circuit breakers: for a while the broker stops calling hosts that do not answer.
 
 There is a breaker for each host, such as ``reader.example``, and one for each port of a host,
-such as ``reader.example:8000``.  A call that times out says something of the host.  A call
-that is refused says something of its port only: the host is there, and other ports of it may
-be well.
+such as ``reader.example:8000``.  A call that times out counts against the host.  A call that is
+refused counts against the port only: the host is up, and its other ports may answer.
 
-A breaker opens after a few calls in a row without an answer.  The broker makes no call for a
-minute then.  After that it lets one call through, the *probe*.  If that has no answer either,
-the pause doubles, up to an hour.  Any answer, even a refusal, closes the breaker.
+A breaker opens after ``THRESHOLD`` calls in a row without an answer, and the broker makes no call
+for a minute.  After that pause one probe is let through; all other calls wait for its result.
+If the probe has no answer, the pause doubles, up to an hour.  Any answer, even an error, closes
+the breaker.
 
-The states are in the store, so that a start does not begin with calling every dead host again.
+``Attempts`` asks the breakers before each call.  Their states are stored, so that a restarted
+broker does not call every dead host again.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Outcome
 from rsscloud_broker.records import HostState
 
-#: Calls in a row without an answer after which a breaker opens.
+#: How many calls in a row without an answer open a breaker.
 THRESHOLD = 5
 
-#: Seconds for which it is open at first, unless an option says otherwise, and at most.
+#: Seconds for which a breaker is open: at first, unless an option says otherwise, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 
-#: Hosts and ports whose failures are remembered.
+#: How many hosts and ports that failed are remembered.
 REMEMBERED = 100_000
 
-#: Seconds after which the failures of a host that nobody called again are forgotten, at a start.
+#: At a start, states whose pause ended more than this many seconds ago are deleted.
 FORGOTTEN_AFTER = 86_400.0
 
 
 @define
 class _Breaker:
-    """What is known of a host or a port that did not answer.
+    """The breaker of a host or a port that did not answer.
 
-    :ivar failures: calls without an answer, in a row.
+    :ivar failures: how many calls in a row had no answer.
     :ivar retry_at: when a probe may be made, by the monotonic clock.
-    :ivar probe: the caller that was let through, until it is known what came of its call.
+    :ivar probe: the caller of the probe, until the result of its call is known.
     """
 
     failures: int = 0
@@ -61,9 +62,9 @@ class Breakers:
     """The circuit breakers of all hosts.
 
     :param first_pause: seconds for which a breaker is open at first.
-    :param changed: called when there is something new to be stored.
-    :param closed: called with a host that answers again, and, if only one port of it did not
-        answer, that as ``host:port``.
+    :param changed: is called when ``take_changes`` has something to return.
+    :param closed: is called when a breaker closes, with the host; and with ``host:port``
+        if the breaker was that of a port, else with an empty string.
     """
 
     log = Logger()
@@ -88,7 +89,7 @@ class Breakers:
         return sum(breaker.is_open for breaker in self._breakers.values())
 
     def restore(self, states: Iterable[HostState]) -> None:
-        """Take in the states that were stored; what is known by now goes before."""
+        """Use the stored states of hosts that no call has failed to since the start."""
         now, wall = self._clock.seconds(), self._clock.wall_seconds()
         for one in states:
             if one.host in self._breakers:
@@ -100,10 +101,10 @@ class Breakers:
             self._forget_the_oldest()
 
     def ask(self, callback: Callback, caller: object) -> float | None:
-        """Ask to call a callback.
+        """Ask whether a callback may be called.
 
-        Where the pause of a breaker is over, the first caller that asks is let through as the
-        probe, and others not before it is known what came of its call.
+        After the pause of a breaker the first caller that asks is let through as the probe; all
+        others wait for its result.
 
         :returns: None if the caller may call; or when to ask again, by the monotonic clock.
         """
@@ -120,17 +121,18 @@ class Breakers:
         return None
 
     def stops(self, callback: Callback, caller: object) -> float | None:
-        """Whether a breaker has opened since a caller was let through.
+        """Ask whether a breaker has opened since ``ask`` let a caller through.
 
-        :returns: None if the caller may still call; or when to ask again.
+        :returns: None if the caller may still call; or when to ask again, by the monotonic
+            clock.
         """
         stopping = [one.retry_at for one in self._open(callback) if one.probe is not caller]
         return max(stopping, default=None)
 
     def give_back(self, callback: Callback, caller: object) -> None:
-        """Say that a caller that was let through has not called: another one may, at once.
+        """Say that the caller of a probe has not called, so that another may call at once.
 
-        For a caller that is not the probe, and after its call, this does nothing.
+        It does nothing for other callers, or after the call.
         """
         for breaker in self._open(callback):
             if breaker.probe is caller:
@@ -138,7 +140,7 @@ class Breakers:
                 breaker.retry_at = self._clock.seconds()
 
     def answered(self, callback: Callback) -> None:
-        """Say that a callback gave an answer, whatever it was."""
+        """Say that a callback answered, even with an error."""
         if self._breakers:
             self._close(callback.host, callback.host)
             self._close(callback.origin, callback.host, callback.origin)
@@ -146,7 +148,7 @@ class Breakers:
     def failed(self, callback: Callback, outcome: Outcome) -> None:
         """Say that a callback gave no answer."""
         if outcome.port_only:
-            self._close(callback.host, callback.host)  # it is there, and refused
+            self._close(callback.host, callback.host)  # a refusal shows that the host is up
         name = callback.origin if outcome.port_only else callback.host
         breaker = self._breakers.get(name)
         if breaker is None:
@@ -172,13 +174,14 @@ class Breakers:
             self._change(HostState(name, breaker.failures, until))
 
     def take_changes(self) -> list[HostState]:
-        """What is to be stored since the last time this was asked."""
+        """The states that changed since the last call; the caller stores them."""
         changed, self._changed = self._changed, {}
         return list(changed.values())
 
     def _open(self, callback: Callback) -> list[_Breaker]:
-        """The open breakers of a callback.  Asked for each notification, so it is quick where
-        there are none.
+        """The open breakers of a callback.
+
+        This runs for each notification, so it is quick while there are no breakers.
         """
         if not self._breakers:
             return []

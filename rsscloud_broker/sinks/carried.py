@@ -1,7 +1,7 @@
-"""How many bytes of contents are in memory for notifications.
+"""Limits the bytes of contents that are in memory for notifications.
 
-A content is carried by many notifications at once, and counts once.  Small ones do not
-count: there are as many of them as notifications may be under way.
+Many notifications may carry the same content, which counts once.  Contents of up to ``SMALL``
+bytes do not count, since the number of notifications under way limits them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content
 
-#: Bytes of a content that does not count.
+#: A content of up to so many bytes does not count.
 SMALL = 64 * 1024
 
-#: Bytes of the contents of walks, and of those of notifications under way.
+#: How many bytes the contents of walks may have, and those of notifications under way.
 OF_WALKS, UNDER_WAY = 12 * 1024 * 1024, 16 * 1024 * 1024
 
 
 @define(eq=False)
 class WalkBudget:
-    """Lets walks have their contents in memory, in the order in which they came.
+    """Limits the bytes of contents that walks hold in memory.
 
-    One content has room, however large it is.
+    A walk waits in ``enter`` until its content fits; walks that wait are served in order.  A
+    single content always fits, however large it is.
     """
 
     _limit: int = OF_WALKS
@@ -35,7 +36,7 @@ class WalkBudget:
     _queue: OrderedDict[Deferred[None], int] = field(factory=OrderedDict, init=False)
 
     async def enter(self, size: int) -> None:
-        """Wait for room for so many bytes."""
+        """Wait until a content of ``size`` bytes fits."""
         if size <= SMALL:
             return
         turn: Deferred[None] = Deferred()
@@ -44,7 +45,7 @@ class WalkBudget:
         await turn
 
     def leave(self, size: int) -> None:
-        """Give the room back."""
+        """Give back what ``enter`` took."""
         if size > SMALL:
             self._held -= size
             self._let_in()
@@ -61,21 +62,23 @@ class WalkBudget:
 
 @define(eq=False)
 class UnderWay:
-    """Counts the contents of notifications that are under way.
+    """Limits the bytes of contents that notifications under way are sending.
 
-    Hosts that are silent hold what they are sent until the deadline.  So half of the room is
-    for those alone that answered quickly the last time.
+    A host that does not answer keeps a content in memory until the deadline.  So half of the
+    limit is reserved for hosts that answered quickly the last time.
     """
 
     _limit: int = UNDER_WAY
     _held: int = field(default=0, init=False)
-    _users: dict[int, int] = field(factory=dict, init=False)  # of contents, by their identity
+    # How many notifications send each content, by the content's ``id``.
+    _users: dict[int, int] = field(factory=dict, init=False)
 
     @contextmanager
     def sending(self, content: Content, *, to_quick_host: bool) -> Iterator[None]:
-        """Count a content as long as the context lasts.
+        """Count a content while the context lasts.
 
-        :raises Unavailable: there is no room for it.
+        :param to_quick_host: whether the host answered quickly the last time.
+        :raises Unavailable: too many bytes are being sent.
         """
         size, key = len(content.body), id(content)
         counts = size > SMALL

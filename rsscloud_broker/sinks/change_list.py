@@ -1,8 +1,7 @@
-"""``changes.xml`` and ``shortChanges.xml``, remade at the top of each minute.
+"""The change list sink: writes ``changes.xml`` and ``shortChanges.xml`` at the top of each minute.
 
-Both are made from the store alone, so a restart neither loses nor repeats a
-ping, and no event is needed.  A run that takes longer than a minute makes the
-next be left out; one that fails leaves the old files in place.
+Both lists are written from the store alone, so a restart neither loses nor repeats a ping.  If a
+run takes longer than a minute, the next one is skipped; if a run fails, the old files stay.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ SHORT_SECONDS: Final = 5 * 60
 
 @frozen
 class ChangeListOptions:
-    """What can be set of the change lists.
+    """Options of the change list sink.
 
-    :ivar hours: how far ``changes.xml`` reaches back, 1 to 24.  weblogs.com had
-        three hours.
-    :ivar unit: what ``when`` counts: ``minutes`` or ``seconds``.  Crawlers
-        written for weblogs.com itself expect seconds.
-    :ivar max_lines: the most pings in either list, the newest ones.  The archives
-        have them all.
+    :ivar hours: how many hours ``changes.xml`` covers, 1 to 24.  weblogs.com had three hours.
+    :ivar unit: what ``when`` counts: ``minutes`` or ``seconds``.  Crawlers written for
+        weblogs.com itself expect seconds.
+    :ivar max_lines: how many pings either list holds at most; if there are more, the newest are
+        listed.  The archives hold all of them.
     """
 
     hours: int = field(default=3, validator=[validators.ge(1), validators.le(24)])
@@ -40,7 +38,7 @@ class ChangeListOptions:
 
 @implementer(IEventSink)
 class ChangeListSink(EachPeriod):
-    """Makes the two change lists when it starts and then each minute."""
+    """Writes the two change lists at its start and then each minute."""
 
     handles: tuple[type[Event], ...] = ()
 
@@ -54,7 +52,7 @@ class ChangeListSink(EachPeriod):
         }
 
     async def handle(self, event: Event) -> None:
-        """Nothing to do: the next minute finds it in the store."""
+        """Do nothing: the sink handles no events and reads the pings from the store."""
 
     async def _make(self) -> None:
         now = self._parts.clock.wall_seconds()
@@ -68,5 +66,5 @@ class ChangeListSink(EachPeriod):
                 now,
                 unit=self._options.unit,
                 count=count,
-                most=self._options.max_lines,
+                limit=self._options.max_lines,
             )

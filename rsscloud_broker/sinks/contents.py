@@ -1,8 +1,8 @@
-"""The newest contents of topics, for notifications that carry them.
+"""Reads from the store the contents that retried notifications carry.
 
-A walk has a content of its own; this is for what is tried again, of many topics in
-turn.  A few are kept, as long as they are the newest.  One that the store does not keep
-any more is asked for: then the topic is read once more.
+``Attempts`` calls it; a walk reads its own content.  The newest contents of a few topics are
+cached, since retries come from many topics in turn.  If the store no longer keeps the newest
+content of a topic, the topic is fetched again.
 """
 
 from __future__ import annotations
@@ -18,66 +18,66 @@ from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
 from rsscloud_broker.sinks.carried import UnderWay
 
-#: Bytes of contents that are kept.
+#: How many bytes of contents are cached.
 CACHE_BYTES = 8 * 1024 * 1024
 
-#: Topics of which is known when their contents were asked for last, and the seconds for
-#: which one that was is not asked for again.
+#: How many topics the time of the last request for a fetch is remembered of, and the seconds
+#: until another fetch of the same topic is requested.
 MAX_ASKED, ASK_AGAIN = 10_000, 30.0
 
 
 @define(eq=False)
 class Contents:
-    """Reads contents from the store, and keeps those that were asked for last.
+    """Reads contents from the store, and caches those that were used last.
 
-    :ivar under_way: counts those that are being sent.
+    :ivar under_way: limits the bytes of contents that are being sent.
     """
 
     _store: IStore
     _bus: IEventBus
     _clock: IClock
-    _room: int = CACHE_BYTES
+    _cache_bytes: int = CACHE_BYTES
     under_way: UnderWay = field(factory=UnderWay)
     _size: int = field(default=0, init=False)
-    _kept: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
+    _cached: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
     _changes: int = field(default=0, init=False)
-    # One at a time: what waits to be handed over, of many, would fill the memory.
-    _reading: DeferredLock = field(factory=DeferredLock, init=False)
+    # One read at a time: many contents on their way from the store would fill the memory.
+    _read_lock: DeferredLock = field(factory=DeferredLock, init=False)
     _asked: BoundedDict[str, float] = field(factory=lambda: BoundedDict(MAX_ASKED), init=False)
 
     async def newest(self, topic: str) -> Content | None:
-        """The newest content of a topic; None if the store does not keep it.  Then the topic
-        is going to be read.
+        """The newest content of a topic.
 
+        :returns: None if the store does not keep it; the topic will be fetched then.
         :raises Unavailable: the store cannot be used.
         """
-        content = self._kept_one(topic)
+        content = self._cached_content(topic)
         if content is None:
-            content = await self._reading.run(self._read, topic)
+            content = await self._read_lock.run(self._read, topic)
         if content is None:
-            await self._ask_for(topic)
+            await self._request_fetch(topic)
         return content
 
-    def _kept_one(self, topic: str) -> Content | None:
-        content = self._kept.get(topic)
+    def _cached_content(self, topic: str) -> Content | None:
+        content = self._cached.get(topic)
         if content is not None:
-            self._kept.move_to_end(topic)
+            self._cached.move_to_end(topic)
         return content
 
     def _read(self, topic: str) -> Deferred[Content | None]:
-        return Deferred.fromCoroutine(self._read_unless_kept(topic))
+        return Deferred.fromCoroutine(self._read_unless_cached(topic))
 
-    async def _read_unless_kept(self, topic: str) -> Content | None:
-        content = self._kept_one(topic)  # others may have asked for it just before
+    async def _read_unless_cached(self, topic: str) -> Content | None:
+        content = self._cached_content(topic)  # another caller may have read it meanwhile
         if content is not None:
             return content
         changes = self._changes
         content = await self._store.newest_content(topic)
-        if content is not None and changes == self._changes:  # or it may be old by now
-            self._keep(topic, content)
+        if content is not None and changes == self._changes:  # else it may be outdated
+            self._cache(topic, content)
         return content
 
-    async def _ask_for(self, topic: str) -> None:
+    async def _request_fetch(self, topic: str) -> None:
         now = self._clock.seconds()
         if now < self._asked.get(topic, -ASK_AGAIN) + ASK_AGAIN:
             return
@@ -86,21 +86,21 @@ class Contents:
             self._bus.publish(ContentMissed(topic))
 
     async def pushed(self, key: int) -> Content | None:
-        """A content that was pushed, by the store's key; None if it is not kept any more.
+        """A pushed content, by the store's key; None if the store no longer keeps it.
 
         :raises Unavailable: the store cannot be used.
         """
         return await self._store.content(key)
 
     def forget(self, topic: str) -> None:
-        """A topic has changed: what was its newest content is not any more."""
+        """Remove a topic that has changed from the cache."""
         self._changes += 1
-        old = self._kept.pop(topic, None)
+        old = self._cached.pop(topic, None)
         self._size -= 0 if old is None else len(old.body)
 
-    def _keep(self, topic: str, content: Content) -> None:
-        self._kept[topic] = content
+    def _cache(self, topic: str, content: Content) -> None:
+        self._cached[topic] = content
         self._size += len(content.body)
-        while self._size > self._room:
-            _, oldest = self._kept.popitem(last=False)
+        while self._size > self._cache_bytes:
+            _, oldest = self._cached.popitem(last=False)
             self._size -= len(oldest.body)

@@ -1,17 +1,18 @@
-"""Distribution: a changed topic is carried to everybody who subscribed to it.
+"""Distribution: notifies every subscriber of a topic that has changed.
 
 The work is in the store, and an event is only a hint to look there:
 
-- a *fan-out* is a row with a cursor, a ``Walk`` over the topic's subscriptions;
-- a notification that failed or was put off is a row with the time at which it
-  is due, for ``Retries``.
+- a *fan-out* is a row with a cursor; a ``Walk`` notifies the topic's subscriptions in order of
+  their ids;
+- a *pending notification*, which failed or was put off, is a row with the time at which it is
+  due; ``Retries`` tries it again.
 
-Both make ``Attempts``.  The ``Dispatcher`` limits how many run at once, in all and for each
-host; the circuit ``Breakers`` hold back hosts that do not answer.
+Both produce attempts (``Attempts``).  The ``Dispatcher`` limits how many run at once, in total
+and per host; the circuit ``Breakers`` hold back hosts that do not answer.
 
-Several topics are walked at a time and take turns.  When others wait, a walk leaves after a few
-thousand subscriptions and goes to the end of their line.  While a topic is walked, further
-changes of it wait; together they make one more walk after it.
+Several walks run at the same time and take turns: if other fan-outs wait, a walk stops after a few
+thousand subscriptions, and its fan-out goes to the end of the queue.  Changes of a topic during
+its walk together cause one more walk after it.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.walk import Tools, Walk
 from rsscloud_broker.store_retry import StoreRetry
 
-#: Seconds that a stopping broker waits for notifications in flight.
+#: Seconds that a stopping broker gives to notifications in flight.
 STOP_TIMEOUT = 5.0
 
-#: Seconds within which changes of the circuit breakers are stored together.
+#: Seconds for which changes of circuit breakers are collected before they are stored.
 SAVE_BREAKERS = 1.0
 
 
@@ -60,14 +61,13 @@ SAVE_BREAKERS = 1.0
 class DistributionOptions:
     """Options of the distribution sink.
 
-    :ivar in_flight: notifications under way at the same time, in all, at the most.
-    :ivar per_host: notifications under way at the same time for one host; it can earn more.
-    :ivar max_slow: notifications under way that have no answer after a moment;
-        they do not count as in flight.
-    :ivar slice_size: subscriptions that are read together.
-    :ivar max_fanouts: topics that are walked at the same time; when there are more, they take
-        turns.
-    :ivar breaker_pause: seconds for which a host that does not answer is not called, at first.
+    :ivar in_flight: how many notifications run at the same time, in total.
+    :ivar per_host: how many run at the same time to one host, which can earn more.
+    :ivar max_slow: how many notifications without a quick answer may run beside ``in_flight``.
+    :ivar slice_size: how many subscriptions a walk reads at a time.
+    :ivar max_fanouts: how many walks run at the same time; if there are more fan-outs, they
+        take turns.
+    :ivar breaker_pause: seconds for which a circuit breaker is open at first.
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {
@@ -85,7 +85,7 @@ class DistributionOptions:
 
 @implementer(IEventSink)
 class Distribution(Service):
-    """Walks the fan-outs that the store has, and tries again what waits there."""
+    """The sink that runs the stored fan-outs and retries the pending notifications."""
 
     name = "distribution"
     handles = (TopicChanged, TopicEnded, ContentBrought, SubscriptionStored, SubscriptionRemoved)
@@ -138,7 +138,7 @@ class Distribution(Service):
         )
         self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
-        self._queue: dict[str, Fanout] = {}  # those that wait for a slot, longest first
+        self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first
         self._ended: set[int] = set()
         self._hinted = False
         self._looking: Deferred[None] | None = None
@@ -150,7 +150,7 @@ class Distribution(Service):
         Deferred.fromCoroutine(self._begin())
 
     def stopService(self) -> Deferred[None]:
-        """Finish what is in flight, or put it off; the rest waits in the store."""
+        """Finish or put off the notifications in flight; the rest waits in the store."""
         super().stopService()
         self._store_retry.stop()
         self._retries.stop()
@@ -160,7 +160,7 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
-        elif isinstance(event, ContentBrought):  # what waits for it is due
+        elif isinstance(event, ContentBrought):  # notifications that waited for it are due
             self._retries.wake_at(self._clock.wall_seconds())
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)
@@ -169,10 +169,10 @@ class Distribution(Service):
             self._reconsider(event.topic, event.callback_url, None)
 
     def _renewed(self, stored: Subscription) -> None:
-        self._breakers.answered(stored.callback)  # when it was verified
+        self._breakers.answered(stored.callback)  # it has just been verified
         self._attempts.withdraw_outdated(stored)
         self._reconsider(stored.topic, stored.callback.url, stored.options)
-        if stored.attempts is not None:  # the topic changed while it was verified
+        if stored.attempts is not None:  # the topic changed during the verification
             self._retries.wake_at(self._clock.wall_seconds())
 
     def _reconsider(
@@ -188,7 +188,7 @@ class Distribution(Service):
             due = await self._store_retry(self._store.next_due)
         except CancelledError:
             return
-        except Exception:  # a bug must not keep distribution from beginning
+        except Exception:  # log a bug, and begin all the same
             self.log.failure("Looking for what waits failed.")
             due = None
         self._retries.wake_at(self._clock.wall_seconds() if due is None else due)
@@ -218,25 +218,27 @@ class Distribution(Service):
         Deferred.fromCoroutine(self._hasten(host, origin))
 
     async def _hasten(self, host: str, origin: str) -> None:
-        """Have those told that were put off while their host did not answer."""
+        """Make the notifications due that were put off while a host did not answer."""
         try:
             now = self._clock.wall_seconds()
             if await self._store.hasten(host, origin, now):
                 self._retries.wake_at(now)
         except Unavailable:
-            pass  # they are told when they are due
-        except Exception:  # likewise, and it is a bug
+            pass  # they stay due at their time
+        except Exception:  # they stay due at their time; log the bug
             self.log.failure("Hastening notifications for {host} failed.", host=host)
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None
         try:
             await self._store.record_hosts(self._breakers.take_changes())
-        except Unavailable as error:  # they are found to be dead again, if it comes to that
+        except Unavailable as error:  # after a restart, failing calls open the breakers again
             self.log.error("The states of circuit breakers are not stored: {error}", error=error)
 
     def _look(self) -> None:
-        """Look for fan-outs to walk; if that is going on, once more after it."""
+        """Read fan-outs from the store and start walks; if that is running, do it once more
+        afterwards.
+        """
         self._hinted = True
         if self._looking is not None or not self.running:
             return
@@ -249,35 +251,35 @@ class Distribution(Service):
             while self._hinted and self.running:
                 self._hinted = False
                 self._ended.clear()
-                # Those that had a turn already must not hide those that had none.
+                # Read so many that fan-outs which had a turn do not hide those which had none.
                 begun = sum(fanout.cursor > 0 for fanout in self._queue.values())
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
                 self._enqueue(await self._store_retry(fanouts))
                 while self._queue and len(self._walks) < self._max_walks:
                     self._walk(self._queue.pop(next(iter(self._queue))))
         except CancelledError:
-            pass  # the service stops; the store remembers
-        except Exception:  # a bug must not end distribution until the next start
+            pass  # the service stops; the store keeps the fan-outs
+        except Exception:  # log a bug, and go on at the next event
             self.log.failure("Looking for fan-outs failed.")
         finally:
             self._looking = None
 
     def _enqueue(self, fanouts: Sequence[Fanout]) -> None:
-        """Let those that wait already keep their order, and new ones follow them."""
+        """Update the queue: fan-outs that are in it keep their order, new ones go to its end."""
         waiting = {
             fanout.topic: fanout
             for fanout in fanouts
             if fanout.topic not in self._walks
-            # It may be walked under the URL from which its topic has moved since.
+            # A walk may have it under the URL from which its topic has moved since.
             and fanout.id not in self._walked
-            # What is read may be older than the end of a walk meanwhile.
+            # Its walk may have ended since the store was read.
             and fanout.id not in self._ended
         }
-        known = {topic: waiting[topic] for topic in self._queue if topic in waiting}
-        self._queue = known | waiting
+        queued = {topic: waiting[topic] for topic in self._queue if topic in waiting}
+        self._queue = queued | waiting
 
     def _walk(self, fanout: Fanout) -> None:
-        self._contents.forget(fanout.topic)  # the hint that it changed may have been lost
+        self._contents.forget(fanout.topic)  # the event may have been dropped
         walk = self._walks[fanout.topic] = Walk(fanout, self._tools)
         self._walked.add(fanout.id)
 
@@ -295,6 +297,6 @@ class Distribution(Service):
             await walk.run()
         except CancelledError:
             self.log.info("Notifying of {topic} goes on after the next start.", topic=walk.topic)
-        except Exception:  # a bug must not end distribution until the next start
+        except Exception:  # log a bug, and walk the fan-out again after a pause
             self.log.failure("Notifying of {topic} failed; it is resumed.", topic=walk.topic)
             await self._store_retry.pause()

@@ -1,12 +1,12 @@
-"""Files for crawlers: made beside the old ones, then moved into their place.
+"""Writes files for crawlers, each with a gzipped twin, and replaces old ones atomically.
 
-A crawler, or a web server in front of the broker, must never see half a file.
-So a change list grows as ``NAME.part`` and its gzipped twin as
-``NAME.gz.part``; once both are on disk they are renamed over the old ones.
+The sinks for change lists, archives and ResourceSync use it.  A crawler, or a web server in front
+of the broker, must never see half a file.  So a file is written as ``NAME.part`` and its gzipped
+twin as ``NAME.gz.part``; when both are on disk they are renamed over the old ones.  Then
+``FilePublished`` is published on the bus.
 
-A list may hold 100,000 pings, and an archive more.  They are read, rendered and written slice by
-slice, the last two in the thread of the sinks, so the reactor never does more
-than hand the next slice over.  Once a file is in its place, ``FilePublished`` says so.
+A list may hold 100,000 pings, and an archive more.  The pings are read from the store in slices;
+each is rendered and written in the thread of the sinks, so that the reactor is never blocked.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import change_list
 from rsscloud_broker.wire.change_list import Unit
 
-#: How many pings are in memory, and in one piece of work, at most.
+#: How many pings are read and written at a time.
 SLICE: Final = 2000
 
 _GZIP_WINDOW: Final = 31  # zlib: the largest window, and the gzip format
 
 
 class Draft:
-    """A file and its gzipped twin in the making.
+    """A file and its gzipped twin while they are written.
 
-    Every method blocks, and raises ``OSError`` where the disk does not do its
-    part; after that, only ``discard`` makes sense.
+    Every method blocks, and raises ``OSError`` if the disk fails; after that the caller must
+    call ``discard``.
 
-    :param target: what the file is to be called; the twin adds ``.gz``.
+    :param target: the path of the finished file; that of the twin has ``.gz`` added.
     """
 
     def __init__(self, target: FilePath[str]) -> None:
-        # The twin goes first: whoever finds the plain file whole (see
-        # ``records_in``) can rely on its twin, even after a crash between them.
+        # The twin is renamed first: after a crash between the two, a whole plain file (see
+        # ``records_in``) has a whole twin.
         self._targets = (target.siblingExtension(".gz"), target)
         self._files: list[IO[bytes]] = []
-        # Unlike the gzip module this writes no time into the header: the same
-        # content makes the same bytes.
-        self._packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+        # Unlike the gzip module this writes no time into the header, so the same content
+        # gives the same bytes.
+        self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
 
     def begin(self) -> None:
-        """Open the files, in a directory that is made where it is missing."""
+        """Open both files, and create their directory if it is missing."""
         self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
         for target in self._targets:
             self._files.append(_part(target).open("w"))
 
     def write(self, data: bytes) -> None:
-        """Append to the files."""
-        packed, plain = self._files
-        packed.write(self._packer.compress(data))
+        """Append to both files."""
+        gzipped, plain = self._files
+        gzipped.write(self._compressor.compress(data))
         plain.write(data)
 
     def write_pings(self, pings: Sequence[Ping], at: float, unit: Unit) -> None:
-        """Append some records of a change list."""
+        """Append pings as records of a change list; ages are counted to ``at``."""
         self.write(change_list.weblogs(pings, at, unit))
 
     def publish(self) -> None:
-        """Bring the files to disk, then put them in place of the old ones."""
-        self._files[0].write(self._packer.flush())
+        """Sync both files to disk, then rename them over the old ones."""
+        self._files[0].write(self._compressor.flush())
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
@@ -78,7 +78,7 @@ class Draft:
         _sync_directory(self._targets[0].parent())
 
     def discard(self) -> None:
-        """Remove what there is of the files.  Never raises for a bad disk."""
+        """Close and delete the unfinished files.  Does not raise ``OSError``."""
         for file in self._files:
             with suppress(OSError):
                 file.close()
@@ -95,15 +95,16 @@ async def publish_change_list(
     *,
     unit: Unit,
     count: int,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> int:
-    """Make the change list of the pings with ``since <= received_at < until``.
+    """Write the change list of the pings with ``since <= received_at < until``, and its twin.
 
-    Ages in it are counted to ``until``.  Where it cannot be made, the old file
-    stays as it is and nothing is left behind.
+    Ages in it are counted to ``until``.  If this fails, the old file stays and the unfinished
+    ones are deleted.
 
+    :param target: the path of the change list.
     :param count: the number of pings ever received.
-    :param most: of more pings the newest are listed; None for all.
+    :param limit: how many pings are listed at most, the newest; None for all.
     :returns: how many pings the list holds.
     :raises Unavailable: the store cannot be read.
     :raises OSError: the file cannot be written.
@@ -113,7 +114,7 @@ async def publish_change_list(
     try:
         await parts.in_thread(draft.begin)
         await parts.in_thread(draft.write, change_list.opening(until, count))
-        async for pings in _slices(parts.store, since, until, most):
+        async for pings in _slices(parts.store, since, until, limit):
             await parts.in_thread(draft.write_pings, pings, until, unit)
             records += len(pings)
         await parts.in_thread(draft.write, change_list.closing(records))
@@ -126,9 +127,9 @@ async def publish_change_list(
 
 
 def publish_file(target: FilePath[str], content: bytes) -> None:
-    """Make a small file and its twin at once.  Blocks.
+    """Write a small file and its twin.  Blocks.
 
-    :raises OSError: it cannot be written; the old file stays as it is.
+    :raises OSError: a file cannot be written; the old ones stay.
     """
     draft = Draft(target)
     try:
@@ -141,17 +142,17 @@ def publish_file(target: FilePath[str], content: bytes) -> None:
 
 
 def tell_published(parts: SinkParts, target: FilePath[str]) -> None:
-    """Say on the bus that a file below the public directory is there, or there anew."""
+    """Publish on the bus that a file below the public directory was written."""
     path = "/".join(target.segmentsFrom(parts.public_directory))
     parts.bus.publish(FilePublished(f"/{path}", parts.clock.wall_seconds()))
 
 
 def records_in(target: FilePath[str]) -> int | None:
-    """How many records a published change list holds.  Blocks.
+    """How many records a published change list says it holds.  Blocks.
 
-    Only its end is read, whatever its size.
+    Only the end of the file is read.
 
-    :returns: None where there is no such file, or it is not whole.
+    :returns: None if there is no such file, or it is not whole.
     """
     try:
         with target.open() as file:
@@ -163,10 +164,10 @@ def records_in(target: FilePath[str]) -> int | None:
 
 
 async def _slices(
-    store: IStore, since: float, until: float, most: int | None
+    store: IStore, since: float, until: float, limit: int | None
 ) -> AsyncIterator[list[Ping]]:
     last: Ping | None = None
-    left = sys.maxsize if most is None else most
+    left = sys.maxsize if limit is None else limit
     while left and (pings := await store.pings(since, until, last, min(SLICE, left))):
         yield pings
         last = pings[-1]
@@ -174,7 +175,7 @@ async def _slices(
 
 
 def _part(target: FilePath[str]) -> FilePath[str]:
-    # Always the same name: what a crash left behind is overwritten, not piled up.
+    # Always the same name, so that files which a crash left behind are overwritten.
     return target.siblingExtension(".part")
 
 

@@ -1,21 +1,21 @@
-"""The broker as a ResourceSync source: lists of the hourly archives, for whoever copies them.
+"""The ResourceSync sink: writes lists of the hourly archives, for clients that copy them.
 
 =====================================  ================================================
-``/.well-known/resourcesync``          the source description: where to begin
-``/resourcesync/capabilitylist.xml``   what there is: the lists, and the channel
+``/.well-known/resourcesync``          the source description: where clients begin
+``/resourcesync/capabilitylist.xml``   the capability list: names the lists and the channel
 ``/resourcesync/resourcelist.xml``     every archive, with its hash and size
 ``/resourcesync/changelist.xml``       the last changes of archives, oldest first
 ``/resourcesync/notification.xml``     the channel: the last notification that was sent
 =====================================  ================================================
 
-When an archive was made, both lists are made anew, and then a framework notification
-is pushed to the channel, as any other source would send one to its hub.
+When an archive was written, the sink writes both lists again.  Then it pushes a framework
+notification to the channel, a topic that clients can subscribe to by WebSub (ResourceSync
+Framework Notification).
 
-The lists themselves are what is known of the archives, so that no memory grows with
-them and a restart continues where it was: then every archive on the disk is compared
-with the list, by size and time.  The change list is written first, so a crash between
-the two loses no change.  A crash before the push costs a destination the delay until
-the next archive.
+The sink keeps no state but these lists, so that its memory does not grow with the archives.  At a
+start it compares every archive on the disk with the resource list, by size and time.  It writes
+the change list first, so a crash between the two lists loses no change.  After a crash before the
+push, clients are notified when the next archive is written.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import Document, Entry
 
-#: A sitemap has no more URLs than that; it is five years of hours.
+#: How many archives are listed: as many URLs as a sitemap may have; five years of hours.
 MAX_RESOURCES: Final = 50_000
-#: How many changes are listed: those of six weeks.
+#: How many changes are listed: about those of six weeks.
 MAX_CHANGES: Final = 1000
 
 _ARCHIVE: Final = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml")
@@ -74,9 +74,9 @@ def pushed_prefixes(
 
 @implementer(IEventSink)
 class ResourceSyncSink(EachPeriod):
-    """Keeps the documents of the source, and tells the channel when they have changed.
+    """Keeps the source's documents up to date, and pushes a notification when they change.
 
-    What could not be done, with a full disk say, is tried again each minute.
+    Work that failed, because the disk was full for instance, is tried again each minute.
     """
 
     handles: tuple[type[Event], ...] = (FilePublished,)
@@ -84,12 +84,12 @@ class ResourceSyncSink(EachPeriod):
     def __init__(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> None:
         super().__init__(parts.clock, 60, self._catch_up, name="resourcesync", at_start=True)
         self._parts = parts
-        # Without a hub nobody could subscribe to a channel, so there is none.
+        # Without a hub nobody could subscribe to the channel, so there is no channel.
         self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
         self._one_at_a_time = DeferredLock()
-        self._all = True  # whatever is on the disk is to be looked at
-        self._paths: set[str] = set()  # of archives that are to be looked at
-        self._untold: bytes | None = None
+        self._check_all = True  # every archive on the disk has to be checked
+        self._paths: set[str] = set()  # paths of archives that have to be checked
+        self._to_push: bytes | None = None
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, FilePublished) and _ARCHIVE.fullmatch(event.path):
@@ -98,30 +98,31 @@ class ResourceSyncSink(EachPeriod):
 
     async def _catch_up(self) -> None:
         async with self._one_at_a_time:
-            if self._all or self._paths:
+            if self._check_all or self._paths:
                 await self._make_lists()
-            if self._untold is not None:
-                await self._tell(self._untold)
-                self._untold = None
+            if self._to_push is not None:
+                await self._push(self._to_push)
+                self._to_push = None
 
     async def _make_lists(self) -> None:
         paths, self._paths = self._paths, set()
         now = self._parts.clock.wall_seconds()
+        to_check = None if self._check_all else paths
         try:
-            made = await self._parts.in_thread(self._source.make, None if self._all else paths, now)
+            notification = await self._parts.in_thread(self._source.make, to_check, now)
         except Exception:
             self._paths |= paths
             raise
-        self._all = False
-        if made is not None:
+        self._check_all = False
+        if notification is not None:
             for path in (CHANGE_LIST, RESOURCE_LIST):
                 tell_published(self._parts, self._source.file(path))
-            self._untold = made
+            self._to_push = notification
 
-    async def _tell(self, notification: bytes) -> None:
+    async def _push(self, notification: bytes) -> None:
         if not self._source.has_channel:
             return
-        # First the file: whoever is only told that the topic changed comes to get it.
+        # The file first: rssCloud subscribers are told of a change only, and fetch the file.
         channel = self._source.file(CHANNEL)
         await self._parts.in_thread(publish_file, channel, notification)
         now = self._parts.clock.wall_seconds()
@@ -133,11 +134,12 @@ class ResourceSyncSink(EachPeriod):
 
 @define
 class _Known:
-    """What the lists say.
+    """What the resource list and the change list on the disk say.
 
-    :ivar entries: of the resource list, by URL, with the changes since.
-    :ivar since: from when on the changes are listed.
-    :ivar behind: the resource list lacks some of the changes.
+    :ivar entries: the entries of the resource list, by URL, with all listed changes applied.
+    :ivar changes: the entries of the change list.
+    :ivar since: when the change list begins.
+    :ivar behind: whether the resource list on the disk lacks some of the changes.
     """
 
     entries: dict[str, Entry]
@@ -148,10 +150,11 @@ class _Known:
 
 @frozen
 class Source:
-    """The documents of the source on the disk.
+    """Reads and writes the source's documents on the disk.
 
     :ivar directory: the public directory.
     :ivar public_url: the broker's own address, without a slash at the end.
+    :ivar has_channel: whether clients can subscribe to notifications.
     """
 
     directory: FilePath[str]
@@ -159,17 +162,17 @@ class Source:
     has_channel: bool
 
     def url(self, path: str) -> str:
-        """Where a path is served."""
+        """The URL at which a path is served."""
         return self.public_url + path
 
     def file(self, path: str) -> FilePath[str]:
-        """Where the file of a path lies."""
+        """The file on the disk that is served at a path."""
         file: FilePath[str] = self.directory.descendant(path.strip("/").split("/"))
         return file
 
     @property
     def channel_link(self) -> str:
-        """The Link header of a notification: section 4.1 of Framework Notification."""
+        """The Link header of a notification (Framework Notification, section 4.1)."""
         return links.encode(
             [
                 (self.url(CHANNEL), "self"),
@@ -181,8 +184,9 @@ class Source:
     def make(self, paths: Collection[str] | None, now: float) -> bytes | None:
         """Bring the documents up to date.  Blocks.
 
-        :param paths: of the archives that may have changed; None for every archive.
-        :returns: the notification of it, or None where nothing has changed.
+        :param paths: the paths of archives that may have changed; None for every archive.
+        :param now: the time of the changes, in seconds since the epoch.
+        :returns: the notification to push; None if nothing has changed.
         :raises OSError: a file cannot be read or written.
         """
         at = codec.w3c(now)
@@ -191,7 +195,7 @@ class Source:
         change_of_list = "updated"
         if known is not None:
             changes = self._changes(known, paths, at)
-        else:  # what is there now is where the list of changes begins
+        else:  # the change list begins with what is there now
             known = _Known(self._archives({}), [], at, behind=True)
             change_of_list = "created"
         self._make_fixed_documents()
@@ -202,7 +206,7 @@ class Source:
         return codec.encode(self._notification(change_of_list, at))
 
     def _known(self) -> _Known | None:
-        """What the lists say; None if they do not both lie there, whole and for this address."""
+        """What the lists say; None unless both are there, whole and for this public URL."""
         resources, changes = self._read(RESOURCE_LIST), self._read(CHANGE_LIST)
         if resources is None or changes is None or not changes.since:
             return None
@@ -223,12 +227,12 @@ class Source:
         return document if document.link("up") == self.url(CAPABILITY_LIST) else None
 
     def _changes(self, known: _Known, paths: Collection[str] | None, at: str) -> list[Entry]:
-        """What has changed since the lists were made; ``known`` is brought up to date."""
+        """The changes since the lists were written.  They are applied to ``known``, too."""
         found = (
             self._archives(known.entries) if paths is None else self._described(sorted(paths), {})
         )
-        asked = known.entries if paths is None else map(self.url, paths)
-        gone = [url for url in sorted(asked) if url in known.entries and url not in found]
+        checked = known.entries if paths is None else map(self.url, paths)
+        gone = [url for url in sorted(checked) if url in known.entries and url not in found]
         changes = [Entry(url, change="deleted", datetime=at) for url in gone]
         for url, entry in found.items():
             before = known.entries.get(url)
@@ -240,9 +244,9 @@ class Source:
         return changes
 
     def _archives(self, known: dict[str, Entry]) -> dict[str, Entry]:
-        """Every archive on the disk, by URL; the newest, if there are too many.
+        """The entries of all archives on the disk, by URL; the newest, if there are too many.
 
-        :param known: of these the entries are taken over while size and time agree.
+        :param known: entries that are reused for files of the same size and time.
         """
         base = Path(self.directory.path)
         paths = sorted(f"/{file.relative_to(base).as_posix()}" for file in base.glob(_ARCHIVES))
@@ -252,7 +256,7 @@ class Source:
         found: dict[str, Entry] = {}
         for path in paths:
             url = self.url(path)
-            with suppress(FileNotFoundError):  # somebody has taken it away
+            with suppress(FileNotFoundError):  # deleted by the operator
                 found[url] = _describe(url, Path(self.file(path).path), known.get(url))
         return found
 
@@ -269,7 +273,7 @@ class Source:
             publish_file(self.file(path), codec.encode(document))
 
     def _make_fixed_documents(self) -> None:
-        """Those that say where the others are: made where they are not, or not right."""
+        """Write the source description and the capability list if they are missing or wrong."""
         capability_list = codec.capability_list(
             self.url(DESCRIPTION),
             self.url(RESOURCE_LIST),
@@ -288,7 +292,7 @@ class Source:
 
     def _notification(self, change_of_list: str, at: str) -> Document:
         entries = (
-            # Each resource list is a new one: what there is at one moment.
+            # Each resource list counts as a new one, a snapshot of one moment.
             Entry(self.url(RESOURCE_LIST), "resourcelist", "created", at),
             Entry(self.url(CHANGE_LIST), "changelist", change_of_list, at),
         )
@@ -298,8 +302,8 @@ class Source:
 def _describe(url: str, file: Path, known: Entry | None) -> Entry:
     """The entry of a file.
 
-    :param known: taken over, if it has the size and time of the file.
-    :raises FileNotFoundError: there is none.
+    :param known: is returned if it has the size and time of the file.
+    :raises FileNotFoundError: there is no such file.
     """
     with file.open("rb") as opened:
         status = fstat(opened.fileno())
@@ -313,7 +317,7 @@ def _describe(url: str, file: Path, known: Entry | None) -> Entry:
 
 
 def _apply(entries: dict[str, Entry], change: Entry) -> None:
-    """Bring the entries of a resource list up to a change."""
+    """Apply a change to the entries of a resource list."""
     if change.change == "deleted":
         entries.pop(change.loc, None)
     else:

@@ -1,17 +1,17 @@
-"""A walk over the subscriptions of a changed topic.
+"""A walk: notifies the subscriptions of a changed topic, in order of their ids.
 
-The walk reads subscriptions in the order of their ids and hands them out: it submits an attempt
-for each.  The store knows how far it is, by a *cursor*, and which subscriptions up to there have
-no outcome yet.  What came of the others is saved with that, several times a second.
+The walk reads the subscriptions in slices and submits an attempt for each.  Several times a second
+it saves, in one transaction, its *cursor* (the id of the last subscription it submitted an attempt
+for), the ids up to there that have no outcome yet, and the outcomes of the others.
 
-So whatever ends the process, the walk goes on after the next start with those that had no
-outcome, and then from its cursor: nobody is left out, and only those are told twice whose outcome
-was not saved.
+If the process ends, however it ends, the walk resumes after the next start: first with the
+subscriptions that had no outcome, then from the cursor.  Nobody is left out, and only subscribers
+whose outcome was not saved are notified twice.
 
-A slow subscriber holds up neither the others nor the end of the walk.  When everybody
-has been handed out, the walk waits a moment for those that have begun; then a notification
-waits in the store for each that has not answered, claimed by this process, until its outcome is
-known.
+A slow subscriber holds up neither the others nor the end of the walk.  When all attempts are
+submitted, the walk waits ``SETTLE`` seconds for those that have begun.  Then it stores a pending
+notification for each subscriber that has not answered, claimed by this process, which is deleted if
+the subscriber answers after all.
 """
 
 from __future__ import annotations
@@ -33,35 +33,34 @@ from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
-#: Seconds that a walk waits at its end for attempts that have begun, or at any time for
-#: those behind a busy host, before it goes on without them.
+#: Seconds that a walk waits for attempts that have begun, at its end, or for attempts behind a
+#: busy host, at any time, before it goes on without them.
 SETTLE = 0.5
 
-#: Seconds after an outcome within which it is saved, and the number of outcomes that are
-#: saved at once.
+#: Outcomes are saved so many seconds after the first of them, or when there are so many.
 SAVE_WITHIN, SAVE_AT = 0.1, 100
 
-#: Subscriptions that are handed out at a time, and outcomes that may be unsaved then: with those
-#: that are under way they are the ones that a kill has told twice.
+#: How many attempts are submitted at a time, and how many outcomes may be unsaved then.  After a
+#: kill, the subscribers of unsaved outcomes and of running attempts are notified twice.
 PORTION, MOST_UNSAVED = 100, 200
 
-#: Attempts of one host that wait in memory; what is beyond waits in the store.
+#: How many attempts to one host wait in memory; more than that wait in the store.
 LINE_OF_HOST = 100
 
-#: Subscriptions that are handed out before a walk leaves its slot to others that wait.
+#: After so many subscriptions a walk stops if other fan-outs wait.
 TURN = 3000
 
 
 @frozen
 class Tools:
-    """What every walk needs.
+    """What ``Distribution`` gives to every walk.
 
-    :ivar others_wait: whether there are walks that have no slot.
-    :ivar walk_budget: for contents that are in memory.
-    :ivar slice_size: subscriptions that are read together.
-    :ivar record: saves deliveries, when that is possible.
-    :ivar recorded: waits until those have been saved that were to be saved by now.
-    :ivar saved: looks after what the store made of deliveries that were saved.
+    :ivar others_wait: whether fan-outs wait for one of the running walks to stop.
+    :ivar walk_budget: limits the bytes of contents that walks hold in memory.
+    :ivar slice_size: how many subscriptions are read at a time.
+    :ivar record: saves deliveries as soon as the store is available.
+    :ivar recorded: waits until all deliveries given to ``record`` so far are saved.
+    :ivar saved: is called with deliveries that a walk saved, and what the store answered.
     """
 
     store: IStore
@@ -79,13 +78,13 @@ class Tools:
 
 @define(eq=False)
 class _Progress:
-    """What a walk has handed out, and what came of it.
+    """How far a walk is.
 
-    :ivar cursor: the id of the last subscription that was handed out.
-    :ivar open: the attempts whose outcomes are not known.
-    :ivar left: the ids of those that are to be handed out again.
-    :ivar outcomes: what is to be saved, and ``unsaved`` how many outcomes are not saved yet, those
-        that change nothing included.
+    :ivar cursor: the id of the last subscription that an attempt was submitted for.
+    :ivar open: the attempts without an outcome, by the id of their subscriptions.
+    :ivar left: the ids of subscriptions whose attempts have to be submitted again.
+    :ivar outcomes: the outcomes that are to be saved.
+    :ivar unsaved: how many outcomes are not saved yet, including those that change nothing.
     """
 
     cursor: int
@@ -95,15 +94,15 @@ class _Progress:
     unsaved: int = 0
 
     def without_outcome(self) -> list[int]:
-        """The ids of subscriptions that are handed out and have no outcome."""
+        """The ids up to the cursor that have no outcome."""
         return sorted({*self.open, *self.left})
 
 
 class Walk:
-    """Notifies every subscriber of a topic.
+    """Notifies every subscriber of a topic.  ``Distribution`` creates and runs it.
 
-    :ivar topic: its URL.
-    :ivar over: for whoever runs it, to fire when it is.
+    :ivar topic: the topic's URL.
+    :ivar over: ``Distribution`` fires this when ``run`` has ended.
     """
 
     def __init__(self, fanout: Fanout, tools: Tools) -> None:
@@ -114,9 +113,10 @@ class Walk:
         self._progress = _Progress(fanout.cursor)
         self._content: Content | None = None
         self._first_told = fanout.cursor > 0
-        # Of what is handed out, and of what is read ahead meanwhile.
+        # For the slice being submitted, and for the next one, which is read meanwhile.
         self._outdated = self._outdated_ahead = OutdatedSubscriptions()
-        self._in_line: set[int] = set()  # attempts that others of the walk wait for
+        # Subscriptions whose attempts wait for a slot; the walk submits no more meanwhile.
+        self._waiting: set[int] = set()
         self._changes: list[Deferred[None]] = []
         self._saving = False
         self._timer: IDelayedCall | None = None
@@ -126,40 +126,43 @@ class Walk:
     def reconsider(
         self, topic: str, callback_url: str, options: SubscriptionOptions | None
     ) -> None:
-        """A subscription was stored with some options, or removed if there are none; what was
-        read, or is being read, may have it as it was.
+        """Note that a subscription was stored with some options, or removed (None).
+
+        The slices that are being read or submitted may hold an older version of it.
         """
         self._outdated.add(topic, callback_url, options)
         self._outdated_ahead.add(topic, callback_url, options)
 
     async def run(self) -> None:
-        """Walk from the cursor to the end, or until the service stops; or for one turn, where
-        others wait for a slot.
+        """Walk from the cursor to the end, or until the service stops, or until the turn is over
+        and other fan-outs wait.
+
+        :raises Exception: the progress could not be saved.
         """
         tools = self._tools
         await tools.walk_budget.enter(self._fanout.content_size)
-        reading = self._read(self._progress.cursor)
+        next_slice = self._read(self._progress.cursor)
         try:
             self._content = await self._read_content()
             await self._resume()
             done, turn = False, TURN
             while not (done or self._stops or (turn <= 0 and tools.others_wait())):
-                subscriptions = await reading
+                subscriptions = await next_slice
                 done = len(subscriptions) < tools.slice_size
-                if not done:  # the next are read while these are handed out
+                if not done:  # read the next slice while this one is submitted
                     self._outdated_ahead = OutdatedSubscriptions()
-                    reading = self._read(subscriptions[-1].id)
+                    next_slice = self._read(subscriptions[-1].id)
                 turn -= len(subscriptions)
-                await self._hand_out_all(subscriptions)
+                await self._submit_all(subscriptions)
                 self._outdated = self._outdated_ahead
                 if self._stops:
                     done = False
             await self._settle()
-            done = done and not self._progress.left  # those that a stop put off
+            done = done and not self._progress.left  # a stop put these off
             await self._save_rest(done=done)
         finally:
             self._call_off_timer()
-            reading.addErrback(lambda failure: None)  # nobody waits for it any more
+            next_slice.addErrback(lambda failure: None)  # nobody waits for it any more
             tools.walk_budget.leave(self._fanout.content_size)
         if done:
             tools.counters.last_latency.observe(self._age())
@@ -173,55 +176,55 @@ class Walk:
         return Deferred.fromCoroutine(self._tools.store_retry(read))
 
     async def _read_content(self) -> Content | None:
-        """What was found when the walk began; by now there may be a newer one."""
+        """The content when the fan-out began; there may be a newer one by now."""
         key = self._fanout.content_id
         if key is None:
             return None
         return await self._tools.store_retry(partial(self._tools.store.content, key))
 
     async def _resume(self) -> None:
-        """Hand those out again that had no outcome when an earlier process ended."""
+        """Submit attempts again that had no outcome when an earlier process ended."""
         left = self._fanout.left
         if left:
             read = partial(self._tools.store.subscriptions_of, left)
             subscriptions = await self._tools.store_retry(read)
             self._progress.left = {one.id for one in subscriptions}
-            await self._hand_out_all(subscriptions)
+            await self._submit_all(subscriptions)
 
-    # --- handing out
+    # --- submitting attempts
 
-    async def _hand_out_all(self, subscriptions: Sequence[Subscription]) -> None:
+    async def _submit_all(self, subscriptions: Sequence[Subscription]) -> None:
         for start in range(0, len(subscriptions), PORTION):
             await self._wait_for_capacity()
             if self._stops:
                 return
-            self._hand_out(subscriptions[start : start + PORTION])
+            self._submit(subscriptions[start : start + PORTION])
 
     async def _wait_for_capacity(self) -> None:
-        """Wait until so few wait for a slot, and so few outcomes are unsaved, that more may be
-        handed out.
-        """
+        """Wait until no attempt waits for a slot and few outcomes are unsaved."""
         until = self._tools.clock.seconds() + SETTLE
-        while self._in_line or self._progress.unsaved > MOST_UNSAVED:
+        while self._waiting or self._progress.unsaved > MOST_UNSAVED:
             if self._stops:
                 return
-            if self._in_line and self._tools.clock.seconds() >= until:
-                self._leave_behind()
-            await self._change(self._rest(until) if self._in_line else None)
+            if self._waiting and self._tools.clock.seconds() >= until:
+                self._leave_busy_hosts()
+            await self._change(self._rest(until) if self._waiting else None)
 
-    def _leave_behind(self) -> None:
-        """Wait no more for those behind a busy host: they follow as its slots come free."""
-        lines: dict[str, int] = {}
-        for key in list(self._in_line):
+    def _leave_busy_hosts(self) -> None:
+        """Stop waiting for attempts behind busy hosts; at most ``LINE_OF_HOST`` of each host stay
+        in memory, the others go back to the store.
+        """
+        queued: dict[str, int] = {}
+        for key in list(self._waiting):
             attempt = self._progress.open[key]
             if not attempt.behind_its_host:
                 continue
-            self._in_line.discard(key)
-            lines[attempt.host] = lines.get(attempt.host, 0) + 1
-            if lines[attempt.host] > LINE_OF_HOST:
+            self._waiting.discard(key)
+            queued[attempt.host] = queued.get(attempt.host, 0) + 1
+            if queued[attempt.host] > LINE_OF_HOST:
                 self._tools.attempts.withdraw(attempt, 0.0)
 
-    def _hand_out(self, subscriptions: Sequence[Subscription]) -> None:
+    def _submit(self, subscriptions: Sequence[Subscription]) -> None:
         tools, progress = self._tools, self._progress
         for subscription in subscriptions:
             progress.cursor = max(progress.cursor, subscription.id)
@@ -231,7 +234,7 @@ class Walk:
             if subscription in self._outdated:
                 self._done(leave_to_the_store(subscription, tools.clock.wall_seconds()))
                 continue
-            self._in_line.add(subscription.id)
+            self._waiting.add(subscription.id)
             attempt = tools.attempts.submit(
                 subscription,
                 self._done,
@@ -241,19 +244,20 @@ class Walk:
                 content_id=self._fanout.content_id if self._fanout.pushed else None,
             )
             if attempt.over:
-                self._in_line.discard(subscription.id)
+                self._waiting.discard(subscription.id)
                 continue
             progress.open[subscription.id] = attempt
             if attempt.behind_its_host and not tools.attempts.is_quick(attempt.host):
-                self._in_line.discard(subscription.id)
+                self._waiting.discard(subscription.id)
                 if tools.attempts.in_line_of(attempt.host) > LINE_OF_HOST:
                     tools.attempts.withdraw(attempt, 0.0)
 
     def _concerns(self, subscription: Subscription) -> bool:
-        """Whether the walk is for a subscription.
+        """Whether the walk notifies a subscription.
 
-        A walk that carries no content began when nobody wanted any, unless there was no room
-        for it: who wants it now came later, and has got, or waits for, what has changed since.
+        A walk without content began when no subscriber wanted any, unless the store had no room
+        for the content (``later``).  Those who want content now subscribed later and are served
+        separately, so the walk skips them.
         """
         return (
             self._content is not None
@@ -263,15 +267,15 @@ class Walk:
         )
 
     def _began(self, key: int) -> None:
-        self._in_line.discard(key)
-        if not self._in_line:
+        self._waiting.discard(key)
+        if not self._waiting:
             self._tell_change()
 
     def _done(self, delivery: Delivery) -> None:
-        """Take in an outcome."""
+        """Note the outcome of an attempt, to be saved soon."""
         progress = self._progress
         if delivery.outcome is not None and delivery.outcome.success:
-            self._told()
+            self._count_first()
         if self._late is not None:
             self._late.add(delivery)
             return
@@ -285,7 +289,7 @@ class Walk:
         if not progress.open:
             self._tell_change()
 
-    def _told(self) -> None:
+    def _count_first(self) -> None:
         if not self._first_told:
             self._first_told = True
             self._tools.counters.first_latency.observe(self._age())
@@ -296,7 +300,7 @@ class Walk:
     # --- waiting for changes
 
     async def _change(self, seconds: float | None = None) -> None:
-        """Return when something has changed, or after some seconds."""
+        """Return at the next call of ``_tell_change``, or after some seconds."""
         change: Deferred[None] = Deferred()
         self._changes.append(change)
         timer = None
@@ -312,21 +316,23 @@ class Walk:
             change.callback(None)
 
     async def _settle(self) -> None:
-        """Wait for those that have been handed out, but not for long for any that has begun."""
+        """Wait until every attempt has begun, and for outcomes ``SETTLE`` seconds at most; after
+        that time attempts behind busy hosts go back to the store.
+        """
         progress, clock = self._progress, self._tools.clock
         until = clock.seconds() + SETTLE
         while progress.open:
-            waits = any(not one.begun for one in progress.open.values())
+            some_wait = any(not one.begun for one in progress.open.values())
             if clock.seconds() >= until:
                 for attempt in list(progress.open.values()):
                     if attempt.behind_its_host:
                         self._tools.attempts.withdraw(attempt, 0.0)
-                if not waits:
+                if not some_wait:
                     break
             await self._change(self._rest(until))
 
     def _rest(self, until: float) -> float:
-        """The seconds up to a time; when that is over, until it is looked again."""
+        """The seconds until ``until``; if that is over, the seconds until the next look."""
         seconds = until - self._tools.clock.seconds()
         return seconds if seconds > 0 else SETTLE
 
@@ -344,7 +350,7 @@ class Walk:
         self._timer = None
 
     def _save(self) -> None:
-        """Save what there is, unless that is going on: then once more after it."""
+        """Save the progress; if that is running, it is saved once more afterwards."""
         self._call_off_timer()
         if not self._saving:
             self._saving = True
@@ -358,11 +364,11 @@ class Walk:
             self._tools.store.record_slice, self._fanout, progress.cursor, outcomes, done, left
         )
         try:
-            # Earlier attempts for these subscriptions are saved first: a success
-            # would take away the notification that waits since.
+            # Save earlier attempts for these subscriptions first: saved later, their success
+            # would delete a pending notification that this walk stores.
             await self._tools.recorded()
             recorded = await self._tools.store_retry(record)
-        except (CancelledError, Exception) as problem:  # the walk ends by it
+        except (CancelledError, Exception) as problem:  # run() raises it
             self._problem = problem
         else:
             progress.unsaved -= saved
@@ -373,17 +379,18 @@ class Walk:
         self._tell_change()
 
     async def _save_rest(self, *, done: bool) -> None:
-        """Save all there is.  Those that have not answered wait in the store from now on, and
-        what comes of them is saved by itself.
+        """Save all progress, and a pending notification for each attempt without an outcome.
 
-        :raises Exception: it could not be saved.
+        The outcomes of these attempts are saved one by one later.
+
+        :raises Exception: the progress could not be saved.
         """
         self._call_off_timer()
         while self._saving:
             await self._change()
         progress, now = self._progress, self._tools.clock.wall_seconds()
         under_way, progress.open = list(progress.open.values()), {}
-        # What another attempt tells waits in the store as that one's, if at all.
+        # The pending notification of a follower is stored for the attempt that it follows.
         progress.outcomes += [_claimed(one, now) for one in under_way if not one.follows]
         self._late = late = _Late(self._tools.record)
         if self._problem is None:
@@ -394,28 +401,28 @@ class Walk:
 
 
 class _Late:
-    """Outcomes that come after a walk has saved all there was: they wait until that is saved."""
+    """Saves outcomes that come after the end of a walk, but not before the walk's last save."""
 
     def __init__(self, record: Callable[[Sequence[Delivery]], None]) -> None:
         self._record = record
         self._waiting: list[Delivery] | None = []
 
     def add(self, delivery: Delivery) -> None:
-        """Save an outcome, when it is time."""
+        """Save an outcome, at once or after ``release``."""
         if self._waiting is None:
             self._record([delivery])
         else:
             self._waiting.append(delivery)
 
     def release(self) -> None:
-        """Save what waits, and from now on everything at once."""
+        """Save the outcomes that wait, and from now on each at once."""
         waiting, self._waiting = self._waiting or [], None
         if waiting:
             self._record(waiting)
 
 
 def _claimed(attempt: Attempt, now: float) -> Delivery:
-    """That a notification waits, on which this process works."""
+    """Say that a notification is pending and claimed by this process."""
     return Delivery(
         attempt.subscription,
         None,
@@ -428,7 +435,7 @@ def _claimed(attempt: Attempt, now: float) -> Delivery:
 
 
 def changes_something(delivery: Delivery) -> bool:
-    """Whether a delivery is to be stored: most succeed, and change nothing."""
+    """Whether a delivery has to be stored: most succeed and change nothing."""
     if delivery.retry_at is not None:
         return True
     if delivery.outcome is None:

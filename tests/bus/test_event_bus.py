@@ -1,4 +1,4 @@
-"""The bus never blocks, never raises, and keeps sinks apart."""
+"""Tests the event bus: publishing never blocks or raises, and sinks do not disturb each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rsscloud_broker.testing.clock import Clock
 
 @implementer(IEventSink)
 class Recorder:
-    """Keeps what it was given; ``react`` decides what handling does."""
+    """A sink that records its events; ``react`` says what happens to each."""
 
     def __init__(self, name: str, react: Callable[[Event], Deferred[None] | None] | None = None):
         self.name = name
@@ -51,7 +51,7 @@ class EventBusTests(SynchronousTestCase):
         self.bus = EventBus(queue_size=3, counters=self.counters)
 
     def missed(self, sink: str, reason: str) -> float | None:
-        """How many events a sink did not handle, as it is counted."""
+        """The counter of the events that a sink did not handle."""
         labels = {"sink": sink, "reason": reason}
         return self.counters.registry.get_sample_value("rsscloud_missed_events_total", labels)
 
@@ -174,7 +174,7 @@ class EventBusTests(SynchronousTestCase):
             self.successResultOf(stopped)
         (event,) = logged
         self.assertEqual((event["log_level"], event["sinks"]), (LogLevel.warn, "hanging"))
-        gate.callback(None)  # at last: it troubles nobody
+        gate.callback(None)  # when it ends at last, nothing happens
 
     def test_stopping_in_time_leaves_no_timer(self) -> None:
         clock = Clock()

@@ -1,4 +1,4 @@
-"""What the core is tested with: a store in memory, a fake fetcher, a recording bus, a clock."""
+"""Test cases for the core: with a store in memory, a fake fetcher, a recording bus and a clock."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ DAY = 86_400
 
 @implementer(IURLPolicy)
 class FakeURLPolicy:
-    """:ivar refused: URLs that it would not call.
+    """A URL policy that looks up no names.
 
-    :ivar judged: the URLs that it was asked about.
-    :ivar silent: hosts whose names nobody can look up for now.
+    :ivar refused: the URLs that it refuses.
+    :ivar judged: the URLs that it was asked to check.
+    :ivar silent: hosts whose checks do not end, as if their name servers did not answer.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,10 @@ class FakeURLPolicy:
 
 @implementer(IDiskSpace)
 class FakeDiskSpace:
-    """:ivar full: whether there is no room for what is new."""
+    """A check of the disk's space.
+
+    :ivar full: whether it says that the disk is full.
+    """
 
     full = False
 
@@ -80,13 +84,15 @@ def change_detector(
     limiter: FairLimiter,
     pushed: Container[str] = (),
 ) -> ChangeDetector:
-    """A detector with all its parts, which reads feeds in the calling thread."""
+    """A change detector with all its parts; it parses feeds in the calling thread."""
     reader = TopicReader(store, fetcher, bus, clock, counters, limiter, pushed)
     return ChangeDetector(store, reader, FeedInspector(store, execute), bus, clock, counters)
 
 
 class CoreTestCase(SynchronousTestCase):
-    """:ivar unavailable: methods of the store that raise Unavailable while in here.
+    """A test case with the parts of the core.
+
+    :ivar unavailable: the names of the store's methods that raise Unavailable now.
     :cvar pushes: how the URLs of the topics begin whose content is pushed.
     :cvar slots, under_way: see ``FairLimiter``.
     """
@@ -132,18 +138,18 @@ class CoreTestCase(SynchronousTestCase):
         self.addCleanup(self.detector.stopService)
 
     def subscribe(self, topic: str = FEED) -> Subscription:
-        """Put a subscription into the store, as if it had been verified."""
+        """Store a subscription, as if it had been verified."""
         wanted = Subscription(topic, CALLBACK, Lease(self.clock.wall_seconds(), DAY))
         stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
         return stored
 
     def store_ping(self, topic: str = FEED) -> None:
-        """Put a ping into the store, so that its topic waits to be read."""
+        """Store a ping, so that its topic waits to be fetched."""
         ping = Ping("A site", topic, self.clock.wall_seconds())
         self.successResultOf(self.store.add_ping(ping, 0))
 
     def due(self) -> list[str]:
-        """The topics that wait to be read."""
+        """The topics that wait to be fetched."""
         self.unavailable.discard("checks_due")
         return [check.url for check in self.successResultOf(self.store.checks_due(1000))]
 
@@ -153,8 +159,10 @@ class CoreTestCase(SynchronousTestCase):
 
 
 class BrokerTestCase(CoreTestCase):
-    """:ivar notifier: tells of what is sent by ``http-post``, and ``carrier`` by ``carrier``,
-    whose notifications carry contents.
+    """A test case with a broker.
+
+    :ivar notifier: records calls by the protocol ``http-post``.
+    :ivar carrier: records calls by the protocol ``carrier``, whose notifications carry contents.
     :cvar max_intents: how many intents may wait.
     """
 

@@ -1,4 +1,4 @@
-"""Patterns of topics, and what comes of those that are not allowed for a while."""
+"""Tests the patterns of allowed topics, and topics that are not allowed for a while."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class AccessTests(SynchronousTestCase):
 
 
 class AllowedAgainTests(BrokerTestCase):
-    """A topic that ended as it was not allowed any more; now it is."""
+    """A topic ended because it was no longer allowed; now it is allowed again."""
 
     intent = Intent(FEED, CALLBACK, 90_000)
 

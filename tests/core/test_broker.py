@@ -1,4 +1,6 @@
-"""The verbs: store, then publish, then return; unverified requests store nothing."""
+"""Tests the broker's methods: each stores, then publishes, then returns; unverified requests
+store nothing.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,7 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual(len(self.successResultOf(self.store.fanouts(10))), 1)
 
     def test_large_content_is_not_held_while_the_callback_is_verified(self) -> None:
-        """If it is news to those who want contents, it is read for them once more."""
+        """If subscribers wait for the content, the topic is fetched again."""
         wanting = evolve(self.subscribe(), wants_content=True)
         self.successResultOf(self.store.put_subscription(wanting))
         self.successResultOf(self.detector.check_now(FEED))
@@ -203,7 +205,7 @@ class SubscribeTests(BrokerTestCase):
         self.assertFalse(self.result(self.broker.ping_topic(FEED, CALLER)))
 
     def test_a_change_while_the_callback_is_verified_is_told(self) -> None:
-        """The ping was thanked for, and to the next one the topic has not changed."""
+        """Without that the change is lost: the next ping finds the topic unchanged."""
         verify = self.notifier.verify
 
         async def slow(intent: Intent) -> Outcome:
@@ -279,7 +281,7 @@ class SubscribeTests(BrokerTestCase):
         self.assertEqual(len(asked), MAX_OF_HOST / 2, "the rest is for other sources")
         self.result(self.broker.subscribe(self.intent))
         self.assertEqual(asked[MAX_OF_HOST // 2 :], [CALLBACK.host])
-        for one in reversed(asking):  # those who wait go first, and nobody follows
+        for one in reversed(asking):  # the waiting ones first, so that none of them begins
             one.cancel()
             self.failureResultOf(one)
 
@@ -316,7 +318,7 @@ class SubscribeTests(BrokerTestCase):
 
 
 class SpellingTests(BrokerTestCase):
-    """A topic is one, however its URL is spelled; its subscriber is told what it wrote."""
+    """All spellings of a URL are one topic; a subscriber is told the topic as it wrote it."""
 
     WRITTEN = "HTTP://Feeds.example:80/x/../%72ss.xml"
 
@@ -369,7 +371,7 @@ class SpellingTests(BrokerTestCase):
         self.assertTrue(self.result(self.broker.push_content(self.WRITTEN, Content(b"new"))))
 
     def test_patterns(self) -> None:
-        """Another spelling does not get round them."""
+        """Another spelling of a URL does not get round a pattern."""
         broker = self.broker
         broker._access = Access(Topics(subscribe=("http://*/x/*",), publish=("http://*/x/*",)))
         self.refusal(broker.subscribe(self.intent), Forbidden)
@@ -441,7 +443,7 @@ class PingTopicTests(BrokerTestCase):
         self.assertEqual((self.pings(), self.bus.events), ([], []))
 
     def test_unreadable_is_read_again_if_that_is_asked_for(self) -> None:
-        """Who was answered "true" need not ping again."""
+        """A publisher whose ping was answered "true" need not ping again."""
         self.result(self.broker.subscribe(Intent(FEED, CALLBACK, 90_000)))
         content = self.fetcher.contents.pop(FEED)
         self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
@@ -547,7 +549,7 @@ class PublishTests(BrokerTestCase):
         self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
 
     def test_one_of_several(self) -> None:
-        """What cannot be taken in does not keep the others from it."""
+        """A topic that is refused does not keep the broker from accepting the others."""
         private, gone = "http://10.0.0.1/", "http://gone.example/"
         self.topic_policy.refused.add(private)
         self.successResultOf(self.store.end_topic(gone, "it is gone", NOW))
@@ -612,7 +614,7 @@ class AccessTests(BrokerTestCase):
 
 
 class ReadingsOfAHostTests(BrokerTestCase):
-    """A stranger has the broker read only so many topics of a host that nobody subscribed to."""
+    """Pings cause a limited number of fetches from a host, of topics without subscribers."""
 
     limits = RateLimitOptions(fetches_per_host=1, fetches_host_burst=2, exempt=("192.0.2.8",))
     unknown = tuple(f"http://feeds.example/{number}" for number in range(5))
@@ -736,7 +738,7 @@ class LimitsTests(BrokerTestCase):
 
 
 class WebAddressTests(BrokerTestCase):
-    """A front door of a plugin may push whatever it was sent."""
+    """A front door of a plugin may hand unchecked URLs to the broker."""
 
     bad = ("javascript:1", "ftp://feeds.example/rss.xml", "http:///rss.xml", FEED + "?" * 2048)
     pushes = tuple(url[:10] for url in bad)  # none of them is read, so nothing else finds out

@@ -1,4 +1,6 @@
-"""One topic, one fetch; only a difference is a change; what was asked for is answered."""
+"""Tests change detection: requests share fetches, only a difference is a change, and every
+request is answered.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ class CheckTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.fetched), 1)
         self.fetcher.held[0].callback(None)
         self.fetcher.held[1].callback(None)
-        self.clock.advance(0)  # they are told in portions
+        self.clock.advance(0)  # the waiters are fired in portions
         self.assertEqual(len(self.fetcher.fetched), 2)
         self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
         self.assertEqual([type(event) for event in self.bus.events].count(TopicChanged), 1)
@@ -98,7 +100,7 @@ class CheckTests(CoreTestCase):
         self.fetcher.held[0].callback(None)
         self.successResultOf(first)
         self.assertNoResult(second)
-        self.fetcher.contents[FEED] = b"<rss>2</rss>"  # after the first fetch had read it
+        self.fetcher.contents[FEED] = b"<rss>2</rss>"  # after the first fetch read the feed
         self.fetcher.held[1].callback(None)
         self.assertTrue(self.successResultOf(second).changed)
         self.assertEqual(len(self.fetcher.fetched), 2)
@@ -114,7 +116,7 @@ class CheckTests(CoreTestCase):
         self.successResultOf(self.detector.check_now(FEED))
         self.subscribe()
         self.fetcher.held = []
-        for seconds in (1, 2):  # what is asked for while the first is read has the next
+        for seconds in (1, 2):  # requests during the first fetch get the next one
             self.clock.advance(seconds)
             self.detector.check_now(FEED, pinged=True)
         self.clock.advance(10)
@@ -167,7 +169,7 @@ class CheckTests(CoreTestCase):
 
 
 class WaitingForASlotTests(CoreTestCase):
-    """Of two slots one is held by a source, so that it has to wait with its next reading."""
+    """A source holds one of two slots, so its next fetch has to wait."""
 
     slots = under_way = 2
 
@@ -270,7 +272,7 @@ class AskTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.held), 3)
 
     def publish(self) -> None:
-        """As the hub does: the ping is listed if the topic has changed."""
+        """Ping a topic as the hub does: the ping is recorded if the topic has changed."""
         self.successResultOf(self.store.request_check(FEED, self.clock.wall_seconds(), True))
         self.detector.schedule(FEED, pinged=True)
 
@@ -309,7 +311,7 @@ class AskTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.fetched), 2, "nothing is left to be tried again")
 
     def test_a_publish_during_a_fetch_that_fails_is_listed(self) -> None:
-        """The first reading fails while another one waits: that one answers for both."""
+        """The first fetch fails while another one waits, which answers both requests."""
         self.start()
         self.fetcher.held = []
         content = self.fetcher.contents.pop(FEED)
@@ -519,7 +521,8 @@ class AskTests(CoreTestCase):
         self.detector.startService()
         del self.fetcher.contents[FEED]
         self.ask()
-        self.assertEqual(len(self.clock.getDelayedCalls()), 2)  # one to look through the store
+        # The retry, and the next look at the store.
+        self.assertEqual(len(self.clock.getDelayedCalls()), 2)
         self.detector.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.due(), [FEED])
@@ -539,7 +542,7 @@ class AskTests(CoreTestCase):
         self.ask()
         self.detector.stopService()
         self.assertEqual(self.due(), [FEED])
-        self.fetcher.held[0].callback(None)  # whoever fetches may come to an end
+        self.fetcher.held[0].callback(None)  # the fetch may end
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_what_is_asked_of_a_stopped_service_waits_in_the_store(self) -> None:

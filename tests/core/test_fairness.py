@@ -1,4 +1,4 @@
-"""Five callers do their worst for ten minutes, and others do not notice."""
+"""Tests that five hostile callers, for ten minutes, do not delay the requests of others."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from rsscloud_broker.model import (
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import CALLBACK, FEED, BrokerTestCase
 
-#: Seconds that a host says nothing before it is given up, and that a good one takes.
+#: Seconds until the broker gives a silent host up, and seconds that a good host takes.
 DEADLINE, MOMENT = 30.0, 0.05
 
-#: Seconds for which there is trouble, and between two looks at it.
+#: Seconds for which the hostile callers call, and seconds between their calls.
 TROUBLE, STEP = 600, 0.1
 
-#: Who makes it; two of them at one network.
+#: The hostile callers; two of them are in one network.
 BAD = ("192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1", "2001:db8:1::1")
 
 GOOD = "198.51.100.7"
 
-#: Names and addresses of hosts that say nothing, which cost their owner nothing.
+#: Names and addresses of silent hosts; their owner gets as many as they like.
 HOSTS = 500
 
 
@@ -43,10 +43,10 @@ def silent(number: int, path: str) -> str:
 
 
 class FairnessTests(BrokerTestCase):
-    """There are few slots, so that little trouble will do.
+    """The limiter has few slots here, so that few hostile calls are enough.
 
-    :ivar waits: how long the good caller waited, by what it asked for.
-    :ivar silence: the hosts that are called and say nothing.
+    :ivar waits: how long the good caller waited, by the kind of its request.
+    :ivar silence: the silent hosts that are being called.
     """
 
     slots, under_way = 10, 20
@@ -64,7 +64,7 @@ class FairnessTests(BrokerTestCase):
         self.addCleanup(self.end_trouble)
 
     def end_trouble(self) -> None:
-        """Have all that waits come to its end."""
+        """Let all waiting calls end."""
         self.deadline = 0.0
         while self.silence:
             self.clock.advance(DEADLINE)
@@ -94,7 +94,7 @@ class FairnessTests(BrokerTestCase):
             await deferLater(self.clock, 3.0)
 
     def start_call(self, call: Awaitable[Any]) -> None:
-        """Ask for something, and care no more for it."""
+        """Start a call and ignore its result."""
 
         async def calling() -> None:
             with contextlib.suppress(TooMany, TopicUnreadable):
@@ -103,7 +103,7 @@ class FairnessTests(BrokerTestCase):
         Deferred.fromCoroutine(calling())
 
     def good(self, what: str, call: Awaitable[Any]) -> None:
-        """Have something done for the good caller, and note how long it takes."""
+        """Make a request of the good caller, and note how long it takes."""
         began = self.clock.seconds()
         waits = self.waits.setdefault(what, [])
         index = len(waits)
@@ -115,7 +115,7 @@ class FairnessTests(BrokerTestCase):
         Deferred.fromCoroutine(_awaited(call)).addCallback(done)
 
     def trouble(self, source: str, count: int) -> None:
-        """Ask for what takes long: readings, of the good topic too, and verifications."""
+        """Make slow requests: fetches, of the good topic too, and verifications."""
         first, self.number = self.number, self.number + count
         urls = [silent(number, "feed") for number in range(first, first + count)]
         self.start_call(self.broker.publish([*urls, FEED], source))

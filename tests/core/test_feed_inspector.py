@@ -1,4 +1,4 @@
-"""Reading feeds for what they say of themselves: bounded, whatever changes at once."""
+"""Tests that feeds are parsed and summarised, within limits however many change at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_feed(entries: int = 1, text: str = "x", title: str = "A title") -> Content
 
 
 class WaitingTests(SynchronousTestCase):
-    """One feed is being read, and the others wait."""
+    """One feed is being parsed, and the others wait."""
 
     def setUp(self) -> None:
         self.begun: list[tuple[Content, Deferred[Any]]] = []

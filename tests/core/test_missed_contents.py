@@ -1,4 +1,4 @@
-"""Topics whose contents are not kept any more, though a notification waits for one."""
+"""Tests that a topic is fetched again if a notification waits for content that is not stored."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def _sink(test: TestCase) -> MissedContentsSink:
 
 
 class MissedContentsContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
-    """As every sink."""
+    """The contract that every sink must keep."""

@@ -1,4 +1,4 @@
-"""When topics are polled: rule by rule, then what holds whatever the state."""
+"""Tests when topics are polled: each rule, then what holds for every state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def day_of(moment: float) -> int:
 
 
 class PlanCase(SynchronousTestCase):
-    """Pauses are exact but for the tenth that keeps topics apart."""
+    """Compares pauses, up to the tenth that spreads topics."""
 
     def assert_pause(self, found: Plan, seconds: float) -> None:
         self.assertGreaterEqual(found.at, NOW + min(seconds, PACE.ceiling * 0.9))
@@ -89,7 +89,7 @@ class AdaptiveTests(PlanCase):
 
 
 class FailureTests(PlanCase):
-    """A topic that fails is asked less and less."""
+    """A topic that fails is polled less and less often."""
 
     def test_each_failure_doubles_the_pause(self) -> None:
         for failures, seconds in ((1, 2 * HOUR), (2, 4 * HOUR), (3, 8 * HOUR), (4, 16 * HOUR)):
@@ -115,7 +115,7 @@ class FailureTests(PlanCase):
 
 
 class HintTests(PlanCase):
-    """What the feed asks for is a lower bound."""
+    """The pause that a feed asks for is a lower bound."""
 
     def test_ttl(self) -> None:
         state = evolve(POLLED, interval=10 * MINUTE, hints=Hints(ttl_minutes=60))
@@ -143,7 +143,7 @@ class HintTests(PlanCase):
         self.assertIn("every 6 hours since its syndication module says so", found.reason)
 
     def test_its_base(self) -> None:
-        """Updates are at 12:00 each day, and it is ten."""
+        """Updates are at 12:00 each day, and now it is 10:00."""
         noon = Hints(update_seconds=DAY, update_base=NOW - 1000 * DAY + 2 * HOUR)
         found = plan(evolve(POLLED, interval=10 * MINUTE, hints=noon), NOW, PACE)
         self.assert_pause(found, 2 * HOUR)
@@ -155,7 +155,7 @@ class HintTests(PlanCase):
 
 
 class PingTests(PlanCase):
-    """A topic that pings is polled to be safe."""
+    """A topic that is pinged is polled at the ceiling, to be safe."""
 
     def test_at_the_ceiling(self) -> None:
         for state in (
@@ -174,7 +174,7 @@ class PingTests(PlanCase):
 
 
 class FreshnessTests(PlanCase):
-    """HTTP goes before the ceiling, within reason."""
+    """The freshness of an answer overrides the ceiling, up to a week."""
 
     def test_not_before_it_ends(self) -> None:
         found = plan(evolve(POLLED, fresh_seconds=3 * HOUR), NOW, PACE)
@@ -234,7 +234,7 @@ class SkipTests(PlanCase):
 
 
 class SpreadTests(PlanCase):
-    """Topics do not come at once."""
+    """Topics are not all due at the same moment."""
 
     def states(self, count: int, **others: Any) -> list[PollState]:
         return [PollState(f"https://site{n}.example/feed", **others) for n in range(count)]
@@ -274,7 +274,7 @@ class SpreadTests(PlanCase):
         self.assertNotEqual(plan(first, NOW, PACE).at, plan(second, NOW, PACE).at)
 
     def test_planning_costs_next_to_nothing(self) -> None:
-        """A second for 100,000; here with room for a machine that is busy."""
+        """The aim is a second for 100,000; the test allows more, for a busy machine."""
         hints = Hints(60, frozenset(range(7)), frozenset({5, 6}), DAY, NOW)
         states = [
             evolve(state, hints=hints)

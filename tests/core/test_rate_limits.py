@@ -1,4 +1,4 @@
-"""Token buckets, and who is let in: time is a Clock, the store is real."""
+"""Tests the rate limits, with a clock that the tests move and a real store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RateLimitTests(SynchronousTestCase):
     def test_a_bucket_is_full_at_first(self) -> None:
         for rate, burst in ((100, 2000), (10, 2000), (0.1, 1), (1 / 3, 7), (999.9, 12_345)):
             taken = self.taken(self.limit(rate, burst))
-            # The time goes on while they are taken.
+            # The clock moves a little at every reading.
             self.assertTrue(burst <= taken <= burst * 1.001, (rate, burst, taken))
 
     def test_tokens_come_back(self) -> None:
@@ -137,7 +137,7 @@ class RateLimitTests(SynchronousTestCase):
         self.assertEqual(limit.take("d"), 0)
         self.assertEqual(len(limit), 3)
         self.assertTrue(limit.take("a"))
-        self.assertEqual(self.taken(limit, "b"), 2)  # it was forgotten, and so is full
+        self.assertEqual(self.taken(limit, "b"), 2)  # its bucket was deleted, so it is full
 
     def test_memory_is_bounded(self) -> None:
         limit = self.limit(100, 2000)
@@ -163,7 +163,7 @@ class AdmissionTestCase(SynchronousTestCase):
         return Admission(RateLimitOptions(**limits), self.store, self.clock, self.counters)
 
     def intent(self, number: int = 0, **fields: Any) -> Intent:
-        """An intent of its own host and topic, unless they are given."""
+        """An intent whose host and topic are used by no other, unless they are given."""
         values: Mapping[str, Any] = {
             "topic": f"http://feeds{number}.example/",
             "callback": Callback(f"http://reader{number}.example/notify", "http-post"),
@@ -181,7 +181,7 @@ class AdmissionTestCase(SynchronousTestCase):
         return error
 
     def limited(self, kind: str) -> float:
-        """How many of a kind were counted."""
+        """The counter of refusals of one kind."""
         return (
             self.counters.registry.get_sample_value("rsscloud_limited_total", {"kind": kind}) or 0
         )
@@ -189,7 +189,7 @@ class AdmissionTestCase(SynchronousTestCase):
 
 class PingTests(AdmissionTestCase):
     def test_a_busy_blog_host_is_let_in(self) -> None:
-        """A burst of 1,000, and then 50 a second for an hour."""
+        """The host sends a burst of 1,000, and then 50 a second for an hour."""
         admission = self.admission()
         for _ in range(1000):
             admission.ping(CALLER)
@@ -284,7 +284,7 @@ class PingTests(AdmissionTestCase):
 
 
 class ReadingTests(AdmissionTestCase):
-    """Readings of topics that nobody has subscribed to."""
+    """Limits on fetches of topics without subscribers."""
 
     def test_too_many_at_a_host(self) -> None:
         admission = self.admission(fetches_per_host=0.5, fetches_host_burst=3)
@@ -293,7 +293,7 @@ class ReadingTests(AdmissionTestCase):
         url = "http://FEEDS.example:8080/3"
         pause = admission.reading(url)
         self.assertGreater(pause, 0)
-        self.assertEqual(self.limited("readings of a host"), 0)  # it may have subscribers
+        self.assertEqual(self.limited("readings of a host"), 0)  # the caller decides
         self.assertEqual(
             str(admission.too_many_readings(url, pause)),
             "more than 0.5 readings a second of topics without subscribers are asked of the "
@@ -406,9 +406,9 @@ class VerificationTests(AdmissionTestCase):
             "as many as one may have",
         )
         self.assertEqual(self.limited("subscriptions of a host"), 1)
-        for each in kept:  # who is there may renew
+        for each in kept:  # a stored subscription can be renewed
             self.admit(admission, self.intent(topic=FEED, callback=each.callback))
-        self.admit(admission, self.intent(1))  # and others are others
+        self.admit(admission, self.intent(1))  # another host has its own quota
         self.successResultOf(self.store.remove_subscription(FEED, kept[0].callback))
         self.clock.advance(COUNT_PAUSE)
         self.admit(admission, self.intent(callback=new))
@@ -429,7 +429,7 @@ class VerificationTests(AdmissionTestCase):
             )
         )
         self.admit(admission, self.intent(callback=new))
-        for _ in range(2):  # the first ping counts on
+        for _ in range(2):  # the first ping still counts
             admission.ping(CALLER)
         self.assertRaises(TooMany, admission.ping, CALLER)
         for _ in range(9):
@@ -462,7 +462,7 @@ class VerificationTests(AdmissionTestCase):
         admit(2)
         self.clock.advance(COUNT_PAUSE)
         admit(1)
-        early.left += 1  # since then what was taken was counted anew
+        early.left += 1  # the subscriptions were counted again since
         self.refusal(admission, self.intent(callback=callbacks[2]))
 
     def test_those_that_come_at_the_same_time(self) -> None:

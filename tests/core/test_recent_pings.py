@@ -1,4 +1,4 @@
-"""The newest pings: read once a second at most, whoever asks how often."""
+"""Tests that the newest pings are read once a second at most, however often they are requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B = Ping("A", "http://a.example/", 1.0), Ping("B", "http://b.example/", 2.0)
 
 @define
 class Store:
-    """Keeps what it was asked, until a test answers."""
+    """A store whose reads wait until a test answers them."""
 
     asked: list[tuple[float, float, Ping | None, int]] = field(factory=list)
     answers: list[Deferred[list[Ping]]] = field(factory=list)

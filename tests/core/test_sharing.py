@@ -1,4 +1,4 @@
-"""One reading at a time, and at most one after it, however many ask."""
+"""Tests shared fetches: one runs at a time, and at most one waits, however many request it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SharedReadingsTests(SynchronousTestCase):
         self.assertEqual(list(self.shared), [])
 
     def test_those_who_ask_before_it_has_begun_share_it(self) -> None:
-        """It may wait for a slot, while nothing was asked of the topic's server yet."""
+        """A fetch that waits for a slot has not begun: the topic's server was not called yet."""
         waiting: list[tuple[PendingReading[str], Deferred[str]]] = []
 
         def read(reading: PendingReading[str]) -> Deferred[str]:
@@ -128,7 +128,7 @@ class SharedReadingsTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(self.ask("a")), "A")
 
     def test_very_many_are_told_in_portions(self) -> None:
-        """Others are answered in between, and the next reading does not wait for it."""
+        """Other work is done between the portions, and the next fetch does not wait for them."""
         self.ask("a")
         waiters = [self.ask("a") for _ in range(10_000)]
         self.end(0)
@@ -148,7 +148,7 @@ class SharedReadingsTests(SynchronousTestCase):
 
 
 class WaitTests(SynchronousTestCase):
-    """How long those wait who ask for one topic, in readings of half a second."""
+    """How long requests for one topic wait, if each fetch takes half a second."""
 
     READING = 0.5
 

@@ -1,4 +1,4 @@
-"""The top of the hour, and not before."""
+"""Tests that ended subscriptions are deleted at the top of the hour, and not before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR = 3600
 
 
 class SweeperTests(CoreTestCase):
-    """The test begins at a full hour."""
+    """Each test begins at a full hour."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -87,7 +87,7 @@ class SweeperTests(CoreTestCase):
             self.subscribe(topic)
         topics = Topics(subscribe=("http://feeds.example/*",))
         sweeper = Sweeper(self.store, self.bus, self.clock, Access(topics))
-        for _ in range(2):  # the second has nothing to say
+        for _ in range(2):  # the second sweep logs nothing
             self.successResultOf(Deferred.fromCoroutine(sweeper.sweep()))
         ends = [event for event in self.bus.events if isinstance(event, TopicEnded)]
         self.assertEqual([event.topic for event in ends], [elsewhere])

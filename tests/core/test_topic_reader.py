@@ -1,4 +1,4 @@
-"""Reading topics: only what is not known, where they are, until they end."""
+"""Tests conditional fetches of topics, and topics that move, end or fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReaderTestCase(CoreTestCase):
         return self.successResultOf(self.detector.check_now(url, pinged=pinged))
 
     def later(self) -> None:
-        """When nothing is remembered of what was just recorded."""
+        """Let so much time pass that the cached topics have expired."""
         self.clock.advance(100)
 
     def account(self, url: str = FEED) -> TopicStatus:

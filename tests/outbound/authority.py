@@ -29,9 +29,9 @@ class Authority:
         return Certificate.loadPEM(self.certificate.public_bytes(Encoding.PEM))
 
     def pem(self, *names: str, days: int = 1) -> tuple[bytes, bytes]:
-        """The certificate of a server with these names or addresses, and its key.
+        """A server's certificate for these names or addresses, and its key, as PEM.
 
-        :param days: as for ``server``.
+        :param days: see ``server``.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subjects = [_subject(name) for name in names]
@@ -47,11 +47,11 @@ class Authority:
         return certificate.public_bytes(Encoding.PEM), key_pem
 
     def server(self, *names: str, days: int = 1, **options: Any) -> CertificateOptions:
-        """What a server with these names or addresses needs.
+        """The TLS options of a server with these names or addresses.
 
-        :param days: until its certificate ends; negative if it has ended, above
-            three if it has not begun.
-        :param options: more of its TLS.
+        :param days: days until the certificate expires; negative if it has expired, above three
+            if it is not valid yet.
+        :param options: further options of TLS.
         """
         certificate_pem, key_pem = self.pem(*names, days=days)
         private = PrivateCertificate.fromCertificateAndKeyPair(
@@ -64,7 +64,7 @@ class Authority:
 
 @cache
 def authority(name: str = "Tests") -> Authority:
-    """An authority of that name, made once."""
+    """An authority of that name, created once for each name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (

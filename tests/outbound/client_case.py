@@ -1,4 +1,4 @@
-"""A test case that both outbound clients are tried by, over real sockets."""
+"""A test case for both outbound clients, over real sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.outbound.servers import Client, Pages, make_client, serve
 
 
 class ClientTestCase(TestCase):
-    """For the client for topics; a subclass may have another one."""
+    """Tests the client for topics; a subclass may use the other client."""
 
     make_client: Callable[..., Client] = staticmethod(make_client)
 
@@ -24,7 +24,7 @@ class ClientTestCase(TestCase):
         self.base = f"http://127.0.0.1:{self.port}"
 
     def begin(self, client: Client, url: str, **request: Any) -> Deferred[OutboundReply]:
-        """Make a request that may take a while."""
+        """Begin a request, without waiting for the answer."""
         method = request.pop("method", "GET")
         call: Any = client.outbound.request(method, url, **request)
         return Deferred.fromCoroutine(call)

@@ -1,4 +1,4 @@
-"""Servers whose answers are given byte by byte, and a test case with them."""
+"""Servers that send given bytes as their answers, and a test case with such servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
 class Scripted(Protocol):
-    """Answers each request that it gets on a connection with the next of its answers."""
+    """Answers each request on a connection with the next of its answers."""
 
     factory: ScriptedFactory
     transport: Any
@@ -69,7 +69,7 @@ class CallbackClientTestCase(TestCase):
         return Deferred.fromCoroutine(call)
 
     async def answer(self, *answers: bytes | Callable[[Scripted], None], **request: Any) -> Any:
-        """The reply to a request that a server answers like that."""
+        """The client's reply if a server answers with these bytes."""
         self.serve(*answers)
         return await self.begin(make_callback_client(), **request)
 

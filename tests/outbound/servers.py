@@ -1,4 +1,4 @@
-"""Servers on loopback for the outbound client, and a client that may call them."""
+"""Servers on loopback for tests of the outbound clients, and clients that may call them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 @frozen
 class Seen:
-    """A request as a server got it."""
+    """A request as the server received it."""
 
     method: str
     uri: str
@@ -46,7 +46,7 @@ Answer: TypeAlias = Callable[[Request], bytes | int]
 
 
 class Pages(Resource):
-    """Answers by path, and keeps what it was asked."""
+    """Answers requests by their path, and records them."""
 
     isLeaf = True
 
@@ -80,19 +80,19 @@ def page(status: int = 200, body: bytes = b"", **headers: str) -> Answer:
 
 
 def silence(request: Request) -> int:
-    """No answer at all."""
+    """Never answer."""
     return NOT_DONE_YET
 
 
 def half(request: Request) -> int:
-    """The beginning of a body, and nothing more."""
+    """Send the beginning of a body, and nothing more."""
     request.setHeader("content-length", "1000")
     request.write(b"so far")
     return NOT_DONE_YET
 
 
 class Raw(Protocol):
-    """Says something once it is spoken to; what it does then is up to the test."""
+    """Sends given bytes when data arrives; the test says what it does then."""
 
     factory: RawFactory
 
@@ -160,7 +160,7 @@ class _Tracking(WrappingFactory):
 
 
 def listen(case: TestCase, factory: Any, tls: Any = None, interface: str = "127.0.0.1") -> int:
-    """Serve on loopback until the test ends; the port."""
+    """Serve on loopback until the test ends; return the port."""
     tracking: Any = _Tracking(factory)
     if tls is None:
         port = IReactorTCP(reactor).listenTCP(0, tracking, interface=interface)
@@ -178,17 +178,17 @@ def listen(case: TestCase, factory: Any, tls: Any = None, interface: str = "127.
 
 
 def serve(case: TestCase, pages: Resource, tls: Any = None, interface: str = "127.0.0.1") -> int:
-    """Serve pages on loopback until the test ends; the port."""
+    """Serve pages on loopback until the test ends; return the port."""
     return listen(case, Site(pages, timeout=None), tls, interface)
 
 
 def black_hole(case: TestCase, host: str, port: int) -> None:
-    """Let nobody connect to an address, nor know why, until the test ends."""
+    """Make the system drop the packets of connections to an address until the test ends."""
     listener = socket()
     case.addCleanup(listener.close)
     listener.bind((host, port))
     listener.listen(0)
-    while True:  # its queue is full when the system answers no more
+    while True:  # when a connection hangs, the queue is full
         filling = socket()
         case.addCleanup(filling.close)
         filling.setblocking(False)
@@ -204,7 +204,7 @@ def black_hole(case: TestCase, host: str, port: int) -> None:
 
 @define
 class Names:
-    """A resolver with a table; literal addresses stand for themselves.
+    """A resolver that has a table of names; an address resolves to itself.
 
     :ivar asked: the names that were looked up, in order.
     """
@@ -223,9 +223,9 @@ class Names:
 
 @define
 class Client:
-    """An outbound client, and what tests look at.
+    """An outbound client, and the parts that tests look at.
 
-    :ivar clock: of the deadline, and of how long connections are kept.
+    :ivar clock: the clock of deadlines and idle connections.
     """
 
     outbound: IOutbound
@@ -235,7 +235,7 @@ class Client:
 
 @define
 class Network:
-    """What a client takes for a reactor: real connections, and a clock of the test's."""
+    """A reactor for a client: it makes real connections, and its timers use the test's clock."""
 
     connections: Any
     clock: Clock
@@ -247,7 +247,7 @@ class Network:
         return self.clock.seconds()
 
     def callLater(self, delay: float, *args: Any) -> Any:
-        """What is to come next is the reactor's business, what is to come later the test's."""
+        """Calls without delay go to the real reactor, all others to the test's clock."""
         return (self.clock if delay else self.connections).callLater(delay, *args)
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: Any) -> Any:
@@ -270,9 +270,9 @@ def make_client(
     trusted: Sequence[Certificate] = (),
     **limits: Any,
 ) -> Client:
-    """A client that may call loopback: by default the one for topics.
+    """A client that may call loopback; by default the one for topics.
 
-    :param network: what makes the connections; the reactor otherwise.
+    :param network: makes the connections; None for the real reactor.
     """
     names = Names() if names is None else names
     clock = Clock()
@@ -284,5 +284,5 @@ def make_client(
     return Client(outbound, clock, names)
 
 
-#: The client for notifications, likewise.
+#: Like ``make_client``, for the client for callbacks.
 make_callback_client = partial(make_client, kind=CallbackClient)

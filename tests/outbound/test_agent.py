@@ -1,4 +1,4 @@
-"""Twisted's and treq's ways to ask, over guarded exchanges."""
+"""Tests the guarded agent, by the interfaces of Twisted and of treq."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class AgentTests(TestCase):
                 await HTTPClient(self.agent).get(self.url),
             ):
                 left = response.headers.getRawHeaders(b"content-encoding", [])
-                self.assertIn(left, ([], [b""]))  # the latter is treq's, where there is none
+                self.assertIn(left, ([], [b""]))  # treq's default if there is none
                 self.assertEqual((response.length, await readBody(response)), (5, b"hello"))
 
     async def test_treq(self) -> None:

@@ -1,4 +1,4 @@
-"""Bodies of answers while they arrive."""
+"""Tests how the bodies of answers are collected while they arrive."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WholeTests(SynchronousTestCase):
 
     def test_what_was_not_asked_for(self) -> None:
         self.assert_refused("the answer is compressed by br, unasked", b"x", b"br")
-        self.assertEqual(Whole(fields(b"br"), 100).end(True), b"")  # a 304, say
+        self.assertEqual(Whole(fields(b"br"), 100).end(True), b"")  # such as a 304
 
     def test_more_than_once(self) -> None:
         why = "the answer is compressed more than once"

@@ -1,4 +1,4 @@
-"""Answers that break off, and requests that leave in pieces."""
+"""Tests answers that break off, and requests that are sent in pieces."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def says_goodbye(connection: Scripted) -> None:
 
 
 def _then(connection: Scripted, end: Callable[[Any], object]) -> None:
-    """Send half an answer, and then end the connection of TCP in a way."""
+    """Send half an answer, and then end the TCP connection in the given way."""
     connection.transport.write(HALF)
     tcp: Any = connection.transport
     while hasattr(tcp, "transport"):
         tcp = tcp.transport
 
     def finish() -> None:
-        tcp.doWrite()  # what was written goes out before
+        tcp.doWrite()  # after the written data was sent
         end(tcp)
 
-    IReactorTime(reactor).callLater(0, finish)  # by then TLS has passed it on
+    IReactorTime(reactor).callLater(0, finish)  # by then TLS has passed the data on
 
 
 def closes_without_goodbye(connection: Scripted) -> None:
@@ -52,12 +52,12 @@ def breaks_off(connection: Scripted) -> None:
 
 class EitherSchemeTestCase(CallbackClientTestCase):
     def serve_by(self, scheme: str, answer: Callable[[Scripted], None]) -> str:
-        """Answer a request at a URL with this scheme; the URL."""
+        """Start a server with this scheme; return its URL."""
         self.serve(answer, tls=authority().server("a.example") if scheme == "https" else None)
         return f"{scheme}://a.example:{self.port}/"
 
     def client(self, make: Callable[..., Client] = make_callback_client, **options: Any) -> Client:
-        """A client for such a URL."""
+        """A client that may call such a URL."""
         names = Names({"a.example": ["127.0.0.1"]})
         return make(names, trusted=[authority().trusted], **options)
 
@@ -66,7 +66,7 @@ class BrokenOffTests(EitherSchemeTestCase):
     async def told_of(
         self, make: Callable[..., Client], scheme: str, answer: Callable[[Scripted], None]
     ) -> str:
-        """The body that was told to who asked, or the reason why there is none."""
+        """The body that the caller got, or the reason why there is none."""
         asking = self.begin(self.client(make), self.serve_by(scheme, answer))
         asking.addCallbacks(lambda reply: reply.body.decode(), lambda failure: str(failure.value))
         told: Any = await asking
@@ -77,7 +77,7 @@ class BrokenOffTests(EitherSchemeTestCase):
             for scheme in ("http", "https"):
                 self.assertEqual(await self.told_of(make, scheme, says_goodbye), "the first half")
         told = await self.told_of(make_client, "http", closes_without_goodbye)
-        self.assertEqual(told, "the first half")  # TCP has no other goodbye
+        self.assertEqual(told, "the first half")  # a regular end in HTTP without TLS
 
     async def test_topic_that_breaks_off(self) -> None:
         for scheme, answer in (
@@ -90,7 +90,7 @@ class BrokenOffTests(EitherSchemeTestCase):
                 self.assertNotEqual(told, "the first half")
 
     async def test_host_with_several_addresses_may_take_its_time(self) -> None:
-        """What each of them has is for connecting; the answer has all that is left."""
+        """The time of each address is for connecting; the answer may take the rest."""
         asked: Deferred[Scripted] = Deferred()
         self.serve(asked.callback)
         client = make_callback_client(Names({"a.example": ["127.0.0.1", "127.0.0.2"]}))
@@ -133,7 +133,7 @@ class PiecesTests(EitherSchemeTestCase):
 
 
 class Parting(Scripted):
-    """Knows how its connection ended."""
+    """Notes how its connection ended."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.end = reason.type
@@ -142,7 +142,7 @@ class Parting(Scripted):
 
 class PartingTests(EitherSchemeTestCase):
     async def end(self, scheme: str, size: int, idle_limit: int = 0) -> Any:
-        """How a connection ends for the server, at once or after it has been kept a while."""
+        """How the server sees a connection end, at once or after it was idle for a while."""
         received = 0
 
         def answer(connection: Scripted) -> None:
@@ -156,7 +156,7 @@ class PartingTests(EitherSchemeTestCase):
         self.server.answer = answer  # type: ignore[method-assign] # in this test
         client = self.client(idle_limit=idle_limit)
         await self.begin(client, url, method="POST", body=b"x" * size)
-        await deferLater(IReactorTime(reactor), 0)  # so far the answer was being read
+        await deferLater(IReactorTime(reactor), 0)  # until then the answer was being read
         client.clock.advance(5)
         (connection,) = self.server.connections
         await connection.lost
@@ -170,5 +170,5 @@ class PartingTests(EitherSchemeTestCase):
                     self.assertIs(await self.end(scheme, 10, idle_limit), ConnectionDone)
 
     async def test_breaks_off_after_large_requests(self) -> None:
-        """What the other side does not read is not kept for it."""
+        """Data that the server does not read is not kept in memory."""
         self.assertIs(await self.end("http", 50_000), ConnectionLost)

@@ -1,4 +1,4 @@
-"""How many bytes of answers are in memory at a time."""
+"""Tests the limits of the bytes of answers that are in memory at the same time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KeptTests(SynchronousTestCase):
         self.assertFalse(answer.given_up)
 
     def test_contents_are_counted_in_the_reactors_thread(self) -> None:
-        """The last reference may go in another one."""
+        """The last reference to a content may be dropped in another thread."""
         calls: list[Any] = []
         budget = AnswerBudget(limit=1000, small=100, call=lambda *call: calls.append(call))
         budget.keep(Content(b"x" * 500))
@@ -63,7 +63,7 @@ class KeptTests(SynchronousTestCase):
         self.assertEqual(budget.kept, 0)
 
     async def make(self, size: int, until: Deferred[None]) -> None:
-        """Make a content, which takes until something happens."""
+        """Make a content; the work ends when a Deferred fires."""
         async with self.budget.room(size):
             await until
 
@@ -77,7 +77,7 @@ class KeptTests(SynchronousTestCase):
         ]
         self.assertEqual(self.budget.kept, 1000)
         ends[0].callback(None)
-        self.assertEqual(self.budget.kept, 700)  # the second has its turn before the third
+        self.assertEqual(self.budget.kept, 700)  # the second gets its turn before the third
         made[1].cancel()
         self.failureResultOf(made[1], CancelledError)
         self.assertEqual(self.budget.kept, 700)
@@ -106,7 +106,7 @@ class ConnectionTests(SynchronousTestCase):
     def ask(self) -> tuple[Http1, StringTransport, Deferred[Answer]]:
         make_body = partial(TruncatingBody, limit=5000)
         connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
-        connection.attempt = cast(Any, None)  # which there is no more need of
+        connection.attempt = cast(Any, None)  # no longer needed
         answered = connection.ask(message("GET", target_of("http://127.0.0.1/"), {}, b""))
         transport = StringTransport()
         connection.makeConnection(transport)
@@ -154,7 +154,7 @@ class ConnectionTests(SynchronousTestCase):
 
 class ReadingTests(CallbackClientTestCase):
     async def test_large_answers_that_stop_halfway(self) -> None:
-        """One is given up for others."""
+        """The client gives one answer up to have memory for others."""
         body = b"x" * 400_000
 
         def stop_halfway(connection: Scripted) -> None:

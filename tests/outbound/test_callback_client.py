@@ -1,4 +1,4 @@
-"""What only the lean client does: how it writes requests, and parses answers."""
+"""Tests the client for callbacks: how it writes requests and parses answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RequestTests(CallbackClientTestCase):
         self.assertIn(b"User-Agent: other\r\n", self.server.requests[0])
 
     async def test_names_are_spelled_as_everybody_does(self) -> None:
-        """There are receivers that compare them letter by letter."""
+        """Some receivers compare header names letter by letter."""
         given = ("content-type", "x-hub-signature", "soapaction", "LINK", "if-none-match")
         await self.answer(OK, headers=dict.fromkeys(given, "a"))
         names = [line.partition(b":")[0] for line in self.server.requests[0].split(b"\r\n")[1:]]
@@ -81,7 +81,7 @@ class AnswerTests(CallbackClientTestCase):
                 self.assertNotIn("x-trailer", reply.headers)
 
     async def test_headers_are_those_of_the_answer(self) -> None:
-        """The last of several, in lower case, without the spaces around."""
+        """Names are in lower case; the last of several values counts, without spaces around it."""
         pages = Pages({"/": page(200, b"", x_one=" 1 ")})
         reply = await self.begin(make_callback_client(), f"http://127.0.0.1:{serve(self, pages)}/")
         self.assertEqual(reply.headers["x-one"], "1")
@@ -139,7 +139,7 @@ class AnswerTests(CallbackClientTestCase):
             self.assertIn("lost before the answer was whole: it was closed", reason)
 
     async def test_answer_before_the_request_was_read(self) -> None:
-        """The other side answers at once, and never reads the rest of the request."""
+        """The server answers at once, and never reads the rest of the request."""
 
         def answer(connection: Scripted) -> None:
             connection.transport.pauseProducing()
@@ -148,6 +148,6 @@ class AnswerTests(CallbackClientTestCase):
         reply = await self.answer(answer, method="POST", body=b"x" * 20_000_000)
         self.assertEqual(reply.status, 413)
         (connection,) = self.server.connections
-        connection.transport.resumeProducing()  # or it does not see that we are gone
+        connection.transport.resumeProducing()  # otherwise it does not see the end
         await connection.lost
         self.assertLess(sum(map(len, self.server.requests)), 20_000_000)

@@ -1,4 +1,4 @@
-"""Both outbound clients over real sockets: what goes over the wire, and what comes of it."""
+"""Tests both outbound clients over real sockets: requests, answers and idle connections."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RequestTests(ClientTestCase):
         self.assertFalse(self.pages.seen[1].headers.hasHeader("cookie"))
 
     async def test_answers_without_a_body_are_not_waited_for(self) -> None:
-        """The connection stays open, and nothing follows."""
+        """The connection stays open, and no body follows."""
         for method, status in (("GET", b"204 A"), ("GET", b"304 B"), ("HEAD", b"200 C")):
             raw = RawFactory(
                 b"HTTP/1.1 " + status + b"\r\nContent-Length: 99\r\n\r\n", closes=False
@@ -130,7 +130,7 @@ class BodyTests(ClientTestCase):
             await gone[0]
 
     async def test_in_small_chunks(self) -> None:
-        """What is around them is larger than what is allowed besides a body."""
+        """The framing of the chunks is larger than the limit of everything besides the body."""
 
         def chunks(request: Request) -> bytes:
             for _ in range(20_000):

@@ -1,4 +1,6 @@
-"""Both outbound clients over real sockets: what gets no answer, or not in time."""
+"""Tests both outbound clients over real sockets: requests without an answer, or without one in
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One timer for many things."""
+"""Tests the collection whose items expire by one timer."""
 
 from __future__ import annotations
 

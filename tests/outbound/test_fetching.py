@@ -1,4 +1,4 @@
-"""Reading topics over real sockets: what servers do, well or badly, and what comes of it."""
+"""Tests fetches over real sockets, from servers that behave well or badly."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class BadServerTests(FetchingTestCase):
             self.assertIn(reason, await self.unreadable())
 
     async def test_more_than_is_taken_in(self) -> None:
-        """It is refused, and so not asked for again and again; whoever wants it is told."""
+        """A large topic is refused without retries, and subscribers are told so."""
         for pack, headers in (
             (bytes, {}),
             (gzip.compress, {"content_encoding": "gzip"}),
@@ -182,7 +182,7 @@ class BadServerTests(FetchingTestCase):
             self.assertNotIn("\n", reason)
 
     async def test_length_that_is_too_short(self) -> None:
-        """What follows belongs to nothing that was asked."""
+        """The rest of the body must not count as the answer to another request."""
         raw = RawFactory(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<rss/><!-- more -->")
         fetched = await self.fetcher.fetch(f"http://127.0.0.1:{listen(self, raw)}/")
         self.assertEqual(fetched.result, "200, 6 bytes")

@@ -1,4 +1,4 @@
-"""Which addresses are called, and which never."""
+"""Tests which addresses the guard accepts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class AddressGuardTests(SynchronousTestCase):
         guard.check("10.1.2.3", 80)
         guard.check("fd00::1", 80)
         self.assert_refused(guard, "10.2.2.3")
-        self.assert_refused(guard, "10.1.1.1")  # the broker itself is not called all the same
+        self.assert_refused(guard, "10.1.1.1")  # the broker itself is refused all the same
 
     def test_allowing_all_of_one_family_allows_nothing_of_the_other(self) -> None:
         four, six = AddressGuard([ip_network("0.0.0.0/0")]), AddressGuard([ip_network("::/0")])
@@ -115,7 +115,7 @@ class AddressGuardTests(SynchronousTestCase):
 
 
 class SpellingTests(TestCase):
-    """What the resolver makes of an address is judged, however it is spelt."""
+    """Unusual spellings of addresses are checked in the form that the resolver gives them."""
 
     async def test_spellings_of_loopback(self) -> None:
         resolve = Resolver(reactor)
@@ -138,7 +138,7 @@ class SpellingTests(TestCase):
 
 
 class PythonsJudgementTests(SynchronousTestCase):
-    """Nothing passes that Python's own list of what is global refuses."""
+    """The guard accepts no address that Python's ``is_global`` refuses."""
 
     def assert_at_least_as_strict(self, address: IPv4Address | IPv6Address) -> None:
         if not address.is_global:
@@ -154,7 +154,7 @@ class PythonsJudgementTests(SynchronousTestCase):
             self.assert_at_least_as_strict(address)
 
     def test_edges(self) -> None:
-        """The first and the last address of each network, and those beside them."""
+        """Checks the first and the last address of each network, and their neighbours."""
         for network, _ in DENIED:
             for edge in (int(network.network_address), int(network.broadcast_address)):
                 for number in (edge - 1, edge, edge + 1):
@@ -163,7 +163,7 @@ class PythonsJudgementTests(SynchronousTestCase):
 
 
 class OwnListenersTests(SynchronousTestCase):
-    """The broker itself is not called, whatever is allowed."""
+    """The broker itself is not called, even in an allowed network."""
 
     def refusals(self, own: Sequence[tuple[str, int]], addresses: str, port: int = 80) -> list[str]:
         guard = AddressGuard(map(ip_network, ("0.0.0.0/0", "::/0")), own)

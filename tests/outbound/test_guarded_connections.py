@@ -1,4 +1,6 @@
-"""Connections go to judged addresses, and over TLS to whom the certificate names."""
+"""Tests that connections go only to checked addresses, and over TLS to the host that the
+certificate names.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from tests.outbound.servers import (
 
 
 class GuardedTestCase(TestCase):
-    """For the client for topics; a subclass may have another one."""
+    """Tests the client for topics; a subclass may use the other client."""
 
     make_client: Callable[..., Client] = staticmethod(make_client)
 
@@ -62,7 +64,7 @@ class GuardTests(GuardedTestCase):
         self.assertEqual(raw.connections, [])
 
     async def test_peer_that_is_not_the_one_connected_to(self) -> None:
-        """Whoever connects for us has gone elsewhere: we look whom we have reached."""
+        """A connection that reached another address than the checked one is not used."""
 
         class Astray(socket.socket):
             def connect_ex(self, address: Any) -> int:
@@ -87,7 +89,7 @@ class GuardTests(GuardedTestCase):
         self.assertEqual(raw.connections, [])
 
     async def test_name_is_looked_up_once(self) -> None:
-        """A name server that answers differently the next time is not asked again."""
+        """A name server that would answer differently the next time is not asked again."""
 
         class Rebinding(Names):
             async def __call__(self, host: str) -> list[str]:
@@ -184,7 +186,7 @@ class TLSTests(GuardedTestCase):
             self.assertEqual(answer.body, b"hello")
 
     async def test_spelling_of_an_address(self) -> None:
-        """No certificate is for such a name, even if the system's resolver knows it."""
+        """No certificate is valid for such a spelling, even if the resolver accepts it."""
         client = self.client()
         client.names.table["127.1"] = ["127.0.0.1"]
         reason = await self.refusal(client, f"https://127.1:{self.serve_as('127.0.0.1')}/")
@@ -216,13 +218,13 @@ class TLSTests(GuardedTestCase):
         await self.assert_refused(port, self.client(good_example=["127.0.0.1"]), "TLS failed: ")
 
     async def test_peer_that_does_not_take_part_in_closing(self) -> None:
-        """It reads and writes on, and never closes its side."""
+        """The server reads and writes on, and never closes its side."""
         raw = RawFactory(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", closes=False)
         port = listen(self, raw, authority().server("good.example"))
         client = self.client(good_example=["127.0.0.1"])
         answer = await self.begin(client, f"https://good.example:{port}/")
         self.assertEqual(answer.body, b"hello")
-        client.clock.advance(2)  # it waits for a moment before it closes
+        client.clock.advance(2)  # the client waits a moment before it closes
         connection: Any = raw.connections[0]
         await connection.lost
 

@@ -1,4 +1,4 @@
-"""Large bodies that are sent: piece by piece, as the other side takes them."""
+"""Tests that large request bodies are sent piece by piece, as the server reads them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class LargeBodyTests(CallbackClientTestCase):
             for body in bodies:
                 await self.begin(client, url, method="POST", body=body)
             self.assertEqual([seen.body for seen in pages.seen], bodies)
-            client.clock.advance(100)  # the connection that was kept is closed
+            client.clock.advance(100)  # the idle connection is closed
 
     def test_who_does_not_read_a_large_body_is_sent_no_more_of_it(self) -> None:
-        """Many who do not read it would else fill the memory with copies of it."""
+        """Otherwise many servers that do not read would fill the memory with copies."""
         connection = Http1(
             (False, "127.0.0.1", 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
-        connection.attempt = cast(Any, None)  # which there is no more need of
+        connection.attempt = cast(Any, None)  # no longer needed
         body = b"x" * 5_000_000
         answered = connection.ask(message("POST", target_of("http://127.0.0.1/"), {}, body))
         transport = StringTransport()

@@ -1,4 +1,4 @@
-"""Both outbound clients over real sockets: where redirects lead."""
+"""Tests how both outbound clients follow redirects, over real sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RedirectTests(ClientTestCase):
         self.assertEqual((await self.ask("/0")).hops, ())
 
     async def test_in_a_circle(self) -> None:
-        """It ends where it comes round, and not at the limit."""
+        """The client stops at the first repeated URL, and not at the limit."""
         self.redirect("/", "/a")
         self.redirect("/a", "/b")
         self.redirect("/b", "/a#again")

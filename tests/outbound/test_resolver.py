@@ -1,4 +1,4 @@
-"""Looking names up, with a name server of our own."""
+"""Tests the resolver with a name server of the tests."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ResolverTests(TestCase):
         await DeferredList(cancelled, consumeErrors=True)
 
     async def test_server_that_loses_questions(self) -> None:
-        """Asking again is up to us."""
+        """The resolver asks the name server again."""
         self.server.names["late.example"] = None
         looking = self.resolve("late.example")
         while "late.example" not in self.server.asked:
@@ -141,7 +141,7 @@ class ResolverTests(TestCase):
 
     @contextlib.contextmanager
     def exhausted(self) -> Any:
-        """Take all the file descriptors that there are."""
+        """Use up all file descriptors of the process."""
         import resource  # noqa: PLC0415
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -159,7 +159,7 @@ class ResolverTests(TestCase):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     async def test_sockets_are_watched_in_the_thread_of_the_reactor(self) -> None:
-        """c-ares has a thread of its own, where it opens and closes sockets too."""
+        """c-ares opens and closes some sockets in a thread of its own."""
         any_reactor: Any = reactor
         ours, theirs = socketpair()
         self.addCleanup(ours.close)
@@ -172,7 +172,7 @@ class ResolverTests(TestCase):
         await self.turn()
         (watched,) = (one for one in any_reactor.getReaders() if isinstance(one, resolver._Socket))
         await deferToThread(self.resolve._watch, descriptor, False, False)
-        ours.close()  # and its number may be that of another at once
+        ours.close()  # its number may be reused at once
         await self.turn()
         self.assertNotIn(watched, any_reactor.getReaders())
         self.assertRaises(OSError, os.fstat, watched.fileno())

@@ -1,4 +1,4 @@
-"""Reading topics: what is asked, what is made of the answer, and why there is none."""
+"""Tests the requests of the topic fetcher, and its results for each kind of answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def document(url: str) -> OutboundReply:
 
 
 def after(answer: OutboundReply, *hops: tuple[int, str]) -> OutboundReply:
-    """An answer that redirects led to."""
+    """An answer at the end of redirects."""
     return evolve(answer, url=hops[-1][1], hops=hops)
 
 
@@ -56,19 +56,19 @@ class FetcherTestCase(SynchronousTestCase):
         return Deferred.fromCoroutine(self.fetcher.fetch(FEED, known, subscribers))
 
     def fetched(self, answer: OutboundReply, known: Validators = KNOWN) -> Fetched:
-        """What is made of an answer."""
+        """The result of a fetch with this answer."""
         self.outbound.answers[FEED] = answer
         return self.successResultOf(self.fetch(known))
 
     def unreadable(self, answer: OutboundReply | Exception) -> TopicUnreadable:
-        """Why there is nothing to be made of an answer."""
+        """The error of a fetch with this answer."""
         self.outbound.answers[FEED] = answer
         error: TopicUnreadable = self.failureResultOf(self.fetch(KNOWN), TopicUnreadable).value
         self.assertEqual(error.url, FEED)
         return error
 
     def headers(self, known: Validators) -> Mapping[str, str]:
-        """What is sent to ask for what is new, and is not the User-Agent."""
+        """The headers of the conditional request, without the User-Agent."""
         self.successResultOf(self.fetch(known))
         sent = dict(self.outbound.requests[-1].headers)
         del sent["user-agent"]
@@ -108,7 +108,7 @@ class AnswerTests(FetcherTestCase):
         self.assertIn("410", error.reason)
 
     def test_too_large(self) -> None:
-        """A rule of the broker's, which the publisher is told."""
+        """The limit is a rule of the broker, so the error counts as a refusal."""
         self.outbound.otherwise = TooLarge("the answer is larger than 1000 bytes")
         error = self.failureResultOf(self.fetch(), TopicUnreadable).value
         self.assertEqual((error.refused, error.lasting), (True, True))
@@ -195,7 +195,7 @@ class ConditionTests(FetcherTestCase):
             self.assertEqual(self.headers(known), expected)
 
     def test_beyond_ascii(self) -> None:
-        """Headers are read as Latin-1 and written as UTF-8: the bytes are to be the same."""
+        """The client decodes headers as Latin-1 and encodes UTF-8; the bytes must be the same."""
         came = '"é"'.encode().decode("latin-1")
         self.assertEqual(self.headers(Validators(came)), {"if-none-match": '"é"'})
         self.assertEqual(self.headers(Validators('"\xe9"')), {})
@@ -209,7 +209,7 @@ class ConditionTests(FetcherTestCase):
         self.assertEqual(self.headers(Validators("x" * 1000)), {"if-none-match": "x" * 1000})
 
     def test_what_was_modified_a_moment_ago_is_asked_for_in_full(self) -> None:
-        """It may change again in the same second, and its date not change with it."""
+        """The content may change again in the same second, without a change of its date."""
         for sent, validators in (
             ("Sat, 21 Nov 2026 07:27:59 GMT", NO_VALIDATORS),
             (DATE, NO_VALIDATORS),
@@ -270,7 +270,7 @@ class MoveTests(FetcherTestCase):
         self.assertEqual(self.fetched(after(reply(200), *hops)).moved_to, NEW)
 
     def test_what_was_known_was_elsewhere(self) -> None:
-        """A 304 at another place may be of an older file: it is read in full."""
+        """A 304 at another URL may be about an older file, so the topic is fetched in full."""
         self.outbound.answers[NEW] = reply(200, b"x", etag='"new"')
         fetched = self.fetched(after(reply(304), (301, NEW)))
         self.assertEqual(fetched.content, Content(b"x", ""))

@@ -1,4 +1,4 @@
-"""Bodies of answers that are compressed."""
+"""Tests the decompression of answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.wire.test_codings import TEXT, raw_deflate
 LARGE = TEXT * 1000
 
 
-#: Ways to compress, by what a server calls them.
+#: Functions that compress, by the content coding that a server names.
 CODINGS: tuple[tuple[bytes, Callable[[bytes], bytes]], ...] = (
     (b"gzip", gzip.compress),
     (b"X-Gzip ", gzip.compress),
@@ -35,7 +35,7 @@ def answer(body: bytes, coding: bytes = b"") -> Answer:
 
 
 class Threads:
-    """Threads that do what they are given when the test says so."""
+    """An ``in_thread`` whose work is done when the test says so."""
 
     def __init__(self) -> None:
         self.given: list[tuple[Deferred[bytes], Callable[[], bytes]]] = []
@@ -91,7 +91,7 @@ class UnpackerTests(SynchronousTestCase):
                 self.assertEqual(said, f"the answer is larger than {limit} bytes")
 
     def test_large_ones_have_turns(self) -> None:
-        """However many there are, few have become large that nobody has taken yet."""
+        """However many wait, only few decompressed bodies are in memory at the same time."""
         threads = Threads()
         unpacker = Unpacker(1_000_000, self.budget, threads)
         packed = answer(gzip.compress(LARGE), b"gzip")
@@ -104,7 +104,7 @@ class UnpackerTests(SynchronousTestCase):
         self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
 
     def test_who_gives_up(self) -> None:
-        """Those that wait are forgotten; what a thread does keeps its turn and its room."""
+        """Waiting work is dropped; a running thread keeps its turn and its budget."""
         threads = Threads()
         unpacker = Unpacker(1_000_000, self.budget, threads)
         packed = answer(gzip.compress(LARGE), b"gzip")
@@ -121,7 +121,7 @@ class UnpackerTests(SynchronousTestCase):
         self.assertEqual((self.budget.packed, self.budget.kept, threads.given), (0, 0, []))
 
     def test_much_that_becomes_nothing_needs_a_thread(self) -> None:
-        """To read it takes as long as if it became something."""
+        """To decompress it takes as long, although the result is empty."""
         threads = Threads()
         unpacker = Unpacker(1_000_000, self.budget, threads)
         packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)

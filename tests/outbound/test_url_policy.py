@@ -1,4 +1,4 @@
-"""URLs that are judged before anybody calls them."""
+"""Tests the check of URLs before the broker accepts them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = {
     "inside.example": ["93.184.216.34", "10.0.0.1"],
     "allowed.example": ["10.1.0.1"],
     "ours.example": ["93.184.216.99"],
-    "127.1": ["127.0.0.1"],  # as the system's resolver reads it
+    "127.1": ["127.0.0.1"],  # in the form that the resolver gives it
 }
 
 

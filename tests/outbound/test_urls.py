@@ -1,4 +1,4 @@
-"""Which URLs are called, and where they lead."""
+"""Tests how URLs are parsed, and which URLs the broker refuses to call."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TargetTests(SynchronousTestCase):
 
     @given(from_regex(r"https?://[a-z0-9.:\[\]@_-]{1,12}([/?][!-~]{0,8})?", fullmatch=True))
     def test_agrees_with_python(self, url: str) -> None:
-        """One URL means the same to whoever checks it and whoever calls it."""
+        """A URL that the broker calls has the same host and port for Python's parser."""
         try:
             target = target_of(url)
         except OutboundError:

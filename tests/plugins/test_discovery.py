@@ -1,4 +1,4 @@
-"""Tests of `rsscloud_broker.discovery`, over drop-in paths made for each test."""
+"""Tests how plugins are found and selected, on drop-in paths made for each test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INIT = """
     __all__ = []
 """
 
-#: Makers of all kinds, which pass the checks.
+#: A module with a valid maker of each kind.
 KIT = """
     from attrs import field, frozen
     from attrs.validators import ge
@@ -66,7 +66,7 @@ KIT = """
 
 
 class DiscoveryTestCase(SynchronousTestCase):
-    """Makes a package with a drop-in path, and directories that drop into it."""
+    """A test case with a drop-in path, and directories that add modules to it."""
 
     def setUp(self) -> None:
         number = next(_numbers)
@@ -78,7 +78,7 @@ class DiscoveryTestCase(SynchronousTestCase):
         self.addCleanup(self.forget)
 
     def directory(self) -> Path:
-        """A new directory on the path of Python."""
+        """Add a new directory to Python's path."""
         path = Path(self.mktemp()).absolute()
         path.mkdir()
         sys.path.append(str(path))
@@ -97,7 +97,7 @@ class DiscoveryTestCase(SynchronousTestCase):
         return path
 
     def drop(self, module: str, text: str, home: Path | None = None) -> Path:
-        """Drop a module into the package."""
+        """Write a module into the package."""
         return self.write((home or self.home) / self.name / f"{module}.py", text)
 
     def package(self) -> ModuleType:
@@ -130,7 +130,7 @@ class FoundTests(DiscoveryTestCase):
         self.assertEqual(str(makers), "front_doors: d; notifiers: n; sinks: s, t")
 
     def test_dropped_in_by_another_package(self) -> None:
-        """A directory of that name anywhere on the path, without ``__init__.py``."""
+        """A directory of the package's name, without ``__init__.py``, anywhere on Python's path."""
         self.drop("theirs", "from KIT import Sink\nsink = Sink('theirs')", self.directory())
         self.assertEqual(set(self.discover().sinks), {"theirs"})
 
@@ -169,7 +169,7 @@ class RefusedTests(DiscoveryTestCase):
             message,
         )
         self.assertIn("found: front_doors: none; notifiers: none; sinks: good", message)
-        # The sentence is enough: no traceback is logged.
+        # No traceback is logged; the error's sentence is enough.
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_syntax_error(self) -> None:
@@ -181,7 +181,7 @@ class RefusedTests(DiscoveryTestCase):
         self.assertIn("cannot be imported: SystemExit: gone", self.refusal())
 
     def test_no_plugin(self) -> None:
-        """A class alone is no plugin: a frequent slip."""
+        """A class without an instance is no plugin, which authors often forget."""
         file = self.drop("bad", "from KIT import Sink")
         self.assertIn(f"{self.name}.bad ({file}) holds no plugin", self.refusal())
 
@@ -285,7 +285,7 @@ class RefusedTests(DiscoveryTestCase):
         self.assertIn(f"{self.name}.same ({second}) is hidden by {first}", self.refusal())
 
     def test_stale_cache(self) -> None:
-        """An upgrade may bring a module that is older than the cache."""
+        """An upgrade may install a module whose file is older than the cache."""
         file = self.drop("ours", "from KIT import Sink\nfirst = Sink('x')")
         self.discover()
         self.drop("ours", "from KIT import Sink\nfirst, second = Sink('x'), Sink('y')")
@@ -319,7 +319,7 @@ class SurveyTests(DiscoveryTestCase):
 
 
 class SelectTests(DiscoveryTestCase):
-    """Bundled plugins run unless disabled, those of others only if configured."""
+    """Bundled plugins run unless they are disabled; others run only if they have a table."""
 
     def setUp(self) -> None:
         super().setUp()

@@ -1,8 +1,7 @@
-"""The example package for authors of plugins, installed as a stranger would.
+"""Tests the example package for authors of plugins, installed as its users would install it.
 
-Its plugins are found, validated and selected in a new virtual environment, by a
-process of its own.  The environment sees the packages of the one that runs the
-tests, so that nothing is downloaded.
+Its plugins are found, checked and selected in a new virtual environment, by another process.  The
+environment sees the packages of the one that runs the tests, so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
 NAMES = ("hello_ping", "json_post", "line_log")
 
-#: What the broker does at start-up: reads tables from stdin, tells what runs.
+#: Does what the broker does when it starts: reads tables from stdin, prints which plugins run.
 START = """
 import json, sys
 from rsscloud_broker.config import ConfigError, loads
@@ -72,7 +71,7 @@ print(json.dumps({"found": found, "chosen": chosen, "files": files}))
 
 
 def run(*command: str | Path, text: str = "", drop_in: Path | None = None) -> tuple[int, str, str]:
-    """Run a process to its end; its exit status, output and errors."""
+    """Run a process to its end; return its exit status, output and errors."""
     environment = {**os.environ, "PYTHONPATH": str(drop_in or ""), "PYTHONNOUSERSITE": "1"}
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, env=environment, check=False
@@ -82,9 +81,9 @@ def run(*command: str | Path, text: str = "", drop_in: Path | None = None) -> tu
 
 @cache
 def environment() -> tuple[Path, Path]:
-    """A new environment with the example in it: its Python and its site-packages.
+    """A new environment with the example installed: its Python and its site-packages.
 
-    It is made once, in the directory that trial empties before each run.
+    It is created once, in the directory that trial empties before each run.
     """
     home = Path("example-environment").absolute()
     venv.create(home, clear=True)
@@ -93,7 +92,7 @@ def environment() -> tuple[Path, Path]:
     site_packages = Path(sysconfig.get_path("purelib", scheme="venv", vars=base))
     beside = [str(Path(rsscloud_broker.__file__).parents[1]), *filter(os.path.isabs, sys.path)]
     (site_packages / "beside.pth").write_text("".join(f"{path}\n" for path in beside))
-    # A copy, for building leaves files beside the source.
+    # A copy, since the build leaves files beside the source.
     source = home / "source"
     leftovers = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "dropin.cache")
     shutil.copytree(EXAMPLE, source, ignore=leftovers)
@@ -122,7 +121,7 @@ class InstalledTests(SynchronousTestCase):
         return err
 
     def drop(self, text: str) -> Path:
-        """A directory with one more drop-in, of one more package."""
+        """A directory with another drop-in module, of another package."""
         home = Path(self.mktemp()).absolute()
         file = home / "rsscloud_broker" / "plugins" / "broken_example.py"
         file.parent.mkdir(parents=True)
@@ -177,7 +176,7 @@ class InstalledTests(SynchronousTestCase):
         )
 
     def test_packages_are_named(self) -> None:
-        """By their distribution and version, or by their module where there is none."""
+        """Plugins are named by their distribution and version, or else by their module."""
         drop_in = self.drop(
             "from rsscloud_broker.plugins.bundled import SinkMaker, ArchiveSink, ArchiveOptions\n"
             "other = SinkMaker('other', 'a second\\narchive', ArchiveOptions, ArchiveSink)\n"
@@ -256,7 +255,7 @@ class InstalledTests(SynchronousTestCase):
 
 @frozen
 class FakeBroker:
-    """As much of a broker as the front door uses: remembers pings, or fails."""
+    """The part of a broker that the front door uses: records pings, or fails."""
 
     pings: list[tuple[Ping, float, str]] = field(factory=list)
     failures: list[Exception] = field(factory=list)
@@ -270,7 +269,7 @@ class FakeBroker:
 @implementer(IOutbound)
 @frozen
 class FakeOutbound:
-    """Remembers requests; answers with a status (0: not at all) and maybe the same body."""
+    """Records requests; answers with a status (0: not at all) and maybe the same body."""
 
     status: int = 200
     echo: bool = True
@@ -296,7 +295,7 @@ class ExampleTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         sys.path.append(str(EXAMPLE))
         self.addCleanup(sys.path.remove, str(EXAMPLE))
-        # Not on the path of the type checker: it is somebody else's package.
+        # The type checker does not know the example package.
         self.example: Any = importlib.import_module(f"rsscloud_broker_example.{self.module}")
 
 
@@ -447,12 +446,12 @@ class HelloPingTests(ExampleTestCase):
 
 
 class ManualTests(SynchronousTestCase):
-    """The examples on the page on plugins run as they are printed."""
+    """The examples in the manual's page on plugins run as printed."""
 
     page = (CHECKOUT / "docs" / "plugins.rst").read_text(encoding="utf-8")
 
     def test_modules_are_printed_whole(self) -> None:
-        """With their imports: nothing is left out by an option such as ``:pyobject:``."""
+        """The page shows their imports too: no option such as ``:pyobject:`` leaves them out."""
         included = re.findall(
             r"(?m)^\.\. literalinclude:: examples/(\S+\.py)\n((?: +:.*\n)*)", self.page
         )

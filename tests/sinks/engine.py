@@ -1,4 +1,4 @@
-"""A distribution in virtual time, over a store that a test can hold up or take away."""
+"""A test case for distribution in virtual time, over a store that a test can delay or disable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rsscloud_broker.testing.clock import About, Clock
 FEED = "http://feeds.example/rss.xml"
 NOW = About(1_790_683_200.0)
 
-#: The outcome of a call to a host that is not there.
+#: The outcome of a call to a host that does not answer.
 NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
 REFUSED = Outcome(False, "refused")
@@ -45,14 +45,14 @@ REFUSED = Outcome(False, "refused")
 
 @implementer(INotifier)
 class ScriptedNotifier:
-    """Calls nobody.
+    """A notifier that records calls and returns the outcomes that a test sets.
 
     :ivar calls: the URL and the time of each call, in order.
-    :ivar topics: what each notification called its topic.
-    :ivar contents: what each notification carried.
+    :ivar topics: the topic that each notification named.
+    :ivar contents: the content that each notification carried.
     :ivar denials: the denials among the calls.
-    :ivar outcomes: by callback URL or host; success otherwise.
-    :ivar holds: callback URLs or hosts whose calls wait for the test to end them.
+    :ivar outcomes: the outcomes, by callback URL or host; success for all others.
+    :ivar holds: callback URLs or hosts whose calls wait until the test ends them.
     :ivar held: the calls that wait, in order.
     :ivar takes: the seconds that each call takes.
     """
@@ -99,7 +99,7 @@ class ScriptedNotifier:
         return next(found, Outcome(True))
 
     def end(self, *urls: str) -> None:
-        """End the calls that wait, or those of some URLs."""
+        """End all calls that wait, or those of the given URLs."""
         waiting, self.held = self.held, []
         for url, gate in waiting:
             if not urls or url in urls:
@@ -110,10 +110,12 @@ class ScriptedNotifier:
 
 
 class EngineTestCase(SynchronousTestCase):
-    """:ivar unavailable: methods of the store that raise Unavailable while in here.
-    :ivar slow: methods of the store whose results wait until ``hurry``.
-    :ivar asked: the names of the methods of the store that were called.
-    :ivar jitter: what the jitter is taken from.
+    """A test case with a store, a clock, and a distribution that ``start`` makes.
+
+    :ivar unavailable: the names of the store's methods that raise Unavailable now.
+    :ivar slow: the names of the store's methods whose results wait until ``hurry``.
+    :ivar asked: the names of the store's methods that were called, in order.
+    :ivar jitter: the generator of random jitter.
     """
 
     bounds = Bounds()
@@ -161,14 +163,14 @@ class EngineTestCase(SynchronousTestCase):
         self.patch(self.store, name, watched)
 
     def hurry(self) -> None:
-        """Let the store do what it was slow to do, and be slow no more."""
+        """Return the results that slow methods hold back, and make all methods fast again."""
         self.slow.clear()
         late, self._late = self._late, []
         for operation in late:
             operation()
 
     def start(self, **options: int) -> Distribution:
-        """A distribution over the store, in a new process; the one before has ended."""
+        """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
         self.successResultOf(self.store._threads.write(self.store._registered))
         self.counters = Counters()
@@ -185,7 +187,7 @@ class EngineTestCase(SynchronousTestCase):
         return self.distribution
 
     def crash(self) -> None:
-        """End the process: nothing it waits for comes to pass."""
+        """End the process like a crash: nothing that it waits for happens."""
         for call in list(self.clock.getDelayedCalls()):
             call.cancel()
         self._late.clear()
@@ -205,7 +207,7 @@ class EngineTestCase(SynchronousTestCase):
         return stored
 
     def subscribe_many(self, count: int, topic: str = FEED, host: str = "") -> list[str]:
-        """Subscribe some, each at a host of its own unless one is named; their URLs."""
+        """Store subscriptions, each at its own host unless one is given; return their URLs."""
         urls = [f"http://{host or f'reader{n}.example'}/{n}" for n in range(count)]
         self.successResultOf(
             self.store._threads.write(lambda conn: _subscribe_all(conn, urls, topic))
@@ -213,7 +215,7 @@ class EngineTestCase(SynchronousTestCase):
         return urls
 
     def change(self, topic: str = FEED) -> None:
-        """Have the store begin a walk, and tell of it."""
+        """Store a change of the topic, and send the event to the distribution."""
         self.contents += 1
         content = Content(b"%d" % self.contents, "text/plain")
         reading = FetchResult(
@@ -223,18 +225,18 @@ class EngineTestCase(SynchronousTestCase):
         self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
     def push(self, body: bytes, topic: str = FEED) -> None:
-        """Have a content carried that a publisher pushes."""
+        """Push a content, as a publisher does."""
         content = Content(body, "text/plain")
         self.successResultOf(self.store.push_content(topic, content, self.clock.wall_seconds()))
         self.hint(TopicChanged(topic, self.clock.wall_seconds()))
 
     def end_topic(self, reason: str, topic: str = FEED) -> None:
-        """Have a topic end, and tell of it."""
+        """End the topic in the store, and send the event to the distribution."""
         self.successResultOf(self.store.end_topic(topic, reason, self.clock.wall_seconds()))
         self.hint(TopicEnded(topic, reason, self.clock.wall_seconds()))
 
     def hint(self, event: Event) -> None:
-        """Give the distribution an event."""
+        """Send an event to the distribution."""
         self.successResultOf(Deferred.fromCoroutine(self.distribution.handle(event)))
 
     def newest_content(self, topic: str = FEED) -> bytes | None:
@@ -248,7 +250,7 @@ class EngineTestCase(SynchronousTestCase):
             self.clock.advance(min(step, left))
 
     def timers(self) -> list[object]:
-        """What waits for its time, but for the next look at what is due."""
+        """The timers, except that of the next look at due notifications."""
         alarm = self.distribution._retries._alarm
         return [call for call in self.clock.getDelayedCalls() if call is not alarm]
 
@@ -257,11 +259,11 @@ class EngineTestCase(SynchronousTestCase):
         return [url for url, _ in self.notifier.calls]
 
     def times(self, url: str) -> list[float]:
-        """When a URL was called, in seconds since the test began."""
+        """The times of the calls of a URL, in seconds since the test began."""
         return [About(at - NOW) for called, at in self.notifier.calls if called == url]
 
     def assert_times(self, url: str, expected: Iterable[float], delta: float = 0.3) -> None:
-        """A URL was called at these times, or up to a moment later."""
+        """Check that a URL was called at these times, or up to a moment later."""
         expected, times = list(expected), self.times(url)
         self.assertEqual(len(times), len(expected), (times, expected))
         for at, wanted in zip(times, expected, strict=True):
@@ -273,7 +275,7 @@ class EngineTestCase(SynchronousTestCase):
         return [evolve(one) for one in found]
 
     def waiting(self, topic: str = FEED) -> dict[str, int]:
-        """How often the notifications that wait were tried, by callback URL."""
+        """How often each pending notification was tried, by callback URL."""
         return {
             one.callback.url: one.attempts
             for one in self.subscriptions(topic)
@@ -286,12 +288,12 @@ class EngineTestCase(SynchronousTestCase):
         return found
 
     def count(self, name: str, **labels: str) -> float:
-        """The value of a counter, 0 where nothing was counted."""
+        """The value of a counter; 0 if nothing was counted."""
         return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
 
 
 def _subscribe_all(conn: Connection, urls: list[str], topic: str) -> None:
-    """One statement for many: the broker has no need of it, only tests do."""
+    """Insert many subscriptions by one statement, which only tests need."""
     row: dict[str, Any] = {"topic_id": topic_key(conn, topic), "protocol": "http-post"}
     row |= lease_values(Lease(NOW, 90_000))
     row |= {"consecutive_errors": 0, "last_error": "", "dropping": False}

@@ -1,4 +1,4 @@
-"""What the sinks that make files are tested with: a store of pings, and parts around it."""
+"""Helpers for tests of the sinks that write files: a store of pings, and readers of the files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NOON = 1_790_683_200
 
 
 class PingStore:
-    """A store in memory, and what tests do to it.
+    """A store in memory that a test can make fail.
 
-    :ivar failure: raised instead of giving slices of pings, while it is set.
-    :ivar limits: the ``limit`` of every slice that was asked for.
+    :ivar failure: is raised instead of returning slices of pings, while it is set.
+    :ivar limits: the ``limit`` of every slice that was requested.
     """
 
     def __init__(self, case: SynchronousTestCase) -> None:
@@ -46,7 +46,7 @@ class PingStore:
             self._case.successResultOf(self.store.add_ping(ping, 0))
 
     def all(self) -> list[Ping]:
-        """What is recorded, newest first."""
+        """All stored pings, newest first."""
         return self._case.successResultOf(self._give(0, 2 * NOON, None, 100_000))
 
     def count(self) -> int:
@@ -57,13 +57,13 @@ class PingStore:
     ) -> Deferred[list[Ping]]:
         self.limits.append(limit)
         if self.failure is not None:
-            # A new one each time, or its traceback would grow with every raise.
+            # A new exception each time, since the traceback of one grows with every raise.
             return fail(type(self.failure)(*self.failure.args))
         return self._give(since, until, before, limit)
 
 
 async def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """Stands for ``in_thread``: the work is done before it returns."""
+    """An ``in_thread`` that calls the function at once, in the calling thread."""
     return function(*args)
 
 
@@ -87,7 +87,7 @@ def make_parts(
 
 
 def read_list(path: FilePath[str]) -> etree._Element:
-    """The root of a published change list, whose twin must say the same."""
+    """The root element of a published change list; checks that its twin has the same content."""
     content = path.getContent()
     assert gzip.decompress(path.siblingExtension(".gz").getContent()) == content
     return etree.fromstring(content)

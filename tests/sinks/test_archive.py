@@ -1,4 +1,4 @@
-"""Hourly archives: every ping once, whatever stops and starts in between."""
+"""Tests the hourly archives: they hold every ping once, even if the broker stops in between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ArchiveSinkTests(SynchronousTestCase):
         return self.directory.descendant(archive_path(int(hour_begins // HOUR)))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass minute by minute, as it does."""
+        """Let time pass minute by minute."""
         self.clock.pump([60.0] * int(seconds // 60) + [seconds % 60])
 
     def test_interfaces(self) -> None:
@@ -176,7 +176,7 @@ class ArchiveSinkTests(SynchronousTestCase):
 
     def test_a_late_ping_of_an_old_hour_is_archived_before_it_is_pruned(self) -> None:
         self.start(ArchiveOptions(keep_hours=24))
-        self.store.add(NOON - 20 * HOUR)  # its commit was stuck, or the clock was wrong
+        self.store.add(NOON - 20 * HOUR)  # committed late, or the clock was wrong
         self.advance(4 * HOUR)
         self.assertEqual(len(self.store.all()), 1)
         self.advance(HOUR)

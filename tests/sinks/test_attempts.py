@@ -1,4 +1,4 @@
-"""What comes of one attempt, and of several for the same subscription."""
+"""Tests what is stored after one attempt, and after several for the same subscription."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def subscription(number: int = 1, host: str = HOST) -> Subscription:
 
 
 class AttemptsTestCase(SynchronousTestCase):
-    """:ivar delivered: what each attempt came to, in order.
-    :ivar began: the ids of those that began, or were over, in order.
+    """A test case that submits attempts.
+
+    :ivar delivered: the delivery of each attempt, in order.
+    :ivar began: the ids of the subscriptions whose attempts began, or were over, in order.
     """
 
     def setUp(self) -> None:
@@ -76,7 +78,7 @@ class AttemptsTestCase(SynchronousTestCase):
         )
 
     def outcome(self, outcome: Outcome, attempts: int | None = None) -> Delivery:
-        """What is to be stored after an attempt that had an outcome."""
+        """The delivery of an attempt that has an outcome."""
         self.notifier.outcomes[HOST] = outcome
         self.submit(evolve(subscription(), attempts=attempts), changed=attempts is None)
         return self.delivered[-1]
@@ -120,7 +122,7 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
 
     def test_more_attempts_than_the_schedule_has(self) -> None:
-        """It may have been longer before the last start."""
+        """The schedule may have been longer before the last start."""
         self.assertIsNone(self.outcome(REFUSED, 99).retry_at)
 
     def test_given_up_after_failing_for_longer_than_its_schedules(self) -> None:
@@ -198,7 +200,7 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
 
     def test_content_that_is_not_there_yet_is_no_attempt(self) -> None:
-        """And says nothing of the host."""
+        """No breaker counts it as a failure of the host either."""
         waiting = evolve(subscription(), wants_content=True, attempts=2)
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
         pauses = []
@@ -276,7 +278,7 @@ class PutOffTests(AttemptsTestCase):
         self.assertEqual(self.delivered[-1].outcome, Outcome(True))
 
     def test_host_that_is_found_dead_while_some_wait_for_it(self) -> None:
-        """They are put off, and not tried one after the other."""
+        """The waiting attempts are put off, and not tried one after the other."""
         self.make(per_host=THRESHOLD)
         self.hold()
         self.notifier.outcomes[HOST] = NO_ANSWER
@@ -284,7 +286,8 @@ class PutOffTests(AttemptsTestCase):
             self.submit(subscription(number))
         self.clock.advance(15)
         self.notifier.end()
-        called = 2 * THRESHOLD - 1  # the place of each that failed but the last was taken
+        # A waiting attempt took the slot of each failed one but the last.
+        called = 2 * THRESHOLD - 1
         self.assertEqual(len(self.notifier.calls), called)
         later = [one.retry_at for one in self.delivered if one.outcome is None]
         self.assertEqual(later, [NOW + 15 + FIRST_PAUSE] * (100 - called))
@@ -330,7 +333,7 @@ class PutOffTests(AttemptsTestCase):
 
 
 class LeftTests(AttemptsTestCase):
-    """A change finds that a notification waits."""
+    """A topic changes while a notification of an earlier change is pending."""
 
     def change(
         self,
@@ -439,7 +442,7 @@ class SameSubscriptionTests(AttemptsTestCase):
         self.assertEqual((failed.outcome, failed.attempts, failed.retry_at), (REFUSED, 2, NOW + 30))
 
     def test_change_during_the_last_attempt_begins_anew(self) -> None:
-        """That the one before was given up is an error all the same."""
+        """The earlier notification that was given up counts as an error all the same."""
         self.notifier.outcomes[HOST] = REFUSED
         self.submit(evolve(subscription(), attempts=3), changed=False)
         self.submit()

@@ -1,4 +1,4 @@
-"""Hosts and ports that do not answer are not called for a while, and called when they do."""
+"""Tests the circuit breakers of hosts and ports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BreakersTestCase(SynchronousTestCase):
             self.breakers.failed(callback(name), outcome)
 
     def pause(self, name: str = HOST, caller: object = "somebody") -> float:
-        """Seconds until a callback may be called; asks as a caller does."""
+        """The seconds until a callback may be called, as a new caller learns them."""
         until = self.breakers.ask(callback(name), caller)
         return About(0.0 if until is None else until - self.clock.seconds())
 

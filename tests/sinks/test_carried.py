@@ -1,4 +1,4 @@
-"""How many bytes of contents are in memory for notifications."""
+"""Tests the limits of the bytes of contents that are in memory for notifications."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnderWayTests(SynchronousTestCase):
         self.begun: list[object] = []
 
     def begin(self, content: Content, *, quick: bool = False) -> bool:
-        """Whether a notification may begin that carries a content; it does not end."""
+        """Begin to send a content, without an end; return whether it was allowed."""
         sending = self.under_way.sending(content, to_quick_host=quick)
         try:
             sending.__enter__()

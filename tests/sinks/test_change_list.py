@@ -1,4 +1,4 @@
-"""changes.xml and shortChanges.xml: remade each minute, from the store."""
+"""Tests that changes.xml and shortChanges.xml are written each minute, from the store."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ChangeListSinkTests(SynchronousTestCase):
         self.assertEqual(ages(self.changes), ["61", "3599"])
 
     def test_most_lines(self) -> None:
-        """The newest, however the slices fall; the number of all pings is told."""
+        """The newest pings are listed, whatever the size of slices; all pings are counted."""
         now = NOON + 30
         self.store.add(*(now - age for age in range(1, 8)))
         for slices, most in ((2000, 4), (2, 4), (3, 4), (2, 7), (2, 100), (2000, 1)):

@@ -1,4 +1,4 @@
-"""Notifications that carry a content, and topics that end."""
+"""Tests notifications that carry a content, and topics that end."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CarriedTests(EngineTestCase):
         self.assertIsNone(self.newest_content())
 
     def test_content_that_is_not_there_yet(self) -> None:
-        """A notification waits whose content is read anew just now."""
+        """A notification waits while its content is fetched again."""
         (subscription, _) = self.subscriptions()
         known = b"something else"
         reading = FetchResult(FEED, b"1" * 32, 1, NOW)
@@ -108,7 +108,7 @@ class WithoutContentTests(EngineTestCase):
 
 
 class LaterTests(EngineTestCase):
-    """There is no room for a content: its subscribers get it once the topic was read again."""
+    """The store has no room for a content; subscribers get it after the topic is fetched again."""
 
     bounds = Bounds(contents_of_host=0)
 
@@ -119,7 +119,7 @@ class LaterTests(EngineTestCase):
             self.subscribe(url, content=content)
 
     def read_again(self) -> None:
-        """Read what is there, when there is room."""
+        """Fetch the topic, now that the store has room."""
         self.store._bounds = Bounds()
         content = Content(b"%d" % self.contents, "text/plain")
         reading = FetchResult(FEED, content.digest, 1, self.clock.wall_seconds(), content)
@@ -201,7 +201,7 @@ class PushedTests(EngineTestCase):
         self.assertIsNone(self.newest_content())
 
     def carried_to(self, url: str) -> list[bytes | None]:
-        """What a callback was told, in order."""
+        """The contents that a callback received, in order."""
         calls = zip(self.notifier.calls, self.notifier.contents, strict=True)
         return [content for (called, _), content in calls if called == url]
 
@@ -221,7 +221,7 @@ class PushedTests(EngineTestCase):
         self.assertIsNone(self.newest_content())
 
     def test_each_reaches_a_slow_subscriber_in_order(self) -> None:
-        """Several are pushed during each of its calls."""
+        """Several contents are pushed during each call of the subscriber."""
         self.subscribe(READER, content=True)
         self.subscribe(OTHER, content=True)
         self.start()
@@ -346,7 +346,7 @@ class ContentsTests(TestCase):
 
         self.patch(self.store, "newest_content", newest)
         self.bus = RecordingBus()
-        self.contents = Contents(self.store, self.bus, Clock(), room=100)
+        self.contents = Contents(self.store, self.bus, Clock(), cache_bytes=100)
 
     async def bodies(self, *topics: str) -> list[bytes | None]:
         found = [await self.contents.newest(topic) for topic in topics]

@@ -1,4 +1,4 @@
-"""The walk over subscribers: resumable, bounded, and patient."""
+"""Tests distribution: fan-outs resume, their memory is bounded, slow subscribers delay nobody."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class DistributionContractTests(make_sink_tests(_made)):  # type: ignore[misc] #
 
 
 class DistributionTestCase(SynchronousTestCase):
-    """:ivar unavailable: methods of the store that raise Unavailable while in here.
+    """A test case with a distribution over a store in memory.
+
+    :ivar unavailable: the names of the store's methods that raise Unavailable now.
     :ivar saved: each call of ``record_slice``: cursor, number of deliveries, done, left.
     """
 
@@ -74,12 +76,12 @@ class DistributionTestCase(SynchronousTestCase):
         self.saved.append((cursor, len(deliveries), done, len(left)))
 
     def timers(self) -> list[object]:
-        """What waits for its time, but for the next look at what is due."""
+        """The timers, except that of the next look at due notifications."""
         alarm = self.distribution._retries._alarm
         return [call for call in self.clock.getDelayedCalls() if call is not alarm]
 
     def make(self, **options: int) -> Distribution:
-        """A distribution over the store, in a new process; the one before has ended."""
+        """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
         self.successResultOf(self.store._threads.write(self.store._registered))
         parts = sink_parts(store=self.store, clock=self.clock, notifiers=self.notifiers)
@@ -100,7 +102,7 @@ class DistributionTestCase(SynchronousTestCase):
             self.subscribe(number, topic)
 
     def change(self, topic: str = FEED) -> TopicChanged:
-        """Have the store begin a walk; the event that tells of it."""
+        """Store a change of the topic; return its event."""
         self.contents += 1
         digest = self.contents.to_bytes(32, "big")
         reading = FetchResult(topic, digest, self.contents, self.clock.wall_seconds())
@@ -132,7 +134,7 @@ class DistributionTestCase(SynchronousTestCase):
         return found
 
     def hold(self) -> list[Deferred[None]]:
-        """Let notifications wait for the test."""
+        """Make notifications wait until the test ends them."""
         held: list[Deferred[None]] = []
         self.notifier.held = held
         return held
@@ -213,7 +215,7 @@ class WalkTests(DistributionTestCase):
         self.assertEqual(self.walks(), [])
 
     def test_walk_that_ends_while_walks_are_looked_for_is_not_walked_again(self) -> None:
-        """A reader may see the store as it was before the walk's end was written."""
+        """The store may be read as it was before the walk's end was written."""
         self.subscribe_many(2)
         distribution = self.start()
         held = self.hold()
@@ -412,7 +414,7 @@ class StopTests(DistributionTestCase):
         self.assertNoResult(stopped)
         held[1].callback(None)
         self.successResultOf(stopped)
-        # Of the others nobody was called: they are left to the next start.
+        # The other subscribers were not called; the next start does that.
         self.assertEqual((self.told(), self.saved), (["1", "2"], [(4, 0, False, 2)]))
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.notifier.held = None
@@ -429,7 +431,7 @@ class StopTests(DistributionTestCase):
         self.assertNoResult(stopped)
         self.clock.advance(0.1)
         self.successResultOf(stopped)
-        # Whoever waited for a free place is not called any more.
+        # Attempts that waited for a slot are not made any more.
         self.assertEqual(self.told(), ["1", "2"])
         self.assertEqual([walk.left for walk in self.walks()], [(3, 4)])
         self.assertEqual(self.flushLoggedErrors(), [])

@@ -1,7 +1,7 @@
-"""Whatever goes wrong, and in whatever order: everybody is told in the end.
+"""Tests that every subscriber is notified in the end, whatever goes wrong and in which order.
 
-Hypothesis lets subscribers come, go, fail, hang and vanish, the store be slow or
-unavailable, and the process stop or crash, at any time.
+Hypothesis makes subscribers come, leave, fail, hang and vanish, the store slow or unavailable, and
+the process stop or crash, at any time.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ GONE = Outcome(False, "status 410", gone=True)
 
 @define
 class _Reader:
-    """A subscriber, as a test sees it.  Moments are numbered as they come.
+    """What the test knows of a subscriber.  Moments are numbered in order.
 
-    :ivar changed_at: the moment of the last change that it is to be told of.
-    :ivar told_at: the moment at which the last call that it took began.
+    :ivar changed_at: the moment of the last change that it must be notified of.
+    :ivar told_at: the moment at which the last call that it answered began.
     :ivar unsubscribed: whether its subscription was removed.
     """
 
@@ -54,13 +54,13 @@ class _Reader:
 
 
 class _Notifier(ScriptedNotifier):
-    """Keeps what readers were told.
+    """A notifier that notes when each reader was notified.
 
-    :ivar harassed: readers that were told after they left.
+    :ivar harassed: readers that were notified after they left.
     """
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, (5.0, 30.0) * 1000)  # nobody is given up
+        super().__init__(clock, (5.0, 30.0) * 1000)  # notifications are never given up
         self.readers: dict[str, _Reader] = {}
         self.harassed: list[_Reader] = []
         self.moment = 0
@@ -81,10 +81,10 @@ class _Notifier(ScriptedNotifier):
 
 
 class _Engine(EngineTestCase):
-    """The engine of one example; it is no test by itself."""
+    """The distribution of one example; not a test by itself."""
 
     def runTest(self) -> None:
-        """Nothing."""
+        """Do nothing; unittest needs this method."""
 
 
 class DeliveryMachine(RuleBasedStateMachine):

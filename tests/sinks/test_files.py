@@ -1,4 +1,4 @@
-"""Files for crawlers: whole or not there, whatever the disk and the store do."""
+"""Tests that files for crawlers are whole or absent, whatever the disk and the store do."""
 
 from __future__ import annotations
 
@@ -123,12 +123,12 @@ class PublishTests(SynchronousTestCase):
         self.assertEqual(set(urls), {ping.url for ping in self.store.all()})
 
     def test_a_hundred_thousand_pings_never_come_at_once(self) -> None:
-        """Whatever the window holds, the reactor hands over one slice at a time."""
+        """However many pings there are, the reactor handles one slice at a time."""
         jobs: list[tuple[Any, ...]] = []
 
         async def in_thread(function: Callable[..., Any], *args: Any) -> None:
             jobs.append(args)
-            # Nothing is written: what matters is how much is handed over.
+            # Nothing is written; the test counts how much is handed over at a time.
 
         left = 100_000
 

@@ -1,4 +1,4 @@
-"""The broker as a ResourceSync source: its documents, its channel, and a destination."""
+"""Tests the broker as a ResourceSync source: its documents, its channel, and a real client."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ResourceSyncTestCase(SynchronousTestCase):
         self.successResultOf(handled)
 
     def read(self, path: str) -> Document:
-        """A document that was made, whose twin must say the same."""
+        """A document that the sink wrote; checks that its twin has the same content."""
         content = self.path(path).getContent()
         self.assertEqual(gzip.decompress(self.path(path + ".gz").getContent()), content)
         return decode(content)
@@ -188,7 +188,7 @@ class DocumentsTests(ResourceSyncTestCase):
         self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 30))
 
     def test_an_archive_made_again(self) -> None:
-        """Its content counts, though its size and time may be the same."""
+        """Its content is compared, since size and time may be the same."""
         self.put(FIRST, b"<a/>")
         sink = self.start()
         self.put(FIRST, b"<b/>")
@@ -272,7 +272,7 @@ class RestartTests(ResourceSyncTestCase):
         self.assertEqual(len(self.pushed), 2)
 
     def test_a_crash_between_the_lists(self) -> None:
-        """The resource list is brought up to the changes; none is listed twice."""
+        """The resource list is updated by the changes; none is listed twice."""
         sink = self.start()
         before = self.path(RESOURCE_LIST).getContent()
         self.put(FIRST)
@@ -428,7 +428,7 @@ class ChannelTests(ResourceSyncTestCase):
 
 
 class DestinationTests(ResourceSyncTestCase):
-    """The documents as the library that the authors of ResourceSync wrote reads them."""
+    """Reads the documents with the library of ResourceSync's authors."""
 
     def read_by(self, kind: Any, path: str) -> Any:
         found = kind()
@@ -446,7 +446,9 @@ class DestinationTests(ResourceSyncTestCase):
             (capability_list.uri, capability_list.capability),
             (BROKER + CAPABILITY_LIST, "capabilitylist"),
         )
-        with self.assertLogs("resync", "WARNING") as logged:  # it is older than notifications
+        with self.assertLogs(
+            "resync", "WARNING"
+        ) as logged:  # the library is older than notifications
             offered = self.read_by(CapabilityList, CAPABILITY_LIST)
         self.assertIn("'framework-notification'", logged.output[0])
         self.assertEqual(offered.up, BROKER + DESCRIPTION)
@@ -474,4 +476,4 @@ def _fresh(case: TestCase) -> IEventSink:
 
 
 class ContractTests(make_sink_tests(_fresh)):  # type: ignore[misc] # made at run time
-    """As every sink."""
+    """The contract that every sink must keep."""

@@ -1,4 +1,4 @@
-"""How soon everybody has been told, and how many are told twice after a kill."""
+"""Tests how soon all subscribers are notified, and how many are notified twice after a kill."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from tests.sinks.engine import REFUSED, EngineTestCase
 
 STEP = 0.01
 
-#: Those that a kill may have told twice: their outcomes were not saved, or not known.
+#: How many subscribers may be notified twice after a kill: their outcomes were not saved yet, or
+#: not known.
 TWICE = 500
 
-#: Seconds after a start within which a broker goes on with what it was at.
+#: Seconds after a start within which the broker resumes unfinished work.
 RESUMED_WITHIN = 2.0
 
 
@@ -22,7 +23,7 @@ class KillTests(EngineTestCase):
         self.notifier.takes = 0.03
 
     def twice(self) -> int:
-        """How many calls were made that had been made before."""
+        """How many calls were repeated."""
         return len(self.notifier.calls) - len(set(self.called()))
 
     def kill(self) -> None:

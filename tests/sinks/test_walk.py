@@ -1,4 +1,4 @@
-"""Walks: outcomes are saved soon, those who take long are not waited for, nobody is left out."""
+"""Tests walks: outcomes are saved soon, slow subscribers delay nobody, nobody is left out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SettleTests(EngineTestCase):
         self.advance(0.2)
         self.assertEqual((self.walks(), self.waiting()), ([], {self.urls[1]: 0}))
         self.advance(120, 1)
-        self.assertEqual(self.called(), self.urls)  # this process is at it still
+        self.assertEqual(self.called(), self.urls)  # this process still works on it
 
     def test_walk_ends_at_once_when_all_have_answered(self) -> None:
         self.start()
@@ -80,7 +80,7 @@ class SettleTests(EngineTestCase):
         self.change()
         self.advance(SETTLE)
         self.notifier.end()
-        self.assertNotIn("record_deliveries", self.asked)  # it would be overwritten
+        self.assertNotIn("record_deliveries", self.asked)  # the walk would overwrite it
         self.hurry()
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         self.advance(120, 1)
@@ -97,7 +97,7 @@ class SettleTests(EngineTestCase):
         self.assertEqual((self.called(), self.waiting()), ([*self.urls, self.urls[1]], {}))
 
     def test_change_while_one_takes_long(self) -> None:
-        """It is told again when it has answered, once for any number of changes."""
+        """The slow subscriber is notified again after its answer, once for all changes."""
         self.start()
         self.change()
         self.advance(1)
@@ -141,7 +141,7 @@ class SettleTests(EngineTestCase):
         self.assertEqual((len(self.times(self.urls[1])), self.waiting()), (2, {}))
 
     def test_late_success_that_is_saved_late_takes_nothing_away(self) -> None:
-        """The next change, of which it was not told, must not be forgotten with it."""
+        """The success must not delete the pending notification of the next change."""
         late = self.urls[1]
         self.start()
         self.change()
@@ -212,7 +212,7 @@ class SavingTests(EngineTestCase):
         self.assertEqual((self.walks()[0].cursor, self.waiting()), (3, {urls[0]: 1}))
 
     def test_walk_waits_for_a_slow_store(self) -> None:
-        """So that a kill does not repeat more than what may be unsaved."""
+        """Otherwise a kill would repeat more notifications than may be unsaved."""
         urls = self.subscribe_many(2000)
         self.slow = {"record_slice"}
         self.start()
@@ -241,7 +241,7 @@ class SavingTests(EngineTestCase):
         self.assertEqual((set(self.called()), self.walks()), (set(urls), []))
 
     def test_slice_that_was_read_ahead_for_nothing(self) -> None:
-        """That it could not be read is told to nobody, if nobody wants it any more."""
+        """A failure to read it is not logged if the walk no longer needs it."""
         urls = self.subscribe_many(4)
         self.notifier.holds = {urls[0]}
         read: list[object] = []
@@ -326,7 +326,7 @@ class FairnessTests(EngineTestCase):
         self.change(OTHER_FEED)
         while not set(small) <= set(self.called()):
             self.notifier.end()
-        self.assertLess(len(self.called()), 600)  # it has waited for one slice
+        self.assertLess(len(self.called()), 600)  # it waited for one slice of the large topic
         self.notifier.holds.clear()
         self.notifier.end()
         self.assertEqual((len(self.called()), self.walks()), (10_003, []))
@@ -349,7 +349,7 @@ class FairnessTests(EngineTestCase):
         while small not in self.called():
             self.assertTrue(self.notifier.held)
             self.notifier.end()
-        self.assertLessEqual(len(self.called()), 3 * 10 * turn)  # it had to be seen first
+        self.assertLessEqual(len(self.called()), 3 * 10 * turn)  # it had to be read first
         self.notifier.holds.clear()
         self.notifier.end()
         self.assertEqual(sorted(self.called()), sorted(set(self.called())), "nobody twice")
@@ -377,7 +377,7 @@ class FairnessTests(EngineTestCase):
 
 class LatencyTests(EngineTestCase):
     def latency(self, which: str) -> tuple[float, float]:
-        """How many were observed, and their sum."""
+        """The number and the sum of the observed latencies."""
         return self.count(f"{which}_latency_seconds_count"), self.count(
             f"{which}_latency_seconds_sum"
         )
@@ -461,7 +461,7 @@ class RemovedTests(EngineTestCase):
         self.assertEqual(self.waiting(), {})
 
     def test_who_leaves_long_before_its_slice_is_handed_out_is_not_told(self) -> None:
-        """A slice is handed out by portions, and the next one lies in memory meanwhile."""
+        """Attempts are submitted in portions, and the next slice is in memory meanwhile."""
         urls = self.subscribe_many(3 * PORTION + 4)
         self.notifier.holds = {urls[0], urls[PORTION + 1], urls[2 * PORTION + 1]}
         self.start(slice_size=3 * PORTION, in_flight=1, max_slow=0)
@@ -476,7 +476,7 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.walks()), (urls, []))
 
     def test_who_leaves_while_those_are_told_who_were_left_is_not_told(self) -> None:
-        """When a process begins, it reads the next ones before it tells those that were left."""
+        """A new process reads the next slice before it submits the attempts left by the last."""
         urls = self.subscribe_many(6)
         self.notifier.holds = {urls[1]}
         self.start(slice_size=2, in_flight=1, max_slow=0)
@@ -507,7 +507,7 @@ class RemovedTests(EngineTestCase):
         self.notifier.holds = {"slow.example"}
         self.start(per_host=1)
         self.change()
-        self.advance(SOON + 2)  # two were put off, and are in line again
+        self.advance(SOON + 2)  # two were put off, and wait again
         self.leave(self.subscriptions()[2])
         for _ in range(4):
             self.notifier.end()
@@ -515,7 +515,7 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.waiting()), (urls[:2], {}))
 
     def test_other_way_to_call_who_left_is_called_all_the_same(self) -> None:
-        """A subscription is one of a callback and a procedure; the event does not say which."""
+        """Subscriptions of a callback differ by procedure; the event does not name it."""
         first, second = self.subscribe_many(2, host="slow.example")
         twin = Subscription(FEED, Callback(second, "http-post", "other"), Lease(NOW, 90_000))
         self.successResultOf(self.store.put_subscription(twin))
@@ -530,7 +530,7 @@ class RemovedTests(EngineTestCase):
 
 
 class RenewedTests(EngineTestCase):
-    """Who asks something else of notifications gets that, from then on."""
+    """A subscriber that changes its options is notified by the new ones from then on."""
 
     def renew(self, number: int, **options: str) -> Subscription:
         """Replace one of the subscriptions, counted from 0."""

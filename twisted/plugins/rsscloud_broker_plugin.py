@@ -1,4 +1,4 @@
-"""Tells twistd about the broker: ``twistd rsscloud-broker``."""
+"""The plugin by which twistd finds the broker: ``twistd rsscloud-broker``."""
 
 from twisted.application.service import ServiceMaker
 
