@@ -1,7 +1,7 @@
 """The counters, gauges and histograms of the broker, in one registry.
 
-All parts of the broker count their work here; a page, a plugin or a test reads the registry.  Names and units
-follow the conventions of Prometheus, whose client library this module uses.
+All parts of the broker count their work here; a page, a plugin or a test reads the registry.
+Names and units follow the conventions of Prometheus, whose client library this module uses.
 """
 
 from __future__ import annotations

@@ -99,6 +99,6 @@ class ApiPageTests(SynchronousTestCase):
             "interface rsscloud_broker.interfaces.IBroker",
             "ping(ping: Ping, repeat_window: float, source: str) → Awaitable[None]",
             "A frozenset of the protocols that subscribers may ask for.",
-            "Subscribers of any topic that the ping names are told once the topic has been read",
+            "If the topic has changed, its subscribers are notified.",
         ):
             self.assertTrue(shown in text, shown)

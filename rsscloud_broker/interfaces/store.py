@@ -77,7 +77,7 @@ class IStore(Interface):
     def topic_status(url: str) -> Awaitable[TopicStatus | None]:
         """The topic at a URL, with the history of its fetches and the plan of its polls."""
 
-    def record_fetch(reading: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
+    def record_fetch(fetched: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
         """Record what a fetch found at the present URL of a topic.
 
         If the content differs from the last fetch (or this is the first), the topic has

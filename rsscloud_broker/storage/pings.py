@@ -1,7 +1,7 @@
-"""What the store does with pings.
+"""Stores pings, finds repeats, and requests checks of the topics that pings name.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from rsscloud_broker.storage.topic_urls import PRESENT, SOMEBODY, named
 from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS
-#: The name of the number of pings ever made.
+#: The name of the counter of all pings ever recorded.
 _EVER = "pings"
 
-# The statements of the busiest path are made once, and serve many pings at once.
+# The statements below are used most of all: they are made once, and run for many pings at once.
 
 _ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
     ping.c.fingerprint.in_(bindparam("alike", expanding=True)),
@@ -65,12 +65,12 @@ _COUNT_ON = (
 
 
 def fingerprint(record: Ping) -> bytes:
-    """What makes two pings alike: name, URL and feed, in 16 bytes.
+    """A hash of a ping's name, URL and feed, in 16 bytes.  Repeats have the same fingerprint.
 
-    It keeps the index for finding repeats small, and the search short even
-    where many different pings name the same page.
+    It keeps the index that finds repeats small, and the search short even if many different
+    pings name the same page.
     """
-    # As JSON would have it, which is slower for having to look what it is given.
+    # The same text as ``json.dumps`` makes, which is slower since it looks at the types.
     name, url, rss_url = map(_quoted, (record.name, record.url, record.rss_url))
     return blake2b(f"[{name}, {url}, {rss_url}]".encode(), digest_size=16).digest()
 
@@ -78,8 +78,8 @@ def fingerprint(record: Ping) -> bytes:
 def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[PingRecord]:
     """See ``IStore.add_ping``, here for several pings with their windows.
 
-    They are taken in their order: a ping may repeat one before it.  A repeat is
-    given back with the id 0.
+    The pings are recorded in this order, so that one may repeat another before it.  A repeat is
+    returned with the id 0.
     """
     watched = _ask_for_watched(conn, [record for record, _ in wanted])
     prints = [fingerprint(record) for record, _ in wanted]
@@ -101,23 +101,23 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
 
 
 def _watched_of(record: Ping, watched: Mapping[str, str]) -> tuple[str, ...]:
-    """The topics that a ping names, by the URLs where they are."""
+    """The present URLs of the watched topics that a ping names."""
     return tuple(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
 
 
 def _topics_of(record: Ping) -> set[str]:
-    """The URLs that a ping names, as the URLs of topics."""
+    """The URLs that a ping names, in normal form."""
     return set(map(normal_form, record.named_urls))
 
 
 def _repeats(
     conn: Connection, wanted: Sequence[tuple[Ping, float]], prints: Sequence[bytes]
 ) -> list[bool]:
-    """Whether each ping is like one that was recorded a moment ago.
+    """Whether each ping repeats one that was recorded less than its window before or after.
 
-    A moment ahead counts as well, lest a clock that was set back silence a site.
+    After counts too, since the wall clock may have been set back.
 
-    :param prints: their fingerprints.
+    :param prints: the fingerprints of the pings.
     """
     times = [to_micros(record.received_at) for record, _ in wanted]
     windows = [to_micros(window) for _, window in wanted]
@@ -140,12 +140,12 @@ def _repeats(
 
 
 def insert_pings(conn: Connection, records: Sequence[Ping]) -> list[Ping]:
-    """Record pings; the records with their ids."""
+    """Record pings, and return them with their ids."""
     return _insert(conn, [(record, fingerprint(record)) for record in records])
 
 
 def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
-    """Record pings, of which the fingerprints are known; the records with their ids."""
+    """Record pings with their fingerprints, and return them with their ids."""
     if not new:
         return []
     rows: list[dict[str, Any]] = [
@@ -190,9 +190,9 @@ def _insert_portably(
 
 
 def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> dict[str, str]:
-    """Ask for a check of each topic that is named and has a subscription.
+    """Request a check of each topic that the pings name and that has a subscription.
 
-    :return: the URLs by which they are named, each with the one where the topic is.
+    :returns: the present URLs of these topics, by the URLs in the pings.
     """
     asked: dict[str, int] = {}
     for record in records:
@@ -243,8 +243,8 @@ def count_pings(conn: Connection) -> int:
 
 def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
     """See ``IStore.ping_hours``."""
-    # Written into the statement, as PostgreSQL does not see that two
-    # parameters are the same number.
+    # The number is part of the statement, not a parameter: PostgreSQL would take two parameters
+    # for different numbers, and refuse to group by the expression.
     hour = ping.c.received_at // literal(_HOUR, BigInteger, literal_execute=True)
     query = (
         select(hour, func.count())
