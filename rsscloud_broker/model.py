@@ -239,9 +239,9 @@ class Topic:
     """A URL that somebody has subscribed to or says has changed, and the result of its last fetch.
 
     :ivar digest: the digest of the content; None if the topic was never fetched.
-    :ivar size: the number of bytes of the content; None likewise.
-    :ivar read_at: when the last successful fetch began; None likewise.
-    :ivar changed_at: when the topic last changed or ended; None likewise.
+    :ivar size: the number of bytes of the content; None if there is no digest.
+    :ivar read_at: when the last successful fetch began; None if there was none.
+    :ivar changed_at: when the topic last changed or ended; None if it never did.
     :ivar ended: why the topic has ended, for people; empty if it has not.
     :ivar validators: the validators that came with the content.
     :ivar subscribers: the number of its subscriptions, counted up to 10,000.

@@ -34,7 +34,7 @@ from rsscloud_broker.storage.schema import (
     queued,
     subscription,
 )
-from rsscloud_broker.storage.topic_urls import PRESENT, key_of, named
+from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 
 #: The value of the column ``host`` for pushed contents.
 _PUSHED = "pushed"
@@ -221,7 +221,7 @@ def remove_outdated(conn: Connection, topic_key: int) -> None:
 
 def remove_unneeded(conn: Connection, urls: Collection[str]) -> None:
     """Remove those contents of some topics that nothing needs any more."""
-    among = select(PRESENT).where(named.c.url.in_(urls))
+    among = select(TOPIC_ID).where(named.c.url.in_(urls))
     _remove(conn, and_(content.c.topic_id.in_(among), _UNNEEDED))
 
 

@@ -75,7 +75,7 @@ _COUNT_ERROR = (
 )
 
 # A pending notification of another pushed content stays.
-_FORGET = delete(pending).where(
+_REMOVE_PENDING = delete(pending).where(
     pending.c.subscription_id == bindparam("key"),
     or_(
         pending.c.content_id.is_(None),
@@ -84,13 +84,13 @@ _FORGET = delete(pending).where(
 )
 
 # A subscription that was renewed meanwhile stays.
-_REMOVE = delete(subscription).where(
+_REMOVE_SUBSCRIPTION = delete(subscription).where(
     subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
 )
 
-_OF_KEY = update(pending).where(pending.c.subscription_id == bindparam("key"))
+_UPDATE_PENDING = update(pending).where(pending.c.subscription_id == bindparam("key"))
 
-_TRIED = _OF_KEY.values(
+_RECORD_ATTEMPT = _UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -100,7 +100,7 @@ _TRIED = _OF_KEY.values(
     content_id=bindparam("carried"),
 )
 
-_PUT_OFF = _OF_KEY.values(
+_PUT_OFF = _UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -117,7 +117,7 @@ _DUE = bindparam("due", type_=BigInteger)
 _AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
 _EARLIEST = _later(func.coalesce(pending.c.not_before, 0), _later(_AFTER_PAUSE, _DUE))
 
-_FRESH = _OF_KEY.values(
+_RESTART = _UPDATE_PENDING.values(
     attempts=0,
     due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
 )
@@ -169,11 +169,12 @@ def _record_outcomes(conn: Connection, final: Sequence[tuple[Delivery, Outcome]]
         if not outcome.success and not outcome.gone
     ]
     conn.execute(
-        _FORGET, [{"key": one.subscription.id, "carried": one.content_id} for one, _ in final]
+        _REMOVE_PENDING,
+        [{"key": one.subscription.id, "carried": one.content_id} for one, _ in final],
     )
     if gone:
         granted = [{"key": one.id, "granted": to_micros(one.lease.granted_at)} for one in gone]
-        conn.execute(_REMOVE, granted)
+        conn.execute(_REMOVE_SUBSCRIPTION, granted)
     if succeeded:
         conn.execute(_CLEAR_ERRORS, [{"key": one.subscription.id} for one in succeeded])
     if failed:
@@ -203,7 +204,7 @@ def _add_pending(
             fresh.append({"key": key, "due": _due(one), "pause": to_micros(one.pause)})
         else:
             (put_off if one.outcome is None else tried).append(_changes(one, node))
-    for statement, values in ((_FRESH, fresh), (_PUT_OFF, put_off), (_TRIED, tried)):
+    for statement, values in ((_RESTART, fresh), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
         if values:
             conn.execute(statement, values)
     if inserts:
@@ -235,7 +236,7 @@ def _row(delivery: Delivery, content_topic: int | None, node: int | None) -> dic
 
 
 def _changes(delivery: Delivery, node: int | None) -> dict[str, Any]:
-    """The parameters of ``_TRIED``, or of ``_PUT_OFF`` if no attempt was made."""
+    """The parameters of ``_RECORD_ATTEMPT``, or of ``_PUT_OFF`` if no attempt was made."""
     changes: dict[str, Any] = {
         "key": delivery.subscription.id,
         "tries": delivery.attempts,
@@ -274,7 +275,9 @@ def _add_pushed(conn: Connection, delivery: Delivery, node: int | None) -> bool:
     fits = True
     if first.content_id is not None and first.content_id > delivery.content_id:
         fits = _enqueue(conn, key, first.content_id)
-    conn.execute(_PUT_OFF if delivery.outcome is None else _TRIED, [_changes(delivery, node)])
+    conn.execute(
+        _PUT_OFF if delivery.outcome is None else _RECORD_ATTEMPT, [_changes(delivery, node)]
+    )
     return fits
 
 
@@ -386,5 +389,5 @@ def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
     ]
     if due:
         asked = func.coalesce(pending.c.not_before, 0)
-        conn.execute(_OF_KEY.values(due_at=_later(asked, _DUE)), due)
+        conn.execute(_UPDATE_PENDING.values(due_at=_later(asked, _DUE)), due)
     return bool(due)

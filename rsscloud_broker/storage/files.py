@@ -127,7 +127,9 @@ class Files:
             if self._open and not self._log_is_ours():
                 self._give_up_log()
             if self._stale:
-                raise _unusable("the database is opened anew once nobody uses it as it was")
+                raise _unusable(
+                    "the database is opened again when all of its connections are closed"
+                )
             record.info[_IDENTITY] = identity
             more = {"uri": True, "factory": _Connection}
             connection: _Connection = dialect.connect(self._address, **options | more)

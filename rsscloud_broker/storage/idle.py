@@ -20,7 +20,7 @@ from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from rsscloud_broker.storage.contents import remove_contents_of
 from rsscloud_broker.storage.schema import topic
-from rsscloud_broker.storage.topic_urls import ASKED, SOMEBODY
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, IS_ASKED_URL
 
 #: How many topics are removed together.
 _BATCH = 1000
@@ -28,9 +28,9 @@ _BATCH = 1000
 _IDLE = topic.c.idle_at.is_not(None)
 
 # Written so that SQLite does not use the index of this column, which has almost all topics.
-_IS_ASKED_FOR = func.coalesce(topic.c.check_requested_at, 0) > 0
+_CHECK_REQUESTED = func.coalesce(topic.c.check_requested_at, 0) > 0
 
-_REMOVABLE = and_(_IDLE, ~_IS_ASKED_FOR, ~SOMEBODY, ~ASKED)
+_REMOVABLE = and_(_IDLE, ~_CHECK_REQUESTED, ~HAS_SUBSCRIPTIONS, ~IS_ASKED_URL)
 
 
 def make_room(conn: Connection, limit: int, wanted: int = 0) -> int:
@@ -61,7 +61,7 @@ def remove_topics(conn: Connection, keys: Sequence[int]) -> None:
     conn.execute(delete(topic).where(gone))
 
 
-def note_idle(conn: Connection) -> None:
+def mark_idle(conn: Connection) -> None:
     """Mark topics as idle that have lost their last subscriptions."""
-    lost = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~SOMEBODY)
+    lost = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~HAS_SUBSCRIPTIONS)
     conn.execute(update(topic).where(lost).values(idle_at=func.coalesce(topic.c.read_at, 0)))

@@ -20,16 +20,16 @@ from rsscloud_broker.storage.schema import (
     to_micros,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import ASKED, SOMEBODY, key_of
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, IS_ASKED_URL, key_of
 from rsscloud_broker.storage.topics import topic_row
-from rsscloud_broker.storage.walks import hand_out, handed_out
+from rsscloud_broker.storage.walks import read_slices, store_slice
 
 #: For so long after a topic has left a URL, a move to that URL is a move to the topic's present
 #: URL.
 SETTLED_AFTER = to_micros(7 * 86400)
 
 #: By so many of its old URLs a topic is found, besides those that somebody subscribed to.
-MOST_LEFT = 20
+MAX_OLD_URLS = 20
 
 #: The values in the row of a URL that its topic has left.
 _EMPTY: dict[str, Any] = {
@@ -71,16 +71,16 @@ def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
         return False
     old = topic_row(conn, url)
     if there is not None and there.moved_to_id:
-        _settle(conn, there)
+        _restore_topic(conn, there)
     new = topic_row(conn, to if there is None else there.url)
-    _take_along(conn, old, new)
-    conn.execute(update(topic).where(topic.c.id == new.id).values(_of_both(old, new)))
+    _repoint(conn, old, new)
+    conn.execute(update(topic).where(topic.c.id == new.id).values(_merged_values(old, new)))
     conn.execute(
         update(topic)
         .where(topic.c.id == old.id)
         .values(moved_to_id=new.id, moved_at=moved_at, **_EMPTY)
     )
-    is_idle = conn.execute(select(~SOMEBODY).where(topic.c.id == new.id)).scalar_one()
+    is_idle = conn.execute(select(~HAS_SUBSCRIPTIONS).where(topic.c.id == new.id)).scalar_one()
     conn.execute(
         update(topic)
         .where(topic.c.id.in_((old.id, new.id)))
@@ -93,20 +93,20 @@ def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
 
 def _forget_oldest_urls(conn: Connection, key: int) -> None:
     """Remove the rows of the URLs that a topic left first, if it has moved more than
-    ``MOST_LEFT`` times, except URLs that somebody subscribed to.
+    ``MAX_OLD_URLS`` times, except URLs that somebody subscribed to.
     """
     first = (
         select(topic.c.id)
-        .where(topic.c.moved_to_id == key, ~ASKED)
+        .where(topic.c.moved_to_id == key, ~IS_ASKED_URL)
         .order_by(topic.c.moved_at.desc(), topic.c.id.desc())
-        .offset(MOST_LEFT)
+        .offset(MAX_OLD_URLS)
     )
     gone = list(conn.execute(first).scalars())
     if gone:
         conn.execute(delete(topic).where(topic.c.id.in_(gone)))
 
 
-def _settle(conn: Connection, left: Row[Any]) -> None:
+def _restore_topic(conn: Connection, left: Row[Any]) -> None:
     """Make a topic again of a URL that its topic has left, with the subscriptions whose
     subscribers asked for that URL.
     """
@@ -118,7 +118,7 @@ def _settle(conn: Connection, left: Row[Any]) -> None:
     )
 
 
-def _take_along(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
+def _repoint(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
     """Make everything that refers to the old row of a topic refer to its new row."""
     asked = subscription.c.asked_url
     conn.execute(
@@ -164,7 +164,7 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
         if walk.content_id is not None and not later
     }
     content_key = max(contents, default=None)
-    left = handed_out(conn, [walk.id for walk in newest.values()])
+    left = read_slices(conn, [walk.id for walk in newest.values()])
     cursor = min(walk.cursor for walk in newest.values())
     conn.execute(delete(fanout).where(of_both))
     made = conn.execute(
@@ -179,10 +179,10 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     ).inserted_primary_key
     assert made is not None  # a single insert always has one
     ids = set().union(*left.values())  # the new walk reaches those after its cursor anyway
-    hand_out(conn, made[0], sorted(key for key in ids if key <= cursor), None)
+    store_slice(conn, made[0], sorted(key for key in ids if key <= cursor), None)
 
 
-def _of_both(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
+def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     """The values of a topic at its new URL, about which the store may have known something."""
     values = {
         "check_requested_at": _later(old.check_requested_at, new.check_requested_at),

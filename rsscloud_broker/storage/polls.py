@@ -16,7 +16,14 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.records import PollPlan
 from rsscloud_broker.storage.schema import to_micros, to_micros_or_none, to_seconds_or_none, topic
-from rsscloud_broker.storage.topic_urls import ASKED_FOR, SOMEBODY, WHOLE, as_topic, key_of, named
+from rsscloud_broker.storage.topic_urls import (
+    HAS_SUBSCRIPTIONS,
+    TOPICS,
+    TOPICS_BY_URL,
+    as_topic,
+    key_of,
+    named,
+)
 
 _LONGEST_RESULT = 300
 
@@ -34,7 +41,7 @@ _PLAN = (
 
 def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
     """See ``IStore.topic_status``, for several topics."""
-    rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls))).all()
+    rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))
     return [found.get(url) for url in urls]
 
@@ -42,7 +49,7 @@ def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
 def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
     """See ``IStore.polls_due``.  Topics that have ended have no ``next_poll_at``."""
     query = (
-        WHOLE.where(topic.c.next_poll_at <= to_micros(now))
+        TOPICS.where(topic.c.next_poll_at <= to_micros(now))
         .order_by(topic.c.next_poll_at, topic.c.id)
         .limit(limit)
     )
@@ -125,6 +132,11 @@ def make_due(conn: Connection, keys: Collection[int], at: int) -> None:
     """
     conn.execute(
         update(topic)
-        .where(topic.c.id.in_(keys), topic.c.next_poll_at.is_(None), topic.c.ended == "", SOMEBODY)
+        .where(
+            topic.c.id.in_(keys),
+            topic.c.next_poll_at.is_(None),
+            topic.c.ended == "",
+            HAS_SUBSCRIPTIONS,
+        )
         .values(next_poll_at=at)
     )

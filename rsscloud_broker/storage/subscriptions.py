@@ -27,7 +27,7 @@ from sqlalchemy import (
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import Bounds, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
-from rsscloud_broker.storage.idle import make_room, note_idle
+from rsscloud_broker.storage.idle import make_room, mark_idle
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
@@ -40,7 +40,7 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import SOMEBODY, key_of, named
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
 
 #: Seconds for which the store keeps an ended topic without subscriptions.
@@ -75,10 +75,10 @@ def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
     """See ``IStore.put_subscription``.  A renewed subscription keeps its id."""
-    watched = topic_row(conn, wanted.topic)
+    row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
-        "topic_id": watched.id,
-        "asked_url": "" if wanted.topic == watched.url else wanted.topic,
+        "topic_id": row.id,
+        "asked_url": "" if wanted.topic == row.url else wanted.topic,
         "callback_url": wanted.callback.url,
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
@@ -108,15 +108,15 @@ def put_subscription(
             .where(pending.c.subscription_id == key)
             .values(attempts=0, due_at=granted_at, failing_since=None, not_before=None)
         )
-    differs = watched.digest is not None and watched.digest != known
-    if known is not None and (differs or watched.ended):
+    differs = row.digest is not None and row.digest != known
+    if known is not None and (differs or row.ended):
         _add_pending(conn, key, granted_at)
-        if wanted.wants_content and not watched.ended and not is_kept(conn, watched.id):
+        if wanted.wants_content and not row.ended and not is_kept(conn, row.id):
             request_content(conn, wanted.topic, wanted.lease.granted_at)
-    if watched.idle_at is not None:
-        conn.execute(update(topic).where(topic.c.id == watched.id).values(idle_at=None))
-    if watched.next_poll_at is None and not watched.ended:
-        make_due(conn, [watched.id], granted_at)
+    if row.idle_at is not None:
+        conn.execute(update(topic).where(topic.c.id == row.id).values(idle_at=None))
+    if row.next_poll_at is None and not row.ended:
+        make_due(conn, [row.id], granted_at)
     (stored,) = by_ids(conn, [key])
     return stored
 
@@ -135,17 +135,17 @@ def _add_pending(conn: Connection, key: int, due_at: int) -> None:
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.remove_subscription``."""
-    removed = conn.execute(delete(subscription).where(_is_of(topic_url, callback)))
+    removed = conn.execute(delete(subscription).where(_matches(topic_url, callback)))
     return removed.rowcount > 0
 
 
 def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.has_subscription``."""
-    found = conn.execute(select(subscription.c.id).where(_is_of(topic_url, callback)))
+    found = conn.execute(select(subscription.c.id).where(_matches(topic_url, callback)))
     return found.first() is not None
 
 
-def _is_of(topic_url: str, callback: Callback) -> ColumnElement[bool]:
+def _matches(topic_url: str, callback: Callback) -> ColumnElement[bool]:
     asked = select(case((named.c.moved_to_id.is_(None), ""), else_=named.c.url))
     return and_(
         subscription.c.topic_id == key_of(topic_url),
@@ -263,7 +263,7 @@ def sweep(
     ended = and_(
         topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
     )
-    removable = and_(or_(idle, ended), ~SOMEBODY)
+    removable = and_(or_(idle, ended), ~HAS_SUBSCRIPTIONS)
     old_urls = (
         select(named.c.id)
         .join_from(named, topic, topic.c.id == named.c.moved_to_id)
@@ -272,7 +272,7 @@ def sweep(
     )
     conn.execute(delete(topic).where(topic.c.id.in_(old_urls)))
     topics = conn.execute(delete(topic).where(removable)).rowcount
-    note_idle(conn)
+    mark_idle(conn)
     make_room(conn, bounds.idle_topics)
     remove_all_unneeded(conn)
     return Swept(expired=expired, failing=dropping, topics=topics)

@@ -19,19 +19,19 @@ from rsscloud_broker.model import Topic, Validators
 from rsscloud_broker.storage.schema import subscription, to_seconds_or_none, topic
 
 #: Up to so many subscriptions of a topic are counted.
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 
 #: The row of a URL, old or present; ``topic`` is the row of the topic itself.
 named = topic.alias("named")
 
 #: The id of the topic to which the row of a URL leads.
-PRESENT = func.coalesce(named.c.moved_to_id, named.c.id)
+TOPIC_ID = func.coalesce(named.c.moved_to_id, named.c.id)
 
 #: Whether a topic has subscriptions.
-SOMEBODY = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
+HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
 
 #: Whether a subscription has the URL of a row, which its topic has left, as its ``asked_url``.
-ASKED = (
+IS_ASKED_URL = (
     select(subscription.c.id)
     .where(
         subscription.c.topic_id == topic.c.moved_to_id,
@@ -43,31 +43,31 @@ ASKED = (
 _COUNTED = (
     select(subscription.c.id)
     .where(subscription.c.topic_id == topic.c.id)
-    .limit(MOST_COUNTED)
+    .limit(MAX_COUNTED)
     .correlate(topic)
     .subquery()
 )
 
 #: Selects topics in the form that ``as_topic`` takes.
-WHOLE = select(
+TOPICS = select(
     topic,
     select(func.count()).select_from(_COUNTED).correlate(topic).scalar_subquery().label("counted"),
 )
 
 
 #: Selects topics by any of their URLs, with that URL in the column ``asked``.
-ASKED_FOR = WHOLE.add_columns(named.c.url.label("asked")).join_from(
-    named, topic, topic.c.id == PRESENT
+TOPICS_BY_URL = TOPICS.add_columns(named.c.url.label("asked")).join_from(
+    named, topic, topic.c.id == TOPIC_ID
 )
 
 
 def key_of(url: str | BindParameter[str]) -> ScalarSelect[Any]:
     """A subquery for the id of the topic that is or was at a URL; null if there is none."""
-    return select(PRESENT).where(named.c.url == url).scalar_subquery()
+    return select(TOPIC_ID).where(named.c.url == url).scalar_subquery()
 
 
 def as_topic(row: Row[Any]) -> Topic:
-    """The topic in a row that ``WHOLE`` selects."""
+    """The topic in a row that ``TOPICS`` selects."""
     return Topic(
         url=row.url,
         digest=row.digest,

@@ -50,10 +50,10 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.topic_urls import (
-    ASKED_FOR,
-    PRESENT,
-    SOMEBODY,
-    WHOLE,
+    HAS_SUBSCRIPTIONS,
+    TOPIC_ID,
+    TOPICS,
+    TOPICS_BY_URL,
     as_topic,
     key_of,
     named,
@@ -72,8 +72,8 @@ _CHECKABLE = select(
     named.c.url.label("asked"),
     topic.c.id,
     (topic.c.ended == "").label("is_active"),
-    SOMEBODY.label("is_watched"),
-).join_from(named, topic, topic.c.id == PRESENT)
+    HAS_SUBSCRIPTIONS.label("is_watched"),
+).join_from(named, topic, topic.c.id == TOPIC_ID)
 
 _EARLIER = topic.c.check_requested_at
 _ASKED_AT = bindparam("at", type_=BigInteger())
@@ -92,14 +92,14 @@ NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
     """See ``IStore.topic``, for several topics."""
-    rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls)))
+    rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls)))
     found = {row.asked: as_topic(row) for row in rows}
     return [found.get(url) for url in urls]
 
 
 def topic_key(conn: Connection, url: str) -> int:
     """The id of a topic.  Stores the topic if it is unknown."""
-    key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
+    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
     if key is None:
         made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
         assert made is not None  # a single insert always has one
@@ -124,7 +124,7 @@ def record_fetch(
     conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
 ) -> FetchRecord:
     """See ``IStore.record_fetch``."""
-    row = topic_row(conn, fetched.url, WHOLE)
+    row = topic_row(conn, fetched.url, TOPICS)
     key: int = row.id
     read_at = to_micros(fetched.started_at)
     is_idle = not row.counted
@@ -264,7 +264,7 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
     that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
     again.
     """
-    key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
+    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
     if key is None or not _has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
@@ -390,7 +390,7 @@ def revive_topic(conn: Connection, url: str) -> bool:
         .where(topic.c.id == key_of(url), topic.c.ended != "")
         .values(
             ended="",
-            next_poll_at=case((SOMEBODY, 0), else_=None),
+            next_poll_at=case((HAS_SUBSCRIPTIONS, 0), else_=None),
             **NO_VALIDATORS,
             **_NO_CHECK,
         )
@@ -402,7 +402,7 @@ def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
     """See ``IStore.watched_topics``."""
     query = (
         select(topic.c.url)
-        .where(topic.c.url > after, topic.c.ended == "", SOMEBODY)
+        .where(topic.c.url > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
         .order_by(topic.c.url)
         .limit(limit)
     )

@@ -42,7 +42,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
         .limit(limit)
     )
     rows = conn.execute(query).all()
-    left = handed_out(conn, [row.id for row in rows])
+    left = read_slices(conn, [row.id for row in rows])
     return [
         Fanout(
             row.id,
@@ -79,11 +79,11 @@ def record_slice(
         return recorded
     moved = conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
     if moved.rowcount:  # else a move of the topic has replaced it by another fan-out
-        hand_out(conn, walk.id, left, node)
+        store_slice(conn, walk.id, left, node)
     return recorded
 
 
-def hand_out(conn: Connection, walk_key: int, left: Sequence[int], node: int | None) -> None:
+def store_slice(conn: Connection, walk_key: int, left: Sequence[int], node: int | None) -> None:
     """Store the slice of a fan-out that a node works on, in place of its earlier slice and of
     free ones.
 
@@ -97,7 +97,7 @@ def hand_out(conn: Connection, walk_key: int, left: Sequence[int], node: int | N
         conn.execute(insert(slice_).values(fanout_id=walk_key, node_id=node, subscription_ids=ids))
 
 
-def handed_out(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]]:
+def read_slices(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]]:
     """The ids of the subscriptions in the slices of fan-outs, by fan-out."""
     found: dict[int, set[int]] = {}
     kept = select(slice_.c.fanout_id, slice_.c.subscription_ids)
