@@ -1,19 +1,19 @@
-"""The errors of the broker.
+"""The errors that parts of the broker raise for each other to catch.
 
-``Refused`` and its subclasses say no to a caller; a front door answers each in the form of its
-protocol.  ``Unavailable`` says that the broker itself lacks something just now, and
-``OutboundError`` that somebody else's server did not answer.  The text of each is for people.
+``Refused`` and its subclasses mean that the broker refuses a request; a front door answers each in
+the form of its protocol.  ``Unavailable`` means that the broker itself lacks a resource now, and
+``OutboundError`` that another server did not answer.  The text of each is for people.
 """
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """The broker will not do what was asked.  Its text says why, to people."""
+    """The broker refuses a request.  The text of the error tells the caller why."""
 
 
 class UnsupportedProtocol(Refused):
-    """No notifier of that name runs here."""
+    """No notifier for the requested protocol runs in this broker."""
 
     def __init__(self, protocol: str) -> None:
         super().__init__(f"notifications by {protocol!r} are not offered here")
@@ -21,11 +21,13 @@ class UnsupportedProtocol(Refused):
 
 
 class TopicUnreadable(Refused):
-    """The topic could not be read, or its URL is one that never will be.
+    """A topic could not be fetched, or the broker never fetches its URL.
 
-    :ivar refused: the broker does not call a URL like that, or take in as much as is
-        there: a rule of its own, which the publisher is told.
-    :ivar lasting: asking again would not help.
+    :ivar url: the URL of the topic.
+    :ivar reason: why not, as a clause.
+    :ivar refused: whether a rule of the broker is the reason: it does not call the URL, or the
+        content is too large.  The publisher is told so.
+    :ivar lasting: whether to ask again would not help.
     """
 
     def __init__(
@@ -39,22 +41,23 @@ class TopicUnreadable(Refused):
 
 
 class TopicEnded(TopicUnreadable):
-    """Its publisher or the operator has ended the topic: it is not read any more."""
+    """The publisher or the operator has ended the topic, so the broker does not fetch it."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(url, reason, lasting=True)
 
 
 class Forbidden(Refused):
-    """The operator does not allow this for that topic."""
+    """The operator does not allow this request for this topic."""
 
 
 class CallbackFailed(Refused):
-    """The callback did not confirm that it wants this.
+    """The callback did not confirm an intent.
 
-    :ivar refused: the broker would not call a URL like that, and did not.
-    :ivar retry_after: seconds after which it may do so all the same, at the earliest,
-        for it could not be asked just now; None if it said no.
+    :ivar reason: why not, as a clause.
+    :ivar refused: whether the broker refused to call the URL, and did not call it.
+    :ivar retry_after: the number of seconds after which it makes sense to ask again, if the
+        callback could not be asked; None if the callback said no.
     """
 
     def __init__(
@@ -67,11 +70,11 @@ class CallbackFailed(Refused):
 
 
 class InvalidPing(Refused):
-    """A ping names a URL that is no web address.  Nothing was stored."""
+    """A URL in a ping is not a web address.  Nothing was stored."""
 
 
 class PingTooSoon(Refused):
-    """The topic was pinged a moment ago, and the operator set a pause."""
+    """The topic was pinged less than ``seconds`` ago, the pause that the operator requires."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"a ping was received less than {seconds} seconds ago")
@@ -79,10 +82,10 @@ class PingTooSoon(Refused):
 
 
 class TooMany(Refused):
-    """More was asked than one may ask.  Nothing was done.
+    """A request exceeds a limit.  Nothing was done.
 
     :ivar reason: which limit was reached, as a clause.
-    :ivar retry_after: seconds after which it makes sense to ask again.
+    :ivar retry_after: the number of seconds after which it makes sense to ask again.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -92,20 +95,17 @@ class TooMany(Refused):
 
 
 class Unavailable(Exception):
-    """The broker cannot do this right now, for want of its own means; nothing was
-    changed.
+    """The broker lacks a resource that it needs for a request; nothing was changed.
 
-    So it is of the store when the database cannot be used, and of a connection
-    when there are no file descriptors left.
+    The store raises this when the database cannot be used, and the outbound client when no file
+    descriptors are left.
     """
 
 
 class OutboundError(Exception):
-    """A request to somebody else's server did not get an answer.
+    """Another server did not answer a request.  The text of the error says why.
 
-    Its text says why, to people.
-
-    :ivar port_only: the host is there: only the port that was called is to blame.
+    :ivar port_only: whether the host is there, and only the port that was called failed.
     """
 
     def __init__(self, reason: str, *, port_only: bool = False) -> None:
@@ -114,8 +114,8 @@ class OutboundError(Exception):
 
 
 class TooLarge(OutboundError):
-    """An answer has more bytes than are taken in."""
+    """An answer has more bytes than the broker accepts."""
 
 
 class AddressRefused(OutboundError):
-    """The broker does not call a URL like that: its form, or where it leads."""
+    """The broker refuses to call a URL because of its form or the address of its host."""

@@ -1,8 +1,8 @@
-"""The events that travel on the bus.
+"""The events that the core publishes on the bus and sinks handle.
 
-An event is a fact that is already stored: past tense, frozen, never
-subclassed.  It is a hint to look at the store, not a parcel: a sink that must
-not miss anything reads its work from there.
+An event reports a fact that is already stored.  Its class is named in the past tense, is frozen,
+and has no subclasses.  The bus may drop an event, so a sink that must miss nothing takes the event
+as a hint and reads its work from the store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PingReceived:
 
 @frozen
 class TopicChanged:
-    """A topic was read and differs from what was read before."""
+    """A fetch found a topic changed, or its content was pushed."""
 
     topic: str
     at: float
@@ -32,7 +32,7 @@ class TopicChanged:
 
 @frozen
 class TopicEnded:
-    """A topic ended: its subscribers are told so, and it is not read any more."""
+    """A topic ended.  The broker tells its subscribers, and fetches it no more."""
 
     topic: str
     reason: str
@@ -41,23 +41,25 @@ class TopicEnded:
 
 @frozen
 class ContentMissed:
-    """A notification is due whose content is not kept; its topic waits to be read."""
+    """A notification is due and the store does not have its content; a check of the topic was
+    requested.
+    """
 
     topic: str
 
 
 @frozen
 class ContentBrought:
-    """A topic was read once more, and what notifications wait for is there."""
+    """A fetch of a topic brought the content that pending notifications wait for."""
 
     topic: str
 
 
 @frozen
 class FilePublished:
-    """A file for crawlers was made or made anew.
+    """A file for crawlers was written.
 
-    :ivar path: where the broker serves it, such as ``/changes.xml``.
+    :ivar path: the path at which the broker serves it, such as ``/changes.xml``.
     """
 
     path: str
@@ -73,7 +75,7 @@ class SubscriptionStored:
 
 @frozen
 class SubscriptionRemoved:
-    """A subscriber took its subscription back."""
+    """A subscriber unsubscribed."""
 
     topic: str
     callback_url: str
@@ -81,7 +83,10 @@ class SubscriptionRemoved:
 
 @frozen
 class SubscriptionsSwept:
-    """The top of the hour removed what had ended."""
+    """The sweep at the top of the hour is done.
+
+    :ivar swept: how many subscriptions and topics it removed.
+    """
 
     swept: Swept
     at: float

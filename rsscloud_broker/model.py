@@ -1,4 +1,4 @@
-"""The values that the broker works with.
+"""The values that all parts of the broker exchange: topics, subscriptions, pings, notifications.
 
 Every class here is frozen and holds plain values.  Times are seconds since the
 epoch (UTC) as floats; durations are seconds.
@@ -13,18 +13,18 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-#: What a subscriber asked of its notifications, beyond that it wants them: how they
-#: are to be signed, for one.  The notifier alone knows what the names mean.
+#: Options of a subscription, by name, such as the secret that signs its notifications.  Only the
+#: notifier of its protocol knows what they mean.
 SubscriptionOptions = Mapping[str, str]
 
 
 @frozen
 class Callback:
-    """Where and how one subscriber wants to be told.
+    """The URL that a subscriber wants called, and the protocol by which to call it.
 
-    :ivar url: the exact URL that is called.
+    :ivar url: the exact URL that the broker calls.
     :ivar protocol: the name of the notifier that calls it, such as ``http-post``.
-    :ivar procedure: the procedure called there, for the protocols that have one.
+    :ivar procedure: the procedure to call, in protocols that have procedures; else empty.
     """
 
     url: str
@@ -33,12 +33,12 @@ class Callback:
 
     @property
     def host(self) -> str:
-        """The host that is called; see ``host_of``."""
+        """The host of the URL; see ``host_of``."""
         return host_of(self.url)
 
     @property
     def origin(self) -> str:
-        """The host and the port that are called, as ``host:port``."""
+        """The host and the port of the URL, as ``host:port``."""
         port = _PORT.match(self.url)
         default = 443 if self.url[:6].lower() == "https:" else 80
         return f"{self.host}:{port[1] if port else default}"
@@ -51,9 +51,9 @@ _PORT = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[[^\]/?#]*\]|[^/?#:]*):0*([0-9]+
 def host_of(url: str) -> str:
     """The host of a URL, in lower case and without a dot at its end; empty if there is none.
 
-    With and without the dot of the root a name leads to the same place, while the URLs
-    are two: this is what hosts are counted by, and not what is called.  It is asked for
-    each notification, so it does not take the whole URL apart.
+    Use it to count and limit by host, since a name with the dot of the DNS root is the same
+    host as the name without it.  Do not use it to call the host.  The broker needs it for each
+    notification, so it is quicker than a parser of whole URLs.
     """
     found = _HOST.match(url)
     return (found[1] or found[2]).lower().rstrip(".") if found else ""
@@ -68,22 +68,23 @@ class Lease:
 
     @property
     def expires_at(self) -> float:
+        """When the lease ends."""
         return self.granted_at + self.seconds
 
 
 @frozen
 class Intent:
-    """What a subscriber asked for, about one topic; not yet verified.
+    """A request to subscribe to a topic or to unsubscribe, which is not yet verified.
 
-    :ivar topic: the URL to be watched; the broker brings it into normal form.
+    :ivar topic: the URL of the topic; the broker brings it into normal form.
     :ivar lease_seconds: how long the subscription is to last.
-    :ivar challenge: whether the callback was named by somebody who may not be
-        its owner, so that it must repeat a challenge and not merely answer.
-    :ivar source: the address of the caller, for the limits of what one may ask;
-        empty if nobody called.
-    :ivar options: of the subscription; replaced by those of the last intent.
-    :ivar ends: whether the subscription is to end, and not to begin.
-    :ivar written: the topic as the subscriber wrote it, where that is not its normal form;
+    :ivar challenge: whether the callback must repeat a challenge, and not merely answer,
+        because the caller may not own it.
+    :ivar source: the address of the caller, by which the broker limits requests; empty if there
+        is no caller.
+    :ivar options: the options of the subscription; they replace the ones of an earlier intent.
+    :ivar unsubscribe: True to unsubscribe, False to subscribe.
+    :ivar written: the topic as the subscriber wrote it, if that is not its normal form;
         else empty.
     """
 
@@ -98,32 +99,34 @@ class Intent:
 
     @property
     def as_written(self) -> Intent:
-        """The intent with the topic as the subscriber wrote it, which is what the subscriber
-        is asked to confirm.
+        """The intent with the topic as the subscriber wrote it.  The broker asks the callback to
+        confirm the topic in this form.
         """
         return evolve(self, topic=self.written, written="") if self.written else self
 
 
 @frozen
 class Subscription:
-    """A verified wish to be told when a topic changes.
+    """The verified agreement that the broker notifies a callback when a topic changes.
 
+    :ivar topic: the URL that the subscriber asked for, in normal form.
     :ivar id: the store's key; 0 before it is stored.
-    :ivar consecutive_errors: notifications that failed since the last success.
-    :ivar last_error: why the last of them failed, for people.
-    :ivar dropping: too many failed in a row; dropped at the top of the hour.
-    :ivar attempts: how often the notification that waits for this subscription
-        was tried already; None if none waits.
-    :ivar options: what the subscriber asked of notifications.
+    :ivar consecutive_errors: the number of notifications that failed since the last success.
+    :ivar last_error: why the last of these failed, for people.
+    :ivar last_error_at: when it failed.
+    :ivar dropping: whether so many notifications failed in a row that the next sweep, at the top
+        of the hour, drops the subscription.
+    :ivar attempts: how many attempts the pending notification of the subscription has had; None
+        if it has no pending notification.
+    :ivar options: the options that the subscriber asked for.
     :ivar wants_content: whether notifications carry the content of the topic.
-    :ivar ended: why the topic has ended, for people; empty while it has not.
-    :ivar moved_to: the URL that is watched, where the topic has moved since it was
-        subscribed to; empty while it is where it was.
-    :ivar failing_since: when the notification that waits failed first; None if it has not.
-    :ivar content_id: the store's key of the content that the notification that waits is to
-        carry, if that was pushed; None for the newest, or none.
-    :ivar written: the topic as the subscriber wrote it, where that is not ``topic``; else
-        empty.
+    :ivar ended: why the topic has ended, for people; empty if it has not.
+    :ivar moved_to: the present URL of the topic, if the topic has moved since the subscriber
+        asked for it; else empty.
+    :ivar failing_since: when the pending notification first failed; None if it has not.
+    :ivar content_id: the store's key of the pushed content that the pending notification
+        carries; None if it carries the newest content, or none.
+    :ivar written: the topic as the subscriber wrote it, if that is not ``topic``; else empty.
     """
 
     topic: str
@@ -145,16 +148,17 @@ class Subscription:
 
     @property
     def told_topic(self) -> str:
-        """The topic as the subscriber wrote it, which is what the subscriber is told."""
+        """The topic as the subscriber wrote it, the form in which notifications name it."""
         return self.written or self.topic
 
 
 @frozen
 class Content:
-    """The bytes of a topic as they were read or pushed, and what they were labelled.
+    """The bytes that were fetched from a topic or pushed for it, unchanged.
 
-    :ivar link: the value of the Link header (RFC 8288) that a publisher pushed
-        with them, to be passed on; empty for what was read.
+    :ivar content_type: the value of their Content-Type header.
+    :ivar link: the value of the Link header (RFC 8288) that a publisher pushed with the
+        content, for the broker to pass on; empty for fetched content.
     """
 
     body: bytes = field(repr=False)
@@ -163,34 +167,36 @@ class Content:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the bytes: what tells one content from another."""
+        """SHA-256 of the bytes.  The broker compares contents by it."""
         return sha256(self.body).digest()
 
 
 @frozen
 class Validators:
-    """What a server gave with a content, to be asked by whether there is another one
-    (RFC 9110, section 8.8).  As they came; empty where there were none.
+    """The validators that a server sent with a content, for a conditional request (RFC 9110,
+    section 8.8).
+
+    They are kept as they came; a validator that did not come is empty.
     """
 
     etag: str = ""
     last_modified: str = ""
 
 
-#: Those of a topic of which nothing is known.
+#: The validators of a topic that was never fetched: they make the next fetch unconditional.
 NO_VALIDATORS = Validators()
 
 
 @frozen
 class Fetched:
-    """What a topic's server answered.
+    """The response of a topic's server to a fetch.
 
-    :ivar content: None where it is the one that the validators were of.
-    :ivar moved_to: where the topic is from now on, by its server's own word; empty if
-        that is where it was.
-    :ivar fresh_seconds: for how long there is no need to ask again (RFC 9111); None
-        where nothing was said of that.
-    :ivar result: what came, in a few words for people.
+    :ivar content: None if the content has not changed since the server sent the validators.
+    :ivar moved_to: the URL to which the topic has moved permanently, as its server says; empty
+        if it has not moved.
+    :ivar fresh_seconds: for how long the content stays fresh (RFC 9111); None if the server
+        does not say.
+    :ivar result: the response in a few words, for people.
     """
 
     content: Content | None
@@ -202,15 +208,18 @@ class Fetched:
 
 @frozen
 class FetchResult:
-    """That a topic was read, and what tells this content from another.
+    """The result of a successful fetch, as the core hands it to the store.
 
-    :ivar started_at: when the fetch began.  What was asked for later is not
-        answered by this reading.
-    :ivar asked_at: when it was first asked for; None if that is not known.
-    :ivar content: what was read, for the subscribers who want it; None if it was not
-        sent, since it is what was there before.
-    :ivar pinged: whether it was read because somebody said that it changed.
-    :ivar result: what came, in a few words for people.
+    :ivar url: the present URL of the topic.
+    :ivar digest: the digest of the content, by which the store finds out whether it changed.
+    :ivar size: the number of bytes of the content.
+    :ivar started_at: when the fetch began.  It does not satisfy checks requested later.
+    :ivar content: the content, for subscribers that want it; None if the server did not send it
+        because it had not changed.
+    :ivar fresh_seconds: see ``Fetched``.
+    :ivar pinged: whether somebody said that the topic changed.
+    :ivar result: the response of the server in a few words, for people.
+    :ivar asked_at: when the fetch was first requested; None if that is not known.
     """
 
     url: str
@@ -227,11 +236,15 @@ class FetchResult:
 
 @frozen
 class Topic:
-    """A URL being watched, and what was there when it was last read.
+    """A URL that somebody has subscribed to or says has changed, and the result of its last fetch.
 
-    :ivar ended: why it is not read any more, for people; empty while it is.
-    :ivar validators: of what was last read.
-    :ivar subscribers: how many subscriptions it has; beyond 10,000 it is not counted.
+    :ivar digest: the digest of the content; None if the topic was never fetched.
+    :ivar size: the number of bytes of the content; None if there is no digest.
+    :ivar read_at: when the last successful fetch began; None if there was none.
+    :ivar changed_at: when the topic last changed or ended; None if it never did.
+    :ivar ended: why the topic has ended, for people; empty if it has not.
+    :ivar validators: the validators that came with the content.
+    :ivar subscribers: the number of its subscriptions, counted up to 10,000.
     """
 
     url: str
@@ -246,20 +259,23 @@ class Topic:
 
 @frozen
 class TopicStatus:
-    """All that is known of a topic: for people, and for planning its polls.
+    """A topic with the history of its fetches and the plan of its polls.
 
-    :ivar asked_at: when its server was last asked, whatever came of it.
-    :ivar result: what came of it, in a few words for people.
-    :ivar failures: how often in a row it could not be read.
-    :ivar pinged_at: when it was last read because somebody said that it changed.
-    :ivar fresh_seconds: as in the last ``Fetched``.
-    :ivar next_poll_at: when it is polled next; None if it is not.
-    :ivar poll_reason: why then, for people.
-    :ivar poll_interval: what the plan was made of; None if none was made yet.
+    The core plans polls by it, and pages show it to people.
+
+    :ivar asked_at: when the last fetch began, successful or not.
+    :ivar result: the result of that fetch in a few words, for people.
+    :ivar failures: how many fetches in a row have failed.
+    :ivar pinged_at: when the last fetch began that a ping caused.
+    :ivar fresh_seconds: see ``Fetched``.
+    :ivar next_poll_at: when the topic is polled next; None if it is not polled.
+    :ivar poll_reason: why it is polled at that time, for people.
+    :ivar poll_interval: the interval in seconds that the plan is based on; None if there is no
+        plan yet.
     :ivar planned_at: when the plan was made.
-    :ivar feed: what the feed says of itself, as JSON can hold it; empty if it was not
-        read as a feed yet.
-    :ivar moved_from: the URLs under which it was known before, and still is found.
+    :ivar feed: what the feed says about itself, as JSON values; empty if the content has not
+        been read as a feed.
+    :ivar moved_from: the earlier URLs of the topic, by which it is still found.
     """
 
     topic: Topic
@@ -278,15 +294,15 @@ class TopicStatus:
 
 @frozen
 class Ping:
-    """Somebody said that a site changed.
+    """A message that a site changed, or one of its feeds.
 
-    :ivar name: the site's name; the URL where the pinger gave none.
+    :ivar name: the site's name; the URL if the caller gave no name.
     :ivar url: the site's home page, or its feed.
     :ivar changes_url: the page that changed, or empty.
     :ivar rss_url: the site's feed, or empty.
-    :ivar tags: categories.
-    :ivar received_at: when it arrived.
-    :ivar id: the store's key, ascending; 0 before it is stored.
+    :ivar tags: the categories of the site.
+    :ivar received_at: when the broker received the ping.
+    :ivar id: the store's key, ascending; 0 before the ping is stored.
     """
 
     name: str
@@ -299,15 +315,15 @@ class Ping:
 
     @property
     def named_urls(self) -> frozenset[str]:
-        """Every URL that the ping says something about."""
+        """All URLs in the ping."""
         return frozenset(filter(None, (self.url, self.changes_url, self.rss_url)))
 
 
 @frozen
 class Notification:
-    """That a topic changed, on its way to one subscriber.
+    """The message to one subscriber that a topic changed.
 
-    :ivar content: of the topic, for a notifier that carries it; None for others.
+    :ivar content: the content of the topic, if the protocol carries it; else None.
     """
 
     topic: str
@@ -318,9 +334,9 @@ class Notification:
 
 @frozen
 class Denial:
-    """That there is no subscription, or not any more, on its way to its subscriber.
+    """The message to a subscriber that it has no subscription, or has it no longer.
 
-    :ivar reason: why, for people.
+    :ivar reason: why not, for people.
     """
 
     topic: str
@@ -331,17 +347,18 @@ class Denial:
 
 @frozen
 class Outcome:
-    """What came of a call to a subscriber.
+    """The outcome of a call to a subscriber.
 
-    :ivar success: the subscriber took it, in the sense of its protocol.
-    :ivar reason: for people: why not, where it did not.
-    :ivar answered: whether its host gave any answer at all.  A success without an answer
-        needed no call.
-    :ivar retry_after: seconds that the answer asked to wait before the next try.
-    :ivar gone: the subscriber wants no more of this, ever.
-    :ivar refused: the broker would not call a URL like that, and did not.
-    :ivar port_only: there was no answer, but the host is there: only the port that was
-        called is to blame.
+    :ivar success: whether the subscriber accepted the call, in the terms of its protocol.
+    :ivar reason: why the subscriber did not accept it, for people.
+    :ivar answered: whether the host answered at all.  A success without an answer means that no
+        call was necessary.
+    :ivar retry_after: how many seconds the answer asked the broker to wait before the next
+        attempt; None if it did not ask.
+    :ivar gone: whether the subscriber wants no more notifications, ever.
+    :ivar refused: whether the broker refused to call the URL, and did not call it.
+    :ivar port_only: whether the host is there although there was no answer: only the port that
+        was called failed.
     """
 
     success: bool

@@ -1,4 +1,4 @@
-"""The work that the store keeps, and what it answers when something is recorded.
+"""The work that the store keeps (fan-outs, checks, poll plans), and the answers of its methods.
 
 The core and the sinks exchange these values with ``IStore``.  Every class here is frozen and holds
 plain values.  Times are seconds since the epoch (UTC) as floats; durations are seconds.
@@ -13,7 +13,7 @@ from rsscloud_broker.model import Intent, Outcome, Ping, Subscription, Topic
 
 @frozen
 class WaitingIntent:
-    """An intent that was accepted and waits to be verified.
+    """An intent that the broker accepted, and that waits to be verified.
 
     :ivar id: the store's key, ascending.
     :ivar attempts: how many times its verification has failed for a passing reason.
@@ -30,9 +30,10 @@ class WaitingIntent:
 class PollPlan:
     """When a topic is polled next.
 
-    :ivar at: None if it is not.
-    :ivar reason: why then, for people.
+    :ivar at: the time of the poll; None if the topic is not polled.
+    :ivar reason: why it is polled at that time, for people.
     :ivar interval: see ``TopicStatus.poll_interval``.
+    :ivar planned_at: when the plan was made.
     """
 
     url: str
@@ -44,25 +45,32 @@ class PollPlan:
 
 @frozen
 class Delivery:
-    """What is to be stored about the notification of one subscription.
+    """The outcome of an attempt to notify one subscriber, or a notification that waits for one.
 
-    - tried, and delivered or gone: nothing waits any more
-    - tried, failed, with ``retry_at``: it waits until then
-    - tried, failed, without: it is given up, which counts as one error
-    - tried, with ``retry_at`` and no ``attempts``: as without ``retry_at``, but then
-      another one waits, for the topic has changed meanwhile
-    - not tried to the end (``outcome`` is None): it waits until ``retry_at``
+    The store does with it:
 
-    :ivar attempts: how often that which waits was tried, this time included.
-    :ivar drop_after_failures: consecutive errors after which the subscription is to be dropped;
-        None where its protocol never gives up.
-    :ivar pause: None; or, if this is news, the seconds that must lie between the last
-        attempt and the next: one that waits already gets a fresh schedule then, and is due
-        that early, unless its subscriber asked for a later time.
-    :ivar not_before: the time that the subscriber asked for; None if it did not.
-    :ivar content_id: the store's key of what is carried, if that was pushed.  Of several of
-        those each waits in the order of their keys.
-    :ivar claimed: whether this process works on it still.
+    - attempted, and delivered or gone: the subscription has no pending notification any more
+    - attempted and failed, with ``retry_at``: the notification is pending until then
+    - attempted and failed, without ``retry_at``: the notification is given up, which counts as one
+      error
+    - attempted, with ``retry_at`` and 0 ``attempts``: the outcome is stored as without
+      ``retry_at``, and another notification is pending, since the topic has changed meanwhile
+    - not attempted to the end (``outcome`` is None): the notification is pending until
+      ``retry_at``
+
+    :ivar at: when the attempt ended.
+    :ivar drop_after_failures: the number of consecutive errors after which the subscription is
+        dropped; None if its protocol never drops it.
+    :ivar attempts: how many attempts the pending notification has had, including this one.
+    :ivar retry_at: when the pending notification is due; None if there is none.
+    :ivar pause: None unless the topic has changed again.  Then the pause in seconds between the
+        last attempt and the next: a pending notification starts its attempts afresh and is due
+        after this pause, unless its subscriber asked for a later time.
+    :ivar not_before: the time before which the subscriber asked not to be called; None if it did
+        not ask.
+    :ivar content_id: the store's key of the content that the notification carries, if that was
+        pushed.  Several such notifications are delivered in the order of their keys.
+    :ivar claimed: whether this process still works on the notification.
     """
 
     subscription: Subscription
@@ -79,11 +87,11 @@ class Delivery:
 
 @frozen
 class Recorded:
-    """What the store made of deliveries.
+    """The answer of the store when it has recorded deliveries.
 
-    :ivar due: whether a notification is due at once that was not there before.
-    :ivar dropped: the subscriptions whose queues were full, each as often as something that was
-        pushed was left out.
+    :ivar due: whether the store added a pending notification that is due at once.
+    :ivar dropped: the subscriptions whose queues of pushed contents were full, each once for
+        every content that was left out.
     """
 
     due: bool = False
@@ -92,12 +100,12 @@ class Recorded:
 
 @frozen
 class HostState:
-    """A host, or a port of one, that does not answer.
+    """The state of a host that does not answer, or of one port of it.
 
-    :ivar host: its name, with ``:`` and the port if only that does not answer.
-    :ivar failures: calls without an answer since the last one that had one; 0
-        when it answers again.
-    :ivar retry_at: when it may be called again.
+    :ivar host: the name of the host, followed by ``:`` and the port if only that port does not
+        answer.
+    :ivar failures: how many calls in a row had no answer; 0 when the host answers again.
+    :ivar retry_at: when the broker may call the host again.
     """
 
     host: str
@@ -107,18 +115,19 @@ class HostState:
 
 @frozen
 class Fanout:
-    """A walk over the subscriptions of a changed topic, not yet at its end.
+    """An unfinished fan-out: the work of notifying all subscribers of a topic about one change.
 
-    :ivar cursor: the id of the last subscription that was handed out.
-    :ivar left: the ids of those up to there whose outcomes are not recorded, in order.
-    :ivar begun_at: when the reading was asked for that found the topic changed, or it
-        was said to have.
-    :ivar content_id: the store's key of the content that is carried; None if nobody
-        wanted it when the walk began.
-    :ivar pushed: whether that was pushed.
-    :ivar later: whether a content was wanted and is not kept: who wants it is notified when
-        the topic has been read once more.
-    :ivar content_size: bytes of the content that is carried.
+    :ivar cursor: the id of the last subscription that was taken up.
+    :ivar begun_at: when the fetch was requested that found the topic changed, or when the content
+        was pushed or the topic ended.
+    :ivar content_id: the store's key of the content that the notifications carry; None if no
+        subscription wanted content when the fan-out began, or if there was no room for it.
+    :ivar pushed: whether the content was pushed.
+    :ivar later: whether there was no room for the content: then subscribers that want content are
+        notified after the next fetch of the topic.
+    :ivar content_size: the number of bytes of the content.
+    :ivar left: the ids of the subscriptions up to the cursor that have no outcome yet, in
+        ascending order.
     """
 
     id: int
@@ -134,9 +143,9 @@ class Fanout:
 
 @frozen
 class Check:
-    """A topic that waits to be read.
+    """A requested fetch of a topic.
 
-    :ivar pinged: somebody said that it changed, which is listed if it did.
+    :ivar pinged: whether somebody said that the topic changed; then a ping is recorded if it did.
     """
 
     url: str
@@ -145,11 +154,11 @@ class Check:
 
 @frozen
 class PingRecord:
-    """What the store made of a ping.
+    """The answer of the store when a ping was added.
 
-    :ivar repeat: the same ping came a moment ago, so no new record was made.
-    :ivar watched: the topics named by the ping that somebody subscribed to;
-        each now waits in the store to be read.
+    :ivar repeat: whether the same ping came a moment ago, so that the store added no record.
+    :ivar watched: the URLs of the topics that the ping names and that have subscriptions; a check
+        of each is now requested.
     """
 
     ping: Ping
@@ -159,14 +168,14 @@ class PingRecord:
 
 @frozen
 class FetchRecord:
-    """What the store made of a reading.
+    """The answer of the store when it has recorded a fetch.
 
-    :ivar changed: the content differs from what was last read.
-    :ivar ping: the record made of the ping that caused the reading, if the
-        content had changed.
-    :ivar brought: whether it brought a content that notifications have waited for; those
-        that were not tried yet are due.
-    :ivar stored: whether the content is stored.
+    :ivar topic: the topic as it is now.
+    :ivar changed: whether the content differs from that of the last fetch.
+    :ivar ping: the record of the ping that caused the fetch, if the topic had changed.
+    :ivar brought: whether the fetch brought content that pending notifications waited for; those
+        without an attempt so far are now due.
+    :ivar stored: whether the store keeps the content.
     """
 
     topic: Topic
@@ -178,11 +187,11 @@ class FetchRecord:
 
 @frozen
 class Bounds:
-    """How much a store keeps of what strangers cause, at most.
+    """Limits on the data that callers of the broker can make the store keep.
 
-    :ivar idle_topics: topics that nobody has subscribed to.
-    :ivar contents: bytes of contents, in all.
-    :ivar contents_of_host: bytes of contents that came from one host.
+    :ivar idle_topics: the number of topics without subscriptions.
+    :ivar contents: the bytes of all contents.
+    :ivar contents_of_host: the bytes of the contents from one host.
     """
 
     idle_topics: int = 10_000
@@ -192,11 +201,11 @@ class Bounds:
 
 @frozen
 class Swept:
-    """What the sweep at the top of the hour removed.
+    """How many rows the sweep at the top of the hour removed.
 
     :ivar expired: subscriptions whose leases had ended.
     :ivar failing: subscriptions with too many failed notifications in a row.
-    :ivar topics: topics that nobody has subscribed to, and that were read long ago.
+    :ivar topics: topics without subscriptions that were last fetched long ago.
     """
 
     expired: int = 0

@@ -199,7 +199,7 @@ class DiskSpaceTests(SynchronousTestCase):
         config = Config(data=self.mktemp(), front_doors={"parts": {}})
         service = make_broker(config, reactor, makers)
         space: Any = service.getServiceNamed("disk space")
-        space._short = "it is full"
+        space._problem = "it is full"
         (parts,) = maker.given
         assert isinstance(parts, FrontDoorParts)
         ping = Ping("A", "http://site.example/", 1.0)

@@ -2,11 +2,11 @@
 
 - ``broker``: the verbs that front doors call, the clock, and the event bus
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
-- ``store``: what outlives the process
-- ``outbound``: calls to the servers of other people
+- ``store``: the database, and the check for free disk space
+- ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
-The arguments of a method are permissions: a front door is given the broker and nothing below it,
-a sink is given the store and the bus, and a notifier is given only the outbound client.
+Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
+the store and the bus, and a notifier is given only the outbound client.
 
 Every method that returns an ``Awaitable`` may be an ``async def`` or return a ``Deferred``.
 """

@@ -1,6 +1,6 @@
-"""The middle of the broker: its verbs, its clock and its event bus.
+"""The interfaces in the middle of the broker: its verbs, its clock and its event bus.
 
-Front doors call ``IBroker``.  The core publishes events on ``IEventBus``, and sinks take them.
+Front doors call ``IBroker``.  The core publishes events on ``IEventBus``, and sinks handle them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rsscloud_broker.model import Content, Intent, Ping, Subscription
 
 
 class IClock(IReactorTime):
-    """The time, by two clocks.
+    """Two clocks: a monotonic one for timers, and the wall clock.
 
-    ``seconds`` and ``callLater`` go by a monotonic clock.  Nobody sets it, and its
-    readings mean nothing outside this process: it is for timers and durations.
+    ``seconds`` and ``callLater`` use a monotonic clock, which nobody can set.  Its values mean
+    nothing outside this process: use it for timers and durations.
 
-    ``wall_seconds`` reads the wall clock.  Somebody may set it at any moment, back too: it
-    is for what is stored, shown, or compared with what is stored.
+    ``wall_seconds`` reads the wall clock, which somebody may set at any moment, forward or
+    back: use it for times that are stored, shown, or compared with stored times.
     """
 
     def wall_seconds() -> float:
@@ -29,104 +29,111 @@ class IClock(IReactorTime):
 
 
 class IBroker(Interface):
-    """The verbs.  When one of them returns, what it did is on disk.
+    """The verbs of the broker, which front doors call: ping, publish, subscribe, unsubscribe.
+
+    When a method returns, what it changed is on disk.
 
     Every URL must be a web address: http or https, with a host, without white space, of at
-    most 2048 characters.  The broker checks that, whatever a front door has checked.
+    most 2048 characters.  The broker checks this itself and does not rely on front doors.
     """
 
     protocols = Attribute("A frozenset of the protocols that subscribers may ask for.")
-    content_protocols = Attribute("Those of them whose notifications carry the content of topics.")
+    content_protocols = Attribute(
+        "A frozenset of those protocols whose notifications carry the content of the topic."
+    )
 
     def ping(ping: Ping, repeat_window: float, source: str) -> Awaitable[None]:
-        """Take in that a site changed.  Nothing is fetched before this returns.
+        """Record that a site changed.  The broker fetches nothing before this returns.
 
-        Subscribers of any topic that the ping names are told once the topic
-        has been read and found changed.
+        Afterwards it fetches each topic that the ping names and that has subscriptions.
+        If the topic has changed, its subscribers are notified.
 
-        :param repeat_window: seconds within which the same ping again makes no
-            second record.
-        :param source: the address of the caller, which may ping only so often;
-            empty if nobody called.
-        :raises TooMany: it did so more often.
-        :raises InvalidPing: one of its URLs is no web address.
+        :param repeat_window: seconds within which the broker does not record the same ping
+            again.
+        :param source: the address of the caller, whose pings are limited; empty if there is
+            no caller.
+        :raises TooMany: the caller pinged too often.
+        :raises InvalidPing: a URL of the ping is not a web address.
+        :raises Forbidden: the operator allows no pings of one of its URLs.
         """
 
     def recent_pings() -> Awaitable[Sequence[Ping]]:
-        """The newest pings, newest first and ten at most, as they were a second ago or later.
+        """The ten newest pings, newest first.  The list is at most a second old.
 
-        However often this is called, the store is read once a second at most.
+        However often this is called, the broker reads the store at most once a second.
 
         :raises Unavailable: the store cannot be read.
         """
 
     def ping_topic(url: str, source: str, again: bool = ...) -> Awaitable[bool]:
-        """Read a topic because somebody says that it changed.
+        """Fetch a topic because somebody says that it changed, and wait for the result.
 
         :param source: as for ``ping``.
-        :param again: if it cannot be read, and somebody subscribed to it, it is
-            read again later.
-        :returns: whether it had; if so, its subscribers are being told.
-        :raises TooMany: the caller pinged too often; or nobody has subscribed to the topic,
-            and too many such topics of its host are read.
-        :raises TopicUnreadable: it could not be read; nothing was stored.
+        :param again: whether to fetch the topic again later if this fetch fails and the topic
+            has subscriptions.
+        :returns: whether the topic had changed.  If so, its subscribers are being notified.
+        :raises TooMany: the caller pinged too often; or the topic has no subscriptions, and
+            the broker fetches too many such topics of its host.
+        :raises Forbidden: the operator allows no pings of the topic.
+        :raises TopicUnreadable: the fetch failed; no change was stored.
         """
 
     def publish(urls: Collection[str], source: str) -> Awaitable[Mapping[str, str]]:
-        """Take in that topics changed, to be read afterwards.
+        """Accept that topics changed, and fetch them afterwards.
 
-        Each counts as a ping of that topic.  Nothing is fetched before this returns.
+        Each URL counts as one ping.  The broker fetches nothing before this returns.
+
+        If the broker accepts none of the URLs, it raises the error of the first one.
 
         :param urls: at least one.
         :param source: as for ``ping``.
-        :returns: sentences for people, by URL in normal form: why some of them were not
-            taken in, as below, or could not be read the last time.
-        :raises TooMany: the caller pinged too often; none of them was taken in.
-        :raises Forbidden: nobody may publish the first of them, and none was taken in.
-        :raises TopicUnreadable: likewise, as the broker would not call a URL like that,
-            the topic has ended, or its content is pushed.
-        :raises TooMany: likewise, as nobody has subscribed to it, and too many such topics
-            of its host are read, or wait to be read.
+        :returns: sentences for people, by URL in normal form: why the broker did not accept
+            this URL, or why its last fetch failed.
+        :raises TooMany: the caller pinged too often; or a topic has no subscriptions, and too
+            many such topics, or too many of its host, are fetched or wait to be fetched.
+        :raises Forbidden: the operator allows no pings of a topic.
+        :raises TopicUnreadable: the broker refuses to call the URL, the topic has ended, or its
+            content is pushed.
         """
 
     def push_content(topic: str, content: Content) -> Awaitable[bool]:
-        """Carry a content to the subscribers of a topic, as it is and without a fetch.
+        """Distribute pushed content to the subscribers of a topic, unchanged and without a fetch.
 
-        Whoever calls this has made sure of the publisher.
+        The caller has authenticated the publisher.
 
-        :returns: whether there is anybody to carry it to.
-        :raises TopicUnreadable: the URL of the topic is no web address.
+        :returns: whether the topic has subscriptions.
+        :raises TopicUnreadable: the URL of the topic is not a web address.
         """
 
     def subscribe(intent: Intent) -> Awaitable[Subscription]:
-        """Verify an intent, then store the subscription or renew it.
+        """Verify an intent to subscribe, then store or renew the subscription.
 
-        :raises UnsupportedProtocol: no notifier carries its protocol.
-        :raises Forbidden: nobody may subscribe to the topic.
-        :raises TopicUnreadable: the topic could not be read, or has ended.
+        :raises UnsupportedProtocol: no notifier for its protocol runs.
+        :raises Forbidden: the operator allows no subscriptions to the topic.
+        :raises TopicUnreadable: the topic could not be fetched, or has ended.
         :raises CallbackFailed: the callback did not confirm, now or a moment ago.
-        :raises TooMany: the caller asks too often, or too much is asked of the
-            hosts of the topic or the callback; neither was called.
+        :raises TooMany: the caller asks too often, or too many requests concern the host of
+            the topic or of the callback; the broker called neither.
         """
 
     def unsubscribe(intent: Intent) -> Awaitable[bool]:
-        """Verify an intent to end a subscription, then remove it.
+        """Verify an intent to unsubscribe, then remove the subscription.
 
-        :returns: whether there was one.
+        :returns: whether there was a subscription.
         :raises UnsupportedProtocol, CallbackFailed, TooMany: as for ``subscribe``.
         """
 
     def accept(intent: Intent) -> Awaitable[None]:
-        """Take in an intent to subscribe or to unsubscribe, to be verified afterwards.
+        """Store an intent to subscribe or to unsubscribe, and verify it afterwards.
 
-        It outlives a restart.  A later one of the same topic and callback replaces
-        it.  What comes of it the subscriber learns at its callback.
+        The intent outlives a restart.  A later intent with the same topic and callback
+        replaces it.  The subscriber learns the result at its callback.
 
-        :raises UnsupportedProtocol, Forbidden, TooMany: as for ``subscribe``; too many
-            too if more intents wait than the broker keeps.
-        :raises TopicUnreadable: the broker would not call a URL like that, or the
-            topic has ended.
-        :raises CallbackFailed: the broker would not call a URL like that.
+        :raises UnsupportedProtocol, Forbidden: as for ``subscribe``.
+        :raises TooMany: as for ``subscribe``, or as many intents wait as the broker keeps.
+        :raises TopicUnreadable: the broker refuses to call the URL of the topic, or the topic
+            has ended.
+        :raises CallbackFailed: the broker refuses to call the URL of the callback.
         """
 
 
@@ -134,13 +141,13 @@ class IEventBus(Interface):
     """Carries events from the core to the sinks."""
 
     def attach(sink: IEventSink) -> None:
-        """Let a sink have the events it handles from now on."""
+        """Deliver the events that a sink handles to it from now on."""
 
     def publish(event: Event) -> None:
         """Put an event into the queue of every sink that handles its class.
 
-        Never blocks and never raises.  For a sink whose queue is full the
-        event is dropped and counted: what it told of is in the store.
+        Never blocks and never raises.  If the queue of a sink is full, the bus drops the event
+        for that sink and counts it; the fact that the event reports is in the store.
         """
 
 
@@ -151,10 +158,10 @@ class IEventSink(Interface):
     """
 
     name = Attribute("A unique str, for logs and counters.")
-    handles = Attribute("A tuple of the event classes that the sink wants.")
+    handles = Attribute("A tuple of the event classes that the sink handles.")
 
     def handle(event: Event) -> Awaitable[None]:
-        """React.  The next event waits until this is done.
+        """Handle an event.  The sink gets its next event when this is done.
 
-        A failure is logged and counted; the sink gets the next event.
+        The bus logs and counts a failure, and goes on with the next event.
         """

@@ -1,4 +1,9 @@
-"""Calls to the servers of other people: requests, topics, and which URLs are refused."""
+"""The interfaces for outbound HTTP: requests, fetches of topics, and the policy which says what
+URLs the broker refuses to call.
+
+The core fetches topics through ``ITopicFetcher``; notifiers call subscribers through
+``IOutbound``.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,12 @@ from rsscloud_broker.model import Fetched, Validators
 
 @frozen
 class OutboundReply:
-    """What somebody else's server answered.
+    """The response of another server.
 
-    :ivar headers: names in lower case; the last of several values.
+    :ivar headers: names in lower case; of several values the last.
     :ivar body: at most as many bytes as were allowed.
-    :ivar url: where the answer came from, after redirects.
-    :ivar hops: the redirects that were followed: the status of each, and where it led.
+    :ivar url: the URL that gave this response, after redirects.
+    :ivar hops: the redirects that were followed: the status and the target of each.
     """
 
     status: int
@@ -42,14 +47,15 @@ class IOutbound(Interface):
         body: bytes = ...,
         redirects: int = ...,
     ) -> Awaitable[OutboundReply]:
-        """Make one request and read its answer.
+        """Make one request and read its response.
 
-        :param redirects: how many redirects are followed, with the same method
-            and body.  Beyond that the redirect itself is the answer.
-        :raises OutboundError: no answer: the address is refused, the name does
-            not resolve, nothing connects, the deadline passed, the body is
-            larger than allowed, or the answer is not HTTP.
-        :raises Unavailable: no connection can be made, for want of our own means.
+        :param redirects: how many redirects to follow, with the same method and body.
+            After these a redirect is itself the response.
+        :raises OutboundError: there was no response: the address is refused, the name does not
+            resolve, no connection was made, the deadline passed, the body is larger than
+            allowed, or the response is not HTTP.
+        :raises Unavailable: the broker lacks the resources for a connection, such as file
+            descriptors.
         """
 
 
@@ -57,22 +63,22 @@ class IURLPolicy(Interface):
     """Says which URLs the broker calls, without calling them."""
 
     def check(url: str) -> Awaitable[None]:
-        """Return, unless the broker would never call a URL.
+        """Return, unless the broker refuses to call a URL.
 
-        A name that does not resolve now says nothing of that.
+        A URL whose host name does not resolve now is not refused.
 
-        :raises AddressRefused: for its form, or where it leads.
+        :raises AddressRefused: because of the form of the URL, or the address of its host.
         """
 
 
 class ITopicFetcher(Interface):
-    """Reads topics."""
+    """Fetches topics."""
 
     def fetch(url: str, known: Validators = ..., subscribers: int = ...) -> Awaitable[Fetched]:
-        """Read the bytes at a URL, unless they are those that are known.
+        """Fetch the content at a URL, unless it has not changed.
 
-        :param known: the validators of what was read before.
-        :param subscribers: how many want to be told of changes, for its publisher to know.
-        :raises TopicUnreadable: there is no 2xx answer with a body in bounds.
-        :raises errors.TopicEnded: its server says that it is gone for good.
+        :param known: the validators of the content fetched before.
+        :param subscribers: the number of subscriptions, which the request tells the publisher.
+        :raises TopicUnreadable: there was no 2xx response with a body of an allowed size.
+        :raises errors.TopicEnded: the server says that the topic is gone for good.
         """

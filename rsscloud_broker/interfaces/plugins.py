@@ -1,8 +1,8 @@
-"""What a plugin implements, and what it is given.
+"""What a plugin implements, and what the broker gives it.
 
-A plugin is a maker: it has a name, the class of its options, and a method ``make``.  There are
-three kinds.  A front door takes requests in, a notifier calls subscribers, and a sink reacts to
-events.
+A plugin is a maker: it has a name, a class for its options, and a method ``make`` that makes one
+part of the broker.  There are three kinds of parts: a front door takes requests in, a notifier
+calls subscribers, and a sink handles events.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 @frozen
 class Route:
-    """A page at one path, for one HTTP method.
+    """A resource at one path, for one HTTP method.
 
-    Several routes may share a path and a method if they require different
-    parameters: of those whose parameters are all in the request, the one that
-    requires most is taken.
+    Several routes may share a path and a method if they require different parameters.  Of the
+    routes whose parameters are all in the request, the site takes the one that requires most.
 
-    :ivar path: such as ``/ping``; one that ends in ``/*`` takes everything
-        below it too, unless a longer one fits.
+    :ivar path: such as ``/ping``.  A path that ends in ``/*`` matches everything below it too,
+        unless a longer path matches.
     :ivar method: ``GET`` (HEAD included) or ``POST``.
     :ivar requires: names of query or form parameters, in lower case.
-    :ivar content_types: media types, in lower case, of the bodies that it is for;
-        empty for those that no other route at that path names.
-    :ivar for_everybody: whether scripts of other sites may ask for it and read the answer, as
-        CORS has it: for what needs no credentials, which are never allowed.
+    :ivar content_types: media types, in lower case, of the request bodies that the route takes;
+        empty for all that no other route at that path takes.
+    :ivar for_everybody: whether scripts of other sites may read the response (CORS).  Such
+        requests never carry credentials.
     """
 
     path: str
@@ -54,11 +53,11 @@ class Route:
 class SoapOperation:
     """One SOAP operation.
 
-    :ivar answer: takes the parameters by name and the address of the caller,
-        gives the result; a ``Refused`` or a ``SoapFault`` becomes a fault.
-    :ivar parameters: the names it reads, in the order in which clients send them that name
-        them otherwise.  They tell it from an operation of the same name in another service
-        when neither SOAPAction nor path does.
+    :ivar answer: takes the parameters by name and the address of the caller, and returns the
+        result; a ``Refused`` or a ``SoapFault`` becomes a fault.
+    :ivar parameters: the names of its parameters.  If a client uses other names, they are taken
+        in this order.  If neither SOAPAction nor the path says which service is meant, these
+        names do.
     """
 
     answer: Callable[[Mapping[str, Any], str], Awaitable[Any]]
@@ -69,10 +68,10 @@ class SoapOperation:
 class SoapDescription:
     """The WSDL of a SOAP service.
 
-    :ivar namespace: that of the operations.  Calls in it are of the document/literal style, and
-        so are their answers.
-    :ivar paths: where the WSDL is, with ``?wsdl``, and the operations answer.
-    :ivar document: makes the WSDL for the URL at which the operations answer.
+    :ivar namespace: the namespace of the operations.  Calls in this namespace, and the answers
+        to them, are in document/literal style.
+    :ivar paths: where the operations answer, and the WSDL with ``?wsdl``.
+    :ivar document: makes the WSDL, given the URL at which the operations answer.
     """
 
     namespace: str
@@ -84,10 +83,10 @@ class SoapDescription:
 class SoapService:
     """SOAP operations that share a SOAPAction.
 
-    :ivar action: such as ``/rssCloud``; also a path at which they answer.
-    :ivar aliases: other actions, of old clients.
-    :ivar operations: by name.
-    :ivar description: of them, if there is one.
+    :ivar action: such as ``/rssCloud``; also a path at which the operations answer.
+    :ivar operations: the operations by name.
+    :ivar aliases: other SOAPActions, which old clients send.
+    :ivar description: the WSDL of the service, or None.
     """
 
     action: str
@@ -99,83 +98,84 @@ class SoapService:
 class IFrontDoor(Interface):
     """Takes requests in by one protocol.
 
-    XML-RPC and SOAP calls arrive at shared paths (``/RPC2`` and many others);
-    a front door that speaks them contributes its procedures.
+    XML-RPC and SOAP calls arrive at paths that all front doors share (``/RPC2`` and many
+    others); a front door contributes its procedures and operations.
     """
 
     name = Attribute("A unique str.")
 
     def routes() -> Sequence[Route]:
-        """The pages this door adds."""
+        """The routes that this front door adds."""
 
     def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
-        """Handlers of XML-RPC procedures by prefix: ``rssCloud`` for
-        ``rssCloud.ping``.
-        """
+        """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``."""
 
     def soap_services() -> Sequence[SoapService]:
-        """The SOAP operations this door adds."""
+        """The SOAP services that this front door adds."""
 
 
 class IPages(Interface):
-    """Makes HTML pages for people, all in one look."""
+    """Renders HTML pages for people, all in the same frame and style."""
 
     def render(title: str, template: str, **slots: str) -> Awaitable[bytes]:
-        """A whole HTML document.
+        """Render a whole HTML document.
 
         :param template: the name of a template in ``rsscloud_broker/web``.
-        :param slots: texts for its slots; they are escaped.  An element of the
-            template with ``t:render="show"`` is shown if the slot that its
-            attribute ``when`` names is not empty.  One with ``t:render="link"`` links to the
-            URL in the slot that its attribute ``to`` names, if that is http or https.  A
-            ``select`` with ``t:render="options"`` offers the words in the slot that its
-            attribute ``of`` names, the one in the slot of ``chosen`` being chosen.
+        :param slots: texts for the slots of the template; they are escaped.  An element with
+            ``t:render="show"`` is shown if the slot named by its attribute ``when`` is not
+            empty.  An element with ``t:render="link"`` links to the URL in the slot named by
+            its attribute ``to``, if that is http or https.  A ``select`` with
+            ``t:render="options"`` offers the words in the slot named by its attribute ``of``,
+            and selects the word in the slot named by ``chosen``.
         """
 
 
 class INotifier(Interface):
-    """Calls subscribers back, by one protocol."""
+    """Calls subscribers, by one protocol.
 
-    protocol = Attribute("The str by which subscriptions name this notifier.")
+    No answer of a callback makes a method raise: the outcome says what happened.
+    """
+
+    protocol = Attribute("The name of the protocol, a str, which subscriptions refer to.")
     drop_after_failures = Attribute(
-        "The number of consecutive failed notifications that marks a subscription to be "
-        "dropped; None to keep it until its lease ends."
+        "The number of consecutive failed notifications after which the broker drops a "
+        "subscription; None to keep it until its lease ends."
     )
 
     retries = Attribute(
-        "A tuple of seconds: how long to wait before each further attempt of a notification "
-        "that failed.  When it is used up, the notification is given up."
+        "A tuple of seconds: the pause before each further attempt of a notification that "
+        "failed.  After the last of these attempts the broker gives the notification up."
     )
 
     carries_content = Attribute(
-        "Whether its notifications carry the content of the topic, which is kept for them."
+        "Whether its notifications carry the content of the topic, which the store then keeps."
     )
 
     def verify(intent: Intent) -> Awaitable[Outcome]:
-        """Ask the callback whether it wants this.  Never raises for its answers."""
+        """Ask a callback to confirm an intent."""
 
     def notify(notification: Notification) -> Awaitable[Outcome]:
-        """Tell a subscriber that a topic changed.  Never raises for its answers."""
+        """Notify a subscriber that a topic changed."""
 
     def deny(denial: Denial) -> Awaitable[Outcome]:
-        """Tell a subscriber that it has no subscription, or not any more.
+        """Tell a subscriber that it has no subscription, or has it no longer.
 
-        Never raises for its answers; success, where the protocol has no word for it.
+        The outcome is a success if the protocol has no message for this.
         """
 
 
 @frozen
 class FrontDoorParts:
-    """What a front door may use.
+    """What the broker gives a front door.
 
-    :ivar broker: an ``IBroker``.
+    :ivar broker: the verbs of the broker.
     :ivar clock: the time.
-    :ivar pages: an ``IPages``.
-    :ivar counters: where a front door counts what it does.
-    :ivar public_directory: the files that are served to crawlers, read only.
-    :ivar public_url: the broker's own address, without a slash at the end.
+    :ivar pages: renders pages for people.
+    :ivar counters: where the front door counts its work.
+    :ivar public_directory: the files for crawlers; a front door only reads them.
+    :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar running: the names of the front doors that run.
-    :ivar has_hub: whether the broker is a WebSub hub: what it serves can be subscribed to.
+    :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     """
 
     broker: IBroker
@@ -190,18 +190,18 @@ class FrontDoorParts:
 
 @frozen
 class SinkParts:
-    """What a sink may use.
+    """What the broker gives a sink.
 
-    :ivar store: an ``IStore``.
-    :ivar bus: an ``IEventBus``.
+    :ivar store: the store.
+    :ivar bus: the event bus.
     :ivar notifiers: the notifiers that run, by protocol.
     :ivar clock: the time.
-    :ivar counters: where a sink counts what it does.
-    :ivar public_directory: where files for crawlers go.
-    :ivar in_thread: calls a function in a thread kept for the work of sinks;
-        what takes longer than a few milliseconds belongs there.
-    :ivar public_url: the broker's own address, without a slash at the end.
-    :ivar has_hub: whether the broker is a WebSub hub: what it serves can be subscribed to.
+    :ivar public_directory: where the sink writes files for crawlers.
+    :ivar in_thread: calls a function in a thread for the work of sinks, for work that takes
+        longer than a few milliseconds.
+    :ivar counters: where the sink counts its work.
+    :ivar public_url: the broker's own URL, without a slash at the end.
+    :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     """
 
     store: IStore
@@ -218,10 +218,12 @@ class SinkParts:
 class IPluginMaker(IPlugin):
     """Makes one part of the broker from its configuration."""
 
-    name = Attribute("A str, unique among the makers of its kind: the table in the configuration.")
-    help = Attribute("One line for people.")
+    name = Attribute(
+        "A str, unique among the makers of its kind; it names the table in the configuration."
+    )
+    help = Attribute("One line that says to people what the plugin does.")
     options = Attribute(
-        "An attrs class for the keys of its table; its validators and types are checked "
+        "An attrs class for the keys of its table; the broker checks its validators and types "
         "at start-up."
     )
 
@@ -230,33 +232,33 @@ class IFrontDoorMaker(IPluginMaker):
     """Makes a front door: ``[front_doors.NAME]``."""
 
     def make(options: Any, parts: FrontDoorParts) -> IFrontDoor:
-        """A front door for these options."""
+        """Make a front door with these options."""
 
 
 class INotifierMaker(IPluginMaker):
     """Makes a notifier: ``[notifiers.NAME]``."""
 
     def make(options: Any, outbound: IOutbound) -> INotifier:
-        """A notifier for these options."""
+        """Make a notifier with these options."""
 
 
 class ISinkMaker(IPluginMaker):
     """Makes a sink: ``[sinks.NAME]``."""
 
     def make(options: Any, parts: SinkParts) -> IEventSink:
-        """A sink for these options."""
+        """Make a sink with these options."""
 
 
 class IPushesContent(Interface):
-    """A maker, besides, of a front door or a sink that pushes the content of topics.
+    """What the maker of a front door or a sink also implements if its part pushes content.
 
-    The broker passes such content on as it comes, and never fetches those topics.
+    The broker distributes pushed content unchanged, and never fetches those topics.
     """
 
     def pushed_prefixes(options: Any, public_url: str, has_hub: bool) -> Sequence[str]:
-        """How the URLs of the topics begin whose content the part will push.
+        """The URL prefixes of the topics whose content the part will push.
 
-        Called before any part is made.
+        The broker calls this before it makes any part.
 
         :param options: those that the part will be made with.
         :param public_url, has_hub: as in ``SinkParts``.

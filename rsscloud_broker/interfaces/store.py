@@ -1,4 +1,5 @@
-"""What outlives the process: the store, and whether its disk has room.
+"""The interface of the store, which keeps everything that outlives the process, and of the
+check for free disk space.
 
 The core and the sinks call ``IStore``.  ``rsscloud_broker.storage`` implements it for SQLite and
 PostgreSQL, and the contract tests say what any other implementation must do.
@@ -38,123 +39,140 @@ from rsscloud_broker.records import (
 class IStore(Interface):
     """Everything that outlives the process.
 
-    Each method is one transaction, on disk before it returns.  All of them
-    raise ``Unavailable`` where the database cannot be used right now.
+    Each method is one transaction, which is on disk before the method returns.  Each raises
+    ``Unavailable`` if the database cannot be used now.  A method that takes the URL of a topic
+    also finds the topic by a URL that it has moved from.
     """
 
     # pings
 
     def add_ping(ping: Ping, repeat_window: float) -> Awaitable[PingRecord]:
-        """Record a ping, unless the same name, URL and feed were recorded in the
-        last ``repeat_window`` seconds; either way ask for a check of each topic
-        that it names and that has a subscription.
+        """Record a ping, and request a check of each topic that the ping names and that has a
+        subscription.
+
+        A repeat (the same name, URL and feed within ``repeat_window`` seconds) gets no
+        record of its own, but requests the checks.
         """
 
     def pings(since: float, until: float, before: Ping | None, limit: int) -> Awaitable[list[Ping]]:
-        """Records with ``since <= received_at < until``, newest first.
+        """Pings with ``since <= received_at < until``, newest first.
 
-        :param before: the last record of the slice before this one.
+        :param before: the last ping of the previous call, to go on after it; None at first.
         """
 
     def count_pings() -> Awaitable[int]:
-        """The number of records ever made, those pruned since included."""
+        """The number of pings ever recorded, including those pruned since."""
 
     def ping_hours(since: float, until: float) -> Awaitable[dict[int, int]]:
-        """How many records each hour has: hours since the epoch to number."""
+        """The number of pings in each hour; the keys are hours since the epoch."""
 
     def prune_pings(before: float) -> Awaitable[int]:
-        """Remove the records received before a time; how many there were."""
+        """Remove the pings received before a time, and return how many they were."""
 
     # topics
 
     def topic(url: str) -> Awaitable[Topic | None]:
-        """What is known of a topic, by its URL or one that it moved from."""
+        """The topic at a URL, or None if the store does not know it."""
 
     def topic_status(url: str) -> Awaitable[TopicStatus | None]:
-        """All that is known of a topic, likewise."""
+        """The topic at a URL, with the history of its fetches and the plan of its polls."""
 
-    def record_fetch(reading: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
-        """Take in what a fetch found at the URL where a topic is now.
+    def record_fetch(fetched: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
+        """Record what a fetch found at the present URL of a topic.
 
-        If the content differs from the last reading (or there was none), the
-        topic is changed: a fan-out begins if it has subscriptions, and ``ping``
-        is recorded.  Checks asked for before the fetch began are answered.
+        If the content differs from the last fetch (or this is the first), the topic has
+        changed: a fan-out begins if the topic has subscriptions, and ``ping`` is recorded.
+        Checks that were requested before the fetch began are done.
 
-        The content is kept, once for all, while a walk or a notification that
-        waits has need of it, and if some subscription of the topic wants content.  Where
-        there is no room for it, the fan-out begins all the same, and says so.
+        If some subscription of the topic wants content, the store keeps the content, one copy
+        for all of them, while a walk or a pending notification needs it.  If there is no room
+        for the content, the fan-out begins without it, with ``Fanout.later`` set.
 
-        The store forgets topics without subscriptions, longest read first, when there are
-        more of them than it keeps.
+        When the store has more topics without subscriptions than it may keep, it forgets those
+        fetched longest ago.
         """
 
     def record_failure(url: str, at: float, reason: str) -> Awaitable[None]:
-        """Take in that a topic could not be read, if it is known."""
+        """Record that a fetch of a topic failed.  An unknown topic is ignored."""
 
     def record_feed(url: str, feed: Mapping[str, Any]) -> Awaitable[None]:
-        """Keep what a feed says of itself, in place of what it said before."""
+        """Store what a feed says about itself, in place of what it said before."""
 
     def move_topic(url: str, to: str, at: float) -> Awaitable[bool]:
-        """Move a topic with its subscriptions to another URL, by which it is known from
-        now on; it is found by the old one too, and by those that it had before that.
+        """Move a topic with its subscriptions to another URL.
 
-        If nothing is known of the other URL, what was last read goes along.  True
-        unless it stays: if it came from there less than a week ago, the two send each
-        other back and forth.
+        The topic is still found by its old URL, and by the URLs before that.  If the store
+        knows nothing of the new URL, the digest of the last content moves along.
+
+        :returns: False if the topic stays: it or the topic at the other URL has ended, or it
+            came from that URL less than a week ago, so that the two redirect to each other.
         """
 
     def polls_due(now: float, limit: int) -> Awaitable[list[TopicStatus]]:
-        """The topics whose polls are due, longest due first, subscribed to or not."""
+        """The topics whose polls are due, longest due first, with or without subscriptions."""
 
     def plan_polls(plans: Sequence[PollPlan]) -> Awaitable[None]:
-        """Keep when topics are polled next.  The first subscription of a topic that is
-        not polled makes it due at once, to be planned.
+        """Store when topics are polled next.
+
+        The first subscription of a topic that is not polled makes it due at once, so that its
+        polls are planned.
         """
 
     def checks_due(limit: int) -> Awaitable[list[Check]]:
-        """The topics that wait to be read, longest first."""
+        """The topics that wait to be fetched, longest waiting first."""
 
     def request_check(url: str, at: float, pinged: bool = ...) -> Awaitable[bool]:
-        """Ask for a check of a topic, if it has a subscription.  True if it has.
+        """Request a check of a topic that has a subscription.
 
-        :param pinged: somebody said that it changed: then also of a topic without
-            subscriptions, known or not; False if it is not known, and as many such topics
-            wait to be read as the store keeps.
+        :param pinged: whether somebody said that the topic changed.  Then the check is
+            requested for a topic without subscriptions too, even an unknown one.
+        :returns: whether the check was requested.  It was not if the topic has no
+            subscription and was not pinged, if it has ended, or if it is unknown and as many
+            such topics as the store keeps wait to be fetched.
         """
 
     def request_content(url: str, at: float) -> Awaitable[bool]:
-        """Ask for a check of a topic, as a notification waits for its content, which is not
-        kept.  Its validators are forgotten, so that the content will come.  True unless it
-        has no subscription, or has ended.
+        """Request a check of a topic whose content a pending notification needs and the store
+        does not have.  The store forgets the validators, so that the server sends the content.
+
+        :returns: False if the topic has no subscription or has ended.
         """
 
     def drop_check(url: str, asked_until: float) -> Awaitable[None]:
-        """Give up reading a topic that was asked for until a time."""
+        """Withdraw the check of a topic, unless it was requested again after a time."""
 
     def push_content(url: str, content: Content, at: float) -> Awaitable[bool]:
-        """Begin a fan-out of a content that was pushed, if the topic has
-        subscriptions.  True if it has.
+        """Begin a fan-out of pushed content, if the topic has subscriptions.
 
-        Such a fan-out makes no earlier one needless, and no later one makes it so.
+        Such a fan-out supersedes no other, and no other supersedes it.
+
+        :returns: whether the topic has subscriptions.
         """
 
     def content(key: int) -> Awaitable[Content | None]:
-        """A content by the key that a fan-out has.  None if it is needed no more."""
+        """The content with the key that a fan-out names.  None if nothing needs it any more."""
 
     def newest_content(url: str) -> Awaitable[Content | None]:
-        """The last content of a topic that is kept."""
+        """The newest content of a topic that the store keeps, or None."""
 
     def end_topic(url: str, reason: str, at: float) -> Awaitable[bool]:
-        """End a topic, known or not: it is not to be read, checks of it are dropped,
-        and a fan-out begins if it has subscriptions.  True unless it had ended.
+        """End a topic, known or not: the broker fetches it no more, its checks are dropped,
+        and a fan-out begins if it has subscriptions.
+
+        :returns: False if the topic had ended already, or if it is unknown and the store has
+            no room for it.
         """
 
     def revive_topic(url: str) -> Awaitable[bool]:
-        """Take back that a topic has ended.  True if it had.  It is read anew, in full."""
+        """Revive an ended topic.  The next fetch is unconditional.
+
+        :returns: whether the topic had ended.
+        """
 
     def watched_topics(after: str, limit: int) -> Awaitable[list[str]]:
-        """The URLs above one of topics that have subscriptions and have not ended, in
-        their order.
+        """The URLs of topics that have subscriptions and have not ended, in ascending order.
+
+        :param after: only URLs greater than this one.
         """
 
     # subscriptions
@@ -162,34 +180,38 @@ class IStore(Interface):
     def put_subscription(
         subscription: Subscription, known: bytes | None = ...
     ) -> Awaitable[Subscription]:
-        """Store a subscription, replacing the one of that topic and callback;
-        its errors are forgotten, and a notification that waits for it is due at once.
+        """Store a subscription, in place of one with the same topic and callback.
 
-        :param known: the digest of the content that was there when it was asked
-            for.  If the topic has changed or ended since, a notification waits for it;
-            and if that is to carry a content which is not kept, a check is asked for,
-            and the validators are forgotten, so that the content will come.
+        The errors of the replaced subscription are cleared, and its pending notification is
+        due at once.
+
+        :param known: the digest of the topic's content when the subscriber asked.  If the
+            topic has changed or ended since, the store adds a pending notification.  If that
+            is to carry content which the store does not have, a check is requested, and the
+            validators are forgotten, so that the server sends the content.
         """
 
     def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
-        """Remove a subscription.  True if there was one."""
+        """Remove a subscription, and return whether there was one."""
 
     def has_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
-        """Whether there is a subscription of that topic and callback."""
+        """Whether there is a subscription with a topic and a callback."""
 
     def subscriptions(topic: str, after: int, limit: int) -> Awaitable[list[Subscription]]:
-        """The subscriptions of a topic with an id above ``after``, by id."""
+        """The subscriptions of a topic with an id above ``after``, in the order of their ids."""
 
     def sweep(now: float, idle_topics_before: float) -> Awaitable[Swept]:
-        """Drop the subscriptions that failed too often or have expired, and the topics
-        without a subscription that were last read before a time.
+        """Remove the subscriptions that failed too often or have expired, and the topics
+        without subscriptions that were last fetched before ``idle_topics_before``.
         """
 
     # intents
 
     def add_intent(intent: Intent, limit: int) -> Awaitable[WaitingIntent | None]:
-        """Keep an intent until it is verified, in place of an earlier one of the same
-        topic and callback.  None if as many as ``limit`` wait already.
+        """Store an intent until it is verified, in place of an earlier one with the same topic
+        and callback.
+
+        :returns: None if ``limit`` intents are stored already.
         """
 
     def postpone_intent(key: int, attempts: int, retry_at: float) -> Awaitable[None]:
@@ -201,21 +223,22 @@ class IStore(Interface):
         """
 
     def remove_intent(key: int) -> Awaitable[None]:
-        """Forget an intent that was kept."""
+        """Remove an intent."""
 
     def intents() -> Awaitable[list[WaitingIntent]]:
-        """The intents that are kept, oldest first."""
+        """The intents that wait to be verified, oldest first."""
 
     # fan-out
 
     def fanouts(limit: int) -> Awaitable[list[Fanout]]:
-        """Walks that have not ended, oldest first, one for each topic: the oldest that
-        is not needless.  A newer one makes those before it needless, except where
-        one of the two carries a content that was pushed.
+        """Unfinished fan-outs, oldest first, at most one per topic.
+
+        A newer fan-out of a topic supersedes the older ones, except fan-outs of pushed content:
+        those supersede none, and none supersedes them.
         """
 
     def subscriptions_of(ids: Sequence[int]) -> Awaitable[list[Subscription]]:
-        """The subscriptions with some ids, in that order; without those that are gone."""
+        """The subscriptions with the given ids, in that order.  Removed ones are left out."""
 
     def record_slice(
         fanout: Fanout,
@@ -224,67 +247,70 @@ class IStore(Interface):
         done: bool,
         left: Sequence[int] = ...,
     ) -> Awaitable[Recorded]:
-        """Move a walk to a new cursor, together with what came of deliveries.  Once done,
-        the walk and those that it made needless are removed, and contents that nothing needs
-        any more.
+        """Store the new cursor of a fan-out together with the outcomes of deliveries.
 
-        :param left: the ids of the subscriptions up to the cursor whose outcomes are not known
-            yet.  This process works on them, until it ends.
+        :param done: whether the fan-out is finished.  Then the store removes it, the fan-outs
+            that it superseded, and the contents that nothing needs any more.
+        :param left: the ids of the subscriptions up to the cursor that have no outcome yet.
+            This process has claimed them until it ends.
         """
 
     def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[Recorded]:
-        """Take in what came of deliveries.
+        """Store the outcomes of deliveries.
 
-        For each subscription at most one notification waits.  One that was
-        delivered writes nothing unless it clears earlier errors or one that
-        waits; one that was given up counts as an error, and marks the
-        subscription when there are as many in a row as ``marks``; after either,
-        another may wait.  One that is gone removes the subscription.  Those of
-        subscriptions that are not there any more are ignored.
+        Each subscription has at most one pending notification.  A delivered notification
+        writes nothing, unless it clears earlier errors or a pending notification.  One that is
+        given up counts as an error, and marks the subscription for dropping at
+        ``drop_after_failures`` consecutive errors.  After either the subscription may get
+        another pending notification.  A subscriber that is gone loses its subscription.
+        Deliveries of removed subscriptions are ignored.
         """
 
     def claim_due(now: float, limit: int, busy: Collection[str]) -> Awaitable[list[Subscription]]:
-        """Subscriptions whose notification is to be tried by now, longest due first.  This
-        process works on them until their outcomes are recorded, or until it ends.
+        """Claim subscriptions whose pending notifications are due, longest due first.
+
+        This process holds a claim until the outcome is recorded, or until it ends.
 
         :param busy: hosts whose callbacks are left out.
         """
 
     def next_due() -> Awaitable[float | None]:
-        """When the first of the waiting notifications is to be tried that nobody works on."""
+        """When the first unclaimed pending notification is due; None if there is none."""
 
     def hasten(host: str, origin: str, now: float) -> Awaitable[bool]:
-        """Let the notifications for a host be due now, since it answers again; but not before
-        the times that their subscribers asked for.  True if there are any.
+        """Make the pending notifications for a host due now, since it answers again.
+
+        None becomes due before the time that its subscriber asked for.
 
         :param origin: the host and the port, as ``host:port``, if only that port is meant;
-            empty for all of them.
+            empty for all ports of the host.
+        :returns: whether there are such notifications.
         """
 
     def set_back(seconds: float, now: float) -> Awaitable[None]:
-        """Move what is due at a later time along with a wall clock that was set back.
+        """Move due times that lie in the future back, after the wall clock was set back.
 
-        :param seconds: by how much it was set back.
-        :param now: what it shows since.
+        :param seconds: by how much the clock was set back.
+        :param now: what the clock shows since.
         """
 
     # hosts
 
     def hosts() -> Awaitable[list[HostState]]:
-        """The hosts that do not answer."""
+        """The states of the hosts that do not answer."""
 
     def record_hosts(states: Sequence[HostState]) -> Awaitable[None]:
-        """Keep the states of hosts; one without failures is forgotten."""
+        """Store the states of hosts.  A host without failures is forgotten."""
 
     def count_of_host(host: str, limit: int) -> Awaitable[int]:
-        """How many subscriptions have a callback at a host, counted up to a limit."""
+        """The number of subscriptions with a callback at a host, counted up to ``limit``."""
 
 
 class IDiskSpace(Interface):
-    """Says whether there is room for what is new."""
+    """Says whether the disk has room for new data."""
 
     def check() -> None:
-        """Return, if there is.
+        """Return if the disk has room.
 
-        :raises Unavailable: there is too little; its text says what to do.
+        :raises Unavailable: the disk has too little; the text says what to do.
         """

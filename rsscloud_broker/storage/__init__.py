@@ -1,8 +1,8 @@
-"""Tables, the store with its one writer, and migrations.
+"""The database of the broker: tables, the store with its writer thread, and migrations.
 
-``Store`` is what the broker works with; ``migrate`` must have been called for
-its database.  Commands that work on the database beside a running broker use
-``open_database``, and the functions that take its connection.
+``Store`` implements ``IStore`` for the core and the sinks; call ``migrate`` for its database
+first.  Commands that work on the database beside a running broker use ``open_database``, and
+the functions here that take a connection.
 """
 
 from rsscloud_broker.storage.engine import open_database

@@ -1,20 +1,20 @@
-"""What the store does with contents: they are kept while something has need of them.
+"""Stores the contents of topics, and removes them when nothing needs them any more.
 
-A content is needed by the walks that carry it, and, if it was pushed, by the notifications
-that wait to carry it.  The newest of a topic is needed too while a notification waits that is to
-carry that.  Whatever ends such a need calls
-``remove_unneeded``; a sweep does so for what was missed.
+A fan-out needs the content that it carries.  A pending notification of pushed content needs that
+content, and any other pending notification for a subscription that wants content needs the
+newest content of the topic.  Whatever ends such a need calls ``remove_unneeded``; the sweep
+removes the contents that were missed.
 
-There are budgets of bytes, for each host that contents came from and for all.  Where a new
-content has no room, those make some that are only kept for notifications that wait: the
-oldest of its host, or, where it is the budget of all, of the host that has most.  Each of
-those notifications has the topic read once more when it is due.  If that does not suffice,
-since walks carry the rest, the new content is not kept, and its own walk has the topic read
-once more.  So a budget costs time and requests, and never a notification.  What publishers
-push cannot be had again: it is counted, and always kept.
+Bytes of contents are limited, for each host that they came from and in total.  If there is no room
+for a new content, contents that only pending notifications need are removed: the oldest of the
+same host, or, if the total is the limit, of the hosts with the most bytes.  The topics of
+these notifications are fetched again when they are due.  If that does not make enough room, since
+fan-outs carry the rest, the new content is not kept, and its topic is fetched again for its
+fan-out.  So the limits cost time and requests, and never a notification.  Pushed content cannot be
+fetched again: it counts, and is always kept.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -34,19 +34,22 @@ from rsscloud_broker.storage.schema import (
     queued,
     subscription,
 )
-from rsscloud_broker.storage.topic_urls import PRESENT, key_of, named
+from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 
-#: What stands for the host of contents that were pushed.
+#: The value of the column ``host`` for pushed contents.
 _PUSHED = "pushed"
 
+#: Whether a fan-out carries a content.
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
-_WAITED_FOR = (
+#: Whether a pending notification needs the newest content of its topic.
+_NEWEST_NEEDED = (
     select(pending.c.subscription_id)
     .where(pending.c.content_topic_id == content.c.topic_id)
     .correlate(content)
     .exists()
 )
-_AWAITED = or_(
+#: Whether a pending or queued notification carries a pushed content.
+_PENDING = or_(
     select(pending.c.subscription_id).where(pending.c.content_id == content.c.id).exists(),
     select(queued.c.subscription_id).where(queued.c.content_id == content.c.id).exists(),
 )
@@ -56,7 +59,7 @@ _NEWEST = (
     .where(_of_topic.c.topic_id == content.c.topic_id)
     .scalar_subquery()
 )
-_UNNEEDED = and_(~_CARRIED, ~_AWAITED, or_(~_WAITED_FOR, content.c.id < _NEWEST))
+_UNNEEDED = and_(~_CARRIED, ~_PENDING, or_(~_NEWEST_NEEDED, content.c.id < _NEWEST))
 
 
 def get_content(conn: Connection, key: int) -> Content | None:
@@ -83,9 +86,10 @@ def _first(conn: Connection, which: ColumnElement[bool]) -> Content | None:
 def insert_content(
     conn: Connection, topic_key: int, url: str, new: Content, bounds: Bounds
 ) -> int | None:
-    """Keep a content; its key, or None if there is no room for it.
+    """Store a content that was fetched.
 
-    :param url: where it came from.
+    :param url: the URL that it came from.
+    :returns: its key, or None if there is no room for it.
     """
     host = host_of(url)[:255] or "?"
     size = _size_of(new)
@@ -94,7 +98,7 @@ def insert_content(
 
 
 def keep_pushed(conn: Connection, topic_key: int, new: Content) -> int:
-    """Keep a content that was pushed; its key."""
+    """Store a content that was pushed, and return its key."""
     return _insert(conn, topic_key, new, _PUSHED, _size_of(new))
 
 
@@ -119,7 +123,10 @@ def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int
 
 
 def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
-    """Whether there is room for a content, after others were removed that no walk carries."""
+    """Make room for a content, by removing contents that no fan-out carries.
+
+    :returns: whether there is room now.
+    """
     query = select(content_sum.c.host, content_sum.c.size).where(content_sum.c.host.in_((host, "")))
     sums = dict(conn.execute(query).tuples().all())
     excess = sums.get(host, 0) + size - bounds.contents_of_host
@@ -142,7 +149,11 @@ def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
 
 
 def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
-    """Remove the oldest contents of a host that no walk carries; how many bytes they had."""
+    """Remove the oldest contents of a host that no fan-out carries.
+
+    :param enough: how many bytes to remove, if there are so many.
+    :returns: how many bytes were removed.
+    """
     of_host = and_(content.c.host == host, ~_CARRIED)
     found, last = 0, 0
     oldest = select(content.c.id, content.c.size).where(of_host).order_by(content.c.id)
@@ -157,7 +168,7 @@ def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
 
 
 def _remove(conn: Connection, which: ColumnElement[bool]) -> None:
-    """Remove contents.  Nothing else does, but for the end of a topic without any."""
+    """Remove contents, and subtract their sizes from the sums."""
     freed: Counter[str] = Counter()
     gone = delete(content).where(which).returning(content.c.host, content.c.size)
     for host, size in conn.execute(gone):
@@ -178,7 +189,7 @@ def _add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
 
 
 def is_wanted(conn: Connection, topic_key: int) -> bool:
-    """Whether some subscription of a topic wants content.  An index knows."""
+    """Whether some subscription of a topic wants content.  An index makes this quick."""
     somebody = select(subscription.c.id).where(
         subscription.c.topic_id == topic_key, subscription.c.wants_content
     )
@@ -186,31 +197,31 @@ def is_wanted(conn: Connection, topic_key: int) -> bool:
 
 
 def is_waited_for(conn: Connection, topic_key: int) -> bool:
-    """Whether a notification waits that is to carry a content of a topic."""
+    """Whether a pending notification is to carry the content of a topic."""
     waits = select(pending.c.subscription_id).where(pending.c.content_topic_id == topic_key)
     return conn.execute(waits.limit(1)).first() is not None
 
 
 def is_kept(conn: Connection, topic_key: int) -> bool:
-    """Whether there is any content of a topic."""
+    """Whether the store has any content of a topic."""
     kept = select(content.c.id).where(content.c.topic_id == topic_key)
     return conn.execute(kept.limit(1)).first() is not None
 
 
 def remove_outdated(conn: Connection, topic_key: int) -> None:
-    """Remove what was read of a topic before it changed to a content that is not kept.
+    """Remove the fetched contents of a topic that has changed to a content which is not kept.
 
-    Who subscribes now must not be given it.  The walks that carry it are needless by
-    now; what was pushed is carried to its end.
+    A subscription made now must not get the old content.  Fan-outs that carry it are superseded.
+    Pushed contents stay until they are delivered.
     """
     carried = select(fanout.c.id).where(fanout.c.content_id == content.c.id, fanout.c.pushed)
-    kept = and_(~carried.exists(), ~_AWAITED)
-    _remove(conn, and_(content.c.topic_id == topic_key, kept))
+    outdated = and_(~carried.exists(), ~_PENDING)
+    _remove(conn, and_(content.c.topic_id == topic_key, outdated))
 
 
 def remove_unneeded(conn: Connection, urls: Collection[str]) -> None:
-    """Remove the contents of some topics that nothing needs any more."""
-    among = select(PRESENT).where(named.c.url.in_(urls))
+    """Remove those contents of some topics that nothing needs any more."""
+    among = select(TOPIC_ID).where(named.c.url.in_(urls))
     _remove(conn, and_(content.c.topic_id.in_(among), _UNNEEDED))
 
 
@@ -220,7 +231,7 @@ def remove_contents_of(conn: Connection, topic_keys: Collection[int]) -> None:
 
 
 def remove_all_unneeded(conn: Connection) -> None:
-    """Remove the contents that nothing needs any more, and sum up anew."""
+    """Remove all contents that nothing needs any more, and compute the sums anew."""
     conn.execute(delete(content).where(_UNNEEDED))
     conn.execute(delete(content_sum))
     sums = select(content.c.host, func.sum(content.c.size)).group_by(content.c.host)

@@ -1,11 +1,10 @@
-"""Stores the outcomes of deliveries, and the notifications that wait.
+"""Stores the outcomes of deliveries and pending notifications, and claims those that are due.
 
-At most one notification waits for each subscription, in a row of ``pending_notification``.
-Pushed contents are different, since each of them is to be delivered: the oldest is in that row,
-and the others are in ``queued``, in the order of their ids.
+A subscription has at most one row in ``pending_notification``.  Of pushed contents each must be
+delivered: the oldest is in that row, and the others are in ``queued``, in the order of their ids.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ from rsscloud_broker.storage.schema import (
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
 
-#: Contents that were pushed and may wait for one subscription, beside the first.
+#: How many pushed contents may be queued for one subscription, besides the first.
 MAX_QUEUED = 100
 
-#: Notifications that one answer of a host can make due at once.
+#: How many notifications one answer of a host can make due at once.
 MAX_HASTENED = 10_000
 
-# Deliveries come by the hundreds: each of these is made once, and run for many keys at a time.
+# Deliveries come by the hundreds: each statement below is made once, and run for many keys at once.
 
 _CLEAR_ERRORS = (
     update(subscription)
@@ -63,7 +62,7 @@ _COUNT_ERROR = (
         consecutive_errors=subscription.c.consecutive_errors + 1,
         last_error=bindparam("reason"),
         last_error_at=bindparam("at"),
-        # A comparison with null, for protocols that never give up, is not true.
+        # For protocols that never drop a subscription this compares with null, which is not true.
         dropping=case(
             (
                 subscription.c.consecutive_errors + 1
@@ -75,8 +74,8 @@ _COUNT_ERROR = (
     )
 )
 
-# One that waits to carry something else that was pushed goes on waiting.
-_FORGET = delete(pending).where(
+# A pending notification of another pushed content stays.
+_REMOVE_PENDING = delete(pending).where(
     pending.c.subscription_id == bindparam("key"),
     or_(
         pending.c.content_id.is_(None),
@@ -84,14 +83,14 @@ _FORGET = delete(pending).where(
     ),
 )
 
-# One that was renewed since is wanted again.
-_REMOVE = delete(subscription).where(
+# A subscription that was renewed meanwhile stays.
+_REMOVE_SUBSCRIPTION = delete(subscription).where(
     subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
 )
 
-_OF_KEY = update(pending).where(pending.c.subscription_id == bindparam("key"))
+_UPDATE_PENDING = update(pending).where(pending.c.subscription_id == bindparam("key"))
 
-_TRIED = _OF_KEY.values(
+_RECORD_ATTEMPT = _UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -101,7 +100,7 @@ _TRIED = _OF_KEY.values(
     content_id=bindparam("carried"),
 )
 
-_PUT_OFF = _OF_KEY.values(
+_PUT_OFF = _UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -109,15 +108,16 @@ _PUT_OFF = _OF_KEY.values(
 )
 
 
-def _later(one: Any, other: Any) -> Any:
-    return case((one > other, one), else_=other)
+def _later(first: Any, second: Any) -> Any:
+    """The later of two times, in SQL."""
+    return case((first > second, first), else_=second)
 
 
-_NOW = bindparam("due", type_=BigInteger)
-_RESTED = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
-_EARLIEST = _later(func.coalesce(pending.c.not_before, 0), _later(_RESTED, _NOW))
+_DUE = bindparam("due", type_=BigInteger)
+_AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
+_EARLIEST = _later(func.coalesce(pending.c.not_before, 0), _later(_AFTER_PAUSE, _DUE))
 
-_FRESH = _OF_KEY.values(
+_RESTART = _UPDATE_PENDING.values(
     attempts=0,
     due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
 )
@@ -130,34 +130,34 @@ def record_deliveries(
 
     Deliveries of subscriptions that were removed meanwhile find no row.
 
-    :param node: the id of this process.
+    :param node: the node id of this process.
     """
-    over = [
+    final = [
         (one, one.outcome)
         for one in deliveries
         if one.outcome and (one.retry_at is None or not one.attempts)
     ]
-    if over:
-        _record_outcomes(conn, over)
-    wait = [one for one in deliveries if one.retry_at is not None]
-    dropped = _wait(conn, wait, node) if wait else ()
-    pushed = [one for one, _ in over if one.content_id is not None]
-    due = _bring_next(conn, pushed) if pushed else False
-    let_go = {
+    if final:
+        _record_outcomes(conn, final)
+    to_add = [one for one in deliveries if one.retry_at is not None]
+    dropped = _add_pending(conn, to_add, node) if to_add else ()
+    pushed = [one for one, _ in final if one.content_id is not None]
+    due = _take_from_queue(conn, pushed) if pushed else False
+    topics = {
         delivery.subscription.topic
-        for delivery, outcome in over
+        for delivery, outcome in final
         if delivery.subscription.wants_content
         and (outcome.gone or delivery.subscription.attempts is not None)
     }
-    if let_go:
-        remove_unneeded(conn, let_go)
+    if topics:
+        remove_unneeded(conn, topics)
     return Recorded(due, dropped)
 
 
-def _record_outcomes(conn: Connection, over: Sequence[tuple[Delivery, Outcome]]) -> None:
-    """Take in what came of notifications that wait no more."""
-    gone = [one.subscription for one, outcome in over if outcome.gone]
-    succeeded = [one for one, outcome in over if outcome.success and not outcome.gone]
+def _record_outcomes(conn: Connection, final: Sequence[tuple[Delivery, Outcome]]) -> None:
+    """Store the outcomes of deliveries that need no further attempt."""
+    gone = [one.subscription for one, outcome in final if outcome.gone]
+    succeeded = [one for one, outcome in final if outcome.success and not outcome.gone]
     failed = [
         {
             "key": one.subscription.id,
@@ -165,132 +165,142 @@ def _record_outcomes(conn: Connection, over: Sequence[tuple[Delivery, Outcome]])
             "at": to_micros(one.at),
             "most_failures": one.drop_after_failures,
         }
-        for one, outcome in over
+        for one, outcome in final
         if not outcome.success and not outcome.gone
     ]
     conn.execute(
-        _FORGET, [{"key": one.subscription.id, "carried": one.content_id} for one, _ in over]
+        _REMOVE_PENDING,
+        [{"key": one.subscription.id, "carried": one.content_id} for one, _ in final],
     )
     if gone:
         granted = [{"key": one.id, "granted": to_micros(one.lease.granted_at)} for one in gone]
-        conn.execute(_REMOVE, granted)
+        conn.execute(_REMOVE_SUBSCRIPTION, granted)
     if succeeded:
         conn.execute(_CLEAR_ERRORS, [{"key": one.subscription.id} for one in succeeded])
     if failed:
         conn.execute(_COUNT_ERROR, failed)
 
 
-def _wait(
+def _add_pending(
     conn: Connection, deliveries: Sequence[Delivery], node: int | None
 ) -> tuple[Subscription, ...]:
-    """Let notifications wait; where one waits already it is the same from now on.
+    """Add pending notifications, or update those that subscriptions have already.
 
-    :returns: subscriptions whose queue is full.
+    :returns: the subscriptions whose queues are full, so that a pushed content was left out.
     """
-    wanted = {one.subscription.id: one for one in deliveries if one.content_id is None}
-    alive = select(subscription.c.id, CONTENT_TOPIC_ID).where(subscription.c.id.in_(wanted))
-    waits = select(pending.c.subscription_id).where(pending.c.subscription_id.in_(wanted))
-    there = set(conn.execute(waits).scalars())
+    by_key = {one.subscription.id: one for one in deliveries if one.content_id is None}
+    existing = select(subscription.c.id, CONTENT_TOPIC_ID).where(subscription.c.id.in_(by_key))
+    with_pending = select(pending.c.subscription_id).where(pending.c.subscription_id.in_(by_key))
+    keys_with_pending = set(conn.execute(with_pending).scalars())
     inserts: list[dict[str, Any]] = []
     tried: list[dict[str, Any]] = []
     put_off: list[dict[str, Any]] = []
     fresh: list[dict[str, Any]] = []
-    for key, content_topic in conn.execute(alive):
-        one = wanted[key]
-        if key not in there:
+    for key, content_topic in conn.execute(existing):
+        one = by_key[key]
+        if key not in keys_with_pending:
             inserts.append(_row(one, content_topic, node))
         elif one.pause is not None:
             fresh.append({"key": key, "due": _due(one), "pause": to_micros(one.pause)})
         else:
             (put_off if one.outcome is None else tried).append(_changes(one, node))
-    for statement, values in ((_FRESH, fresh), (_PUT_OFF, put_off), (_TRIED, tried)):
+    for statement, values in ((_RESTART, fresh), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
         if values:
             conn.execute(statement, values)
     if inserts:
         conn.execute(insert(pending), inserts)
     pushed = [one for one in deliveries if one.content_id is not None]
-    return tuple(one.subscription for one in pushed if not _wait_in_order(conn, one, node))
+    return tuple(one.subscription for one in pushed if not _add_pushed(conn, one, node))
 
 
-def _due(one: Delivery) -> int:
-    assert one.retry_at is not None  # the caller looked
-    return to_micros(one.retry_at)
+def _due(delivery: Delivery) -> int:
+    assert delivery.retry_at is not None  # ``record_deliveries`` has checked it
+    return to_micros(delivery.retry_at)
 
 
-def _row(one: Delivery, content_topic: int | None, node: int | None) -> dict[str, Any]:
-    at = None if one.outcome is None else to_micros(one.at)
-    failed = one.outcome is not None and not one.outcome.success
+def _row(delivery: Delivery, content_topic: int | None, node: int | None) -> dict[str, Any]:
+    """The values of a new pending notification."""
+    at = None if delivery.outcome is None else to_micros(delivery.at)
+    failed = delivery.outcome is not None and not delivery.outcome.success
     return {
-        "subscription_id": one.subscription.id,
-        "attempts": one.attempts,
-        "due_at": _due(one),
+        "subscription_id": delivery.subscription.id,
+        "attempts": delivery.attempts,
+        "due_at": _due(delivery),
         "content_topic_id": content_topic,
-        "node_id": node if one.claimed else None,
+        "node_id": node if delivery.claimed else None,
         "tried_at": at,
         "failing_since": at if failed else None,
-        "not_before": to_micros_or_none(one.not_before),
-        "content_id": one.content_id,
+        "not_before": to_micros_or_none(delivery.not_before),
+        "content_id": delivery.content_id,
     }
 
 
-def _changes(one: Delivery, node: int | None) -> dict[str, Any]:
+def _changes(delivery: Delivery, node: int | None) -> dict[str, Any]:
+    """The parameters of ``_RECORD_ATTEMPT``, or of ``_PUT_OFF`` if no attempt was made."""
     changes: dict[str, Any] = {
-        "key": one.subscription.id,
-        "tries": one.attempts,
-        "due": _due(one),
-        "node": node if one.claimed else None,
-        "carried": one.content_id,
+        "key": delivery.subscription.id,
+        "tries": delivery.attempts,
+        "due": _due(delivery),
+        "node": node if delivery.claimed else None,
+        "carried": delivery.content_id,
     }
-    if one.outcome is not None:
-        changes |= {"at": to_micros(one.at), "asked": to_micros_or_none(one.not_before)}
+    if delivery.outcome is not None:
+        changes |= {"at": to_micros(delivery.at), "asked": to_micros_or_none(delivery.not_before)}
     return changes
 
 
-# --- what was pushed
+# --- pushed contents
 
 
-def _wait_in_order(conn: Connection, one: Delivery, node: int | None) -> bool:
-    """Let something that was pushed wait, behind what was pushed before it.
+def _add_pushed(conn: Connection, delivery: Delivery, node: int | None) -> bool:
+    """Add a notification of pushed content, behind those of contents that were pushed earlier.
 
-    :returns: False if the queue is full, so that it is left out.
+    :returns: False if the queue is full, so that the content is left out.
     """
-    key = one.subscription.id
-    kept = select(content.c.id).where(content.c.id == one.content_id)
-    alive = select(CONTENT_TOPIC_ID).where(subscription.c.id == key, kept.exists())
-    found = conn.execute(alive).first()
+    key = delivery.subscription.id
+    kept = select(content.c.id).where(content.c.id == delivery.content_id)
+    existing = select(CONTENT_TOPIC_ID).where(subscription.c.id == key, kept.exists())
+    found = conn.execute(existing).first()
     if found is None:
-        return True  # nobody wants it any more, or it is not kept
+        return True  # the subscription or the content was removed meanwhile
     first = conn.execute(
         select(pending.c.content_id).where(pending.c.subscription_id == key)
     ).first()
     if first is None:
-        conn.execute(insert(pending), [_row(one, found[0], node)])
+        conn.execute(insert(pending), [_row(delivery, found[0], node)])
         return True
-    assert one.content_id is not None  # it was pushed
-    if first.content_id is not None and first.content_id < one.content_id:
-        return _enqueue(conn, key, one.content_id)
+    assert delivery.content_id is not None  # the caller has checked it
+    if first.content_id is not None and first.content_id < delivery.content_id:
+        return _enqueue(conn, key, delivery.content_id)
     fits = True
-    if first.content_id is not None and first.content_id > one.content_id:
+    if first.content_id is not None and first.content_id > delivery.content_id:
         fits = _enqueue(conn, key, first.content_id)
-    conn.execute(_PUT_OFF if one.outcome is None else _TRIED, [_changes(one, node)])
+    conn.execute(
+        _PUT_OFF if delivery.outcome is None else _RECORD_ATTEMPT, [_changes(delivery, node)]
+    )
     return fits
 
 
 def _enqueue(conn: Connection, key: int, content_key: int) -> bool:
-    waits = list(
+    """Put a pushed content into the queue of a subscription; False if the queue is full."""
+    in_queue = list(
         conn.execute(select(queued.c.content_id).where(queued.c.subscription_id == key)).scalars()
     )
-    if content_key in waits:
+    if content_key in in_queue:
         return True
-    if len(waits) >= MAX_QUEUED:
+    if len(in_queue) >= MAX_QUEUED:
         return False
     conn.execute(insert(queued).values(subscription_id=key, content_id=content_key))
     return True
 
 
-def _bring_next(conn: Connection, over: Sequence[Delivery]) -> bool:
-    """Let the next in the queue wait where what was before it is over; whether there is one."""
-    at = {one.subscription.id: to_micros(one.at) for one in over}
+def _take_from_queue(conn: Connection, final: Sequence[Delivery]) -> bool:
+    """Make the next content in the queue pending, for subscriptions whose pending notification
+    has its outcome.
+
+    :returns: whether any queue had a content.
+    """
+    at = {one.subscription.id: to_micros(one.at) for one in final}
     waits = select(pending.c.subscription_id).where(
         pending.c.subscription_id == queued.c.subscription_id
     )
@@ -324,8 +334,10 @@ def _bring_next(conn: Connection, over: Sequence[Delivery]) -> bool:
 def claim_due(
     conn: Connection, now: float, limit: int, busy: Collection[str], node: int
 ) -> list[Subscription]:
-    """See ``IStore.claim_due``.  What is due is gone through in its order, by an index,
-    until enough is found, past however many of busy hosts.
+    """See ``IStore.claim_due``.
+
+    The query follows the index of due times until it has enough rows, and skips those of busy
+    hosts however many they are.
     """
     due = (
         select(pending.c.subscription_id)
@@ -377,5 +389,5 @@ def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
     ]
     if due:
         asked = func.coalesce(pending.c.not_before, 0)
-        conn.execute(_OF_KEY.values(due_at=_later(asked, _NOW)), due)
+        conn.execute(_UPDATE_PENDING.values(due_at=_later(asked, _DUE)), due)
     return bool(due)

@@ -1,8 +1,8 @@
-"""Room on the disk: while there is too little of it, the broker takes in nothing new.
+"""Watches the free space on a disk.  While there is too little, the broker accepts nothing new.
 
-A full disk stops everything: notifications that wait cannot be noted, change lists cannot be
-made, and others who use the disk suffer as well.  So the broker leaves some of it free, for
-what is under way.
+On a full disk the broker can store no pending notifications and write no change lists, and other
+programs that use the disk fail too.  So the broker keeps some space free for the work that it has
+accepted already.  The core asks ``check`` before it accepts a request.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace
 
-#: Seconds between two looks.
+#: Seconds between two measurements.
 PERIOD: Final = 3.0
 
 MEGABYTE: Final = 1_000_000
 
-#: On a small disk less has to be free: one part of so many.
+#: On a small disk less space must be free: the disk's size divided by this.
 _PARTS: Final = 10
 
 
 @implementer(IDiskSpace)
 class DiskSpace(Service):
-    """Looks at the room on a disk every few seconds.
+    """Measures the free space on a disk every few seconds.
 
-    :param directory: where that disk is.
-    :param min_free: bytes that are to stay free, or a tenth of the disk if that is less;
-        0 if nobody cares.
+    :param directory: a directory on that disk.
+    :param min_free: the bytes that must stay free, or a tenth of the disk if that is less;
+        0 switches the check off.
     :param in_thread: calls a function in a thread, since a disk may hang.
     """
 
@@ -53,37 +53,37 @@ class DiskSpace(Service):
         self._directory = directory
         self._min_free = min_free
         self._in_thread = in_thread
-        self._looking = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
-        self._looking.clock = clock
-        self._short = ""
+        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._measure()))
+        self._loop.clock = clock
+        self._problem = ""
 
     def startService(self) -> None:
         super().startService()
         if self._min_free:
-            self._looking.start(PERIOD)
+            self._loop.start(PERIOD)
 
     def stopService(self) -> None:
         super().stopService()
-        if self._looking.running:
-            self._looking.stop()
+        if self._loop.running:
+            self._loop.stop()
 
     def check(self) -> None:
-        if self._short:
-            raise Unavailable(self._short)
+        if self._problem:
+            raise Unavailable(self._problem)
 
-    async def _look(self) -> None:
+    async def _measure(self) -> None:
         try:
             status = await self._in_thread(os.statvfs, self._directory)
         except OSError:
-            return  # who uses it says what is wrong with it
+            return  # whatever uses the directory next reports what is wrong with it
         free = status.f_bavail * status.f_frsize
-        least = min(self._min_free, status.f_blocks * status.f_frsize // _PARTS)
-        if free < least and not self._short:
-            self._short = (
+        required = min(self._min_free, status.f_blocks * status.f_frsize // _PARTS)
+        if free < required and not self._problem:
+            self._problem = (
                 f"only {free / MEGABYTE:,.1f} MB are free on the disk of {self._directory}, and "
-                f"{least / MEGABYTE:,.1f} MB must be ([storage] min_free_mb): make room there"
+                f"{required / MEGABYTE:,.1f} MB must be ([storage] min_free_mb): make room there"
             )
-            self.log.error("Nothing new is taken in: {reason}.", reason=self._short)
-        elif free >= least and self._short:
-            self._short = ""
-            self.log.info("There is room on the disk again; all is taken in.")
+            self.log.error("The broker accepts nothing new: {reason}.", reason=self._problem)
+        elif free >= required and self._problem:
+            self._problem = ""
+            self.log.info("The disk has room again: the broker accepts everything.")

@@ -1,6 +1,6 @@
-"""Reading the documents that ``import`` takes, without touching a database.
+"""Reads the JSON documents that the command ``import`` takes, without touching a database.
 
-Two kinds are understood: our own, as ``exports.export_text`` makes it::
+It reads two kinds: the export of this broker, as ``exports.export_text`` makes it::
 
     {"format": "rsscloud-broker", "version": 1, "exported_at": "2026-05-01T12:00:00.000000Z",
      "topics": [{"url": "http://feeds.example/rss", "digest": "9f86…", "size": 4711,
@@ -13,17 +13,18 @@ Two kinds are understood: our own, as ``exports.export_text`` makes it::
                                     "options": {}, "wants_content": false,
                                     "written_topic": ""}]}]}
 
-SubscriptionOptions may hold secrets with which notifications are signed: keep such a document to
-yourself.  What is under way is not in it: checks asked for, walks, notifications that
-wait, the contents that are kept for them, and intents that wait to be verified.  Nor
-are pings, plans of polls, what feeds say of themselves, and moves: a topic that moved
-is listed under each URL that somebody subscribed to, with what was last read of it, and
-will be found to have moved when it is read.  Where the subscriber wrote the topic's URL in
-another form, ``written_topic`` is what the subscriber wrote.
+``options`` may hold the secrets with which notifications are signed: keep such a document
+private.  If the subscriber wrote the URL of the topic in another form than ``url``,
+``written_topic`` has that form.
 
-and version 2 of the data file of rsscloud-server, whose ``feeds`` have a
-member per feed.  What that remembers of a feed's content cannot be compared
-with what we remember, so only its subscriptions are taken::
+The export leaves work under way out: requested checks, fan-outs, pending notifications, their
+contents, and intents that wait to be verified.  It also leaves out pings, poll plans, what feeds
+say about themselves, and moves: a topic that has moved is listed under each URL that somebody
+subscribed to, with the result of its last fetch, and the next fetch finds the move again.
+
+The second kind is version 2 of the data file of rsscloud-server, whose ``feeds`` have a member for
+each feed.  Only the subscriptions are read, since this broker cannot compare what that server
+keeps of a feed's content with its own digests::
 
     {"version": 2,
      "feeds": {"http://feeds.example/rss": {
@@ -34,10 +35,10 @@ with what we remember, so only its subscriptions are taken::
                             "whenLastError": null, "whenExpires": "…Z",
                             "details": {"leaseSeconds": 864000, "secret": "sesame"}}]}}}
 
-``notifyProcedure`` is there for ``xml-rpc``.  Only a WebSub subscription says how long
-its lease is; any other is taken to have begun 25 hours before its end.  After three
-errors in a row that server calls a callback no more, and drops the subscription later;
-here it comes in dropping, which means the same.
+``notifyProcedure`` is there for ``xml-rpc``.  Only a WebSub subscription says how long its lease
+is; the lease of any other is taken to have begun 25 hours before its end.  After three errors in
+a row rsscloud-server calls a callback no more, and drops the subscription later; such a
+subscription is imported with ``dropping`` set, which means the same.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from rsscloud_broker.storage.schema import to_seconds
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import websub
 
-#: What WebSub is called in both kinds of documents.
+#: The name of the protocol WebSub in both kinds of documents.
 WEBSUB = "websub"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,14 +66,14 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 _SERVER_LEASE_SECONDS = 25 * 3600
-#: How often in a row rsscloud-server lets a callback fail.
+#: After so many errors in a row rsscloud-server calls a callback no more.
 _SERVER_ERRORS = 3
 _LONGEST_LEASE_SECONDS = 10**9
-_MOST = 2**31 - 1
+_MAX_ERRORS = 2**31 - 1
 
 
 class InvalidDocument(ValueError):
-    """A document that cannot be imported.  Its text names the place, to people."""
+    """The document cannot be imported.  The text says where it is faulty, and what the rule is."""
 
 
 @frozen
@@ -90,12 +91,11 @@ def format_time(micros: int) -> str:
 
 
 def read_document(document: object) -> list[TopicEntry]:
-    """What a document holds; each topic once, each subscription once.
+    """Read the topics and subscriptions of a document, each once.
 
-    :param document: as ``json.loads`` gives it.
-    Topics are in normal form, whatever form the document has them in.
-
-    :raises InvalidDocument: it is of neither kind, or broken somewhere.
+    :param document: the document, as ``json.loads`` returns it.
+    :returns: topics by their URLs in normal form, whatever the form in the document.
+    :raises InvalidDocument: the document is of neither kind, or is faulty.
     """
     top = _Value(document)
     if top.member("format").value == "rsscloud-broker":
@@ -124,7 +124,7 @@ def _check_unique(entries: list[TopicEntry]) -> None:
 
 
 def _in_normal_form(entries: Iterable[TopicEntry]) -> list[TopicEntry]:
-    """Entries under the normal forms of their topics' URLs; those of the same topic are one."""
+    """Bring the URLs of topics into normal form, and merge entries of the same topic."""
     merged: dict[str, TopicEntry] = {}
     for entry in entries:
         url = normal_form(entry.topic.url)
@@ -137,13 +137,13 @@ def _in_normal_form(entries: Iterable[TopicEntry]) -> list[TopicEntry]:
 
 
 def _under(url: str, one: Subscription) -> Subscription:
-    """A subscription to a topic in normal form, which remembers how the topic was written."""
+    """The subscription with its topic in normal form, and the document's form in ``written``."""
     written = one.told_topic
     return evolve(one, topic=url, written="" if written == url else written)
 
 
 def _merge(one: TopicEntry, other: TopicEntry) -> TopicEntry:
-    """One entry for a topic: what was read later, and each subscription once."""
+    """Merge two entries of a topic: the later fetch counts, and each subscription is kept once."""
     last = max(one.topic, other.topic, key=_last_seen)
     return TopicEntry(last, _each_once(iter(one.subscriptions + other.subscriptions)))
 
@@ -187,7 +187,7 @@ def _subscription(topic: str, item: _Value) -> Subscription:
             granted_at=item.member("granted_at").time(),
             seconds=item.member("lease_seconds").whole(1, _LONGEST_LEASE_SECONDS),
         ),
-        consecutive_errors=item.member("consecutive_errors", 0).whole(0, _MOST),
+        consecutive_errors=item.member("consecutive_errors", 0).whole(0, _MAX_ERRORS),
         last_error=item.member("last_error", "").text(),
         last_error_at=item.member("last_error_at").time_or_none(),
         dropping=item.member("dropping", False).flag(),
@@ -216,7 +216,7 @@ def _server_subscription(topic: str, item: _Value) -> Subscription:
     seconds = length.whole(1, _LONGEST_LEASE_SECONDS)
     # rsscloud-server writes the epoch for "never".
     last_error_at = item.member("whenLastError").time_or_none() or None
-    errors = item.member("ctConsecutiveErrors", 0).whole(0, _MOST)
+    errors = item.member("ctConsecutiveErrors", 0).whole(0, _MAX_ERRORS)
     secret = details.member("secret", "").text() if protocol == WEBSUB else ""
     return Subscription(
         topic=topic,
@@ -235,19 +235,22 @@ def _server_subscription(topic: str, item: _Value) -> Subscription:
 
 
 def _details(item: _Value) -> _Value:
-    """What rsscloud-server keeps of a subscription for its protocol alone."""
+    """The details of a subscription, which rsscloud-server keeps for some protocols."""
     details = item.member("details")
     return _Value({}, item, "details") if details.value is None else details
 
 
 def _each_once(subscriptions: Iterator[Subscription]) -> tuple[Subscription, ...]:
-    """The last of those that are equal in topic and callback."""
+    """The subscriptions of a topic; of several with the same callback only the last."""
     return tuple({one.callback: one for one in subscriptions}.values())
 
 
 @define
 class _Value:
-    """A value in a document, which knows where it stands there."""
+    """A value in a document with its position, which the errors name.
+
+    Each method returns the value as one type, or raises ``InvalidDocument``.
+    """
 
     value: Any
     parent: _Value | None = None
@@ -277,7 +280,7 @@ class _Value:
         return ((key, _Value(value, self, key)) for key, value in self.value.items())
 
     def items(self) -> Iterator[_Value]:
-        """Its items; none if it is absent."""
+        """The items of an array; none if the value is absent."""
         if self.value is not None and not isinstance(self.value, list):
             raise self.invalid("must be an array")
         return (_Value(item, self, index) for index, item in enumerate(self.value or ()))
@@ -313,10 +316,10 @@ class _Value:
             raise self.invalid("must be a SHA-256 digest, 64 hexadecimal digits")
         return bytes.fromhex(self.value)
 
-    def whole(self, least: int, most: int) -> int:
+    def whole(self, minimum: int, maximum: int) -> int:
         whole = isinstance(self.value, int) and not isinstance(self.value, bool)
-        if not whole or not least <= self.value <= most:
-            raise self.invalid(f"must be a whole number from {least} to {most}")
+        if not whole or not minimum <= self.value <= maximum:
+            raise self.invalid(f"must be a whole number from {minimum} to {maximum}")
         return int(self.value)
 
     def flag(self) -> bool:

@@ -1,7 +1,7 @@
-"""What the store does when the wall clock was set back.
+"""Moves stored due times back after the wall clock was set back.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, update
 
 from rsscloud_broker.storage.schema import host_state, intent, pending, to_micros, topic
 
-#: The times at which something is to be done, or was asked for.
+#: The columns with times at which work is due, or was requested.
 _TIMES = (
     pending.c.due_at,
     topic.c.check_requested_at,
@@ -21,7 +21,7 @@ _TIMES = (
 
 
 def set_back(conn: Connection, seconds: float, now: float) -> None:
-    """See ``IStore.set_back``.  What is due already, by the new time too, stays due."""
+    """See ``IStore.set_back``.  Times that are not after ``now`` stay as they are."""
     by = to_micros(seconds)
     for time in _TIMES:
         later = update(time.table).where(time > to_micros(now))

@@ -1,7 +1,7 @@
-"""Opening a database, and what its failures are called.
+"""Opens a database, and turns its failures into ``Unavailable``.
 
-An engine comes in two kinds that share their connections: as made, for
-reading, and ``for_writing(engine)``.
+An engine is for reading as it is made; ``for_writing(engine)`` is for writing.  Both share
+their connections.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _WRITES = "rsscloud_broker_writes"
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for a database URL.  Connects to nothing yet.
+    """Make an engine for a database URL, without connecting.
 
-    :raises sqlalchemy.exc.ArgumentError: this is not a database URL.
+    :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == postgresql.DIALECT:
@@ -46,23 +46,23 @@ def for_writing(engine: Engine) -> Engine:
 
 
 def wait_for_others(connection: Connection) -> None:
-    """Wait until no other process migrates the database; then others wait for this one's
-    transaction.  On SQLite each transaction that writes does so.
+    """Wait until no other process migrates the database, and make others wait until the
+    transaction of this connection ends.
+
+    On SQLite every transaction that writes does so by itself.
     """
     if connection.dialect.name == postgresql.DIALECT:
         postgresql.lock(connection)
 
 
 def as_unavailable(error: BaseException) -> Unavailable | None:
-    """What to raise instead, if it is the database that failed.
+    """The error to raise instead, if the database cannot be used.
 
-    None for errors that lie in what was asked of it.
+    None if the error has another cause, such as a fault in a statement.
     """
-    ails_database = isinstance(
-        error, OperationalError | InterfaceError | InternalError | PoolTimeout
-    )
-    # A damaged file is reported by the bare base class.
-    if not ails_database and type(error) is not DatabaseError:
+    is_unusable = isinstance(error, OperationalError | InterfaceError | InternalError | PoolTimeout)
+    # For a damaged file the driver raises the base class itself.
+    if not is_unusable and type(error) is not DatabaseError:
         return None
     reason = error.orig if isinstance(error, DBAPIError) else error
     unavailable = Unavailable(
@@ -87,10 +87,10 @@ def database_errors() -> Iterator[None]:
 
 @contextmanager
 def open_database(url: str, *, writes: bool = True) -> Iterator[Connection]:
-    """One transaction on a database, for commands that run beside a broker.
+    """Begin one transaction on a database, for commands that run beside a broker.
 
-    :param url: a database that ``migrate`` has been called for.
-    :param writes: False to read only, which holds up nobody.
+    :param url: the URL of a database for which ``migrate`` was called.
+    :param writes: False to read only, which does not block the broker.
     :raises Unavailable: the database cannot be used.
     """
     engine = open_engine(url)

@@ -1,6 +1,7 @@
-"""Looks at a database without changing it, beside a running broker too.
+"""Examines a database without changing it, even beside a running broker.
 
-What is found out is what the next start would do with it.
+``start_checks`` calls it to say whether the broker could start with this database, and whether
+the start would migrate it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.upgrade import UnfitDatabase, check_kept, check_known, latest_revision
 
 #: Seconds to wait for another process that writes, or for a server that does not answer.
-_PATIENCE = 5
+_TIMEOUT = 5
 
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
@@ -36,10 +37,10 @@ def database_file(url: str) -> Path | None:
 
 @frozen
 class Examination:
-    """What a database is like.
+    """The revisions of a database.
 
-    :ivar revision: the revision of its tables; empty if it has none yet.
-    :ivar latest: the revision that the next start brings it to.
+    :ivar revision: the revision of its tables; empty if it has no tables yet.
+    :ivar latest: the revision to which the next start migrates it.
     """
 
     revision: str
@@ -47,15 +48,15 @@ class Examination:
 
 
 def examine(url: str) -> Examination:
-    """Open a database that is there already, and see whether it can be read and written.
+    """Open an existing database, and check that the broker can read and write it.
 
-    Writing is tried with a transaction that changes nothing and is rolled back; a running
-    broker waits for it no longer than for a commit of its own.
+    To check writing, this begins a transaction that changes nothing, and rolls it back.  A
+    running broker waits for it no longer than for one of its own commits.
 
     :param url: an SQLAlchemy database URL; the file of an SQLite database must exist.
-    :raises Unavailable: it cannot be opened, or written to.
-    :raises UnfitDatabase: it would keep nothing, was made by a newer version, or some of its
-        tables belong to somebody else.
+    :raises Unavailable: the database cannot be opened or written to.
+    :raises UnfitDatabase: the database is in memory, was made by a newer version, or does not
+        give the broker the rights that it needs.
     """
     check_kept(url)
     engine = _engine(url)
@@ -77,18 +78,18 @@ def examine(url: str) -> Examination:
 
 
 def _engine(url: str) -> Engine:
-    """An engine that sets nothing up: to turn on the write-ahead log would be a change."""
+    """Make an engine without the broker's settings: to turn on WAL would change the file."""
     parsed = make_url(url)
     options: dict[str, Any] = {}
     if parsed.get_backend_name() == sqlite.DIALECT:
-        options = {"timeout": _PATIENCE, "isolation_level": None}
+        options = {"timeout": _TIMEOUT, "isolation_level": None}
     elif parsed.get_driver_name().startswith("psycopg"):
-        options = {"connect_timeout": _PATIENCE}
+        options = {"connect_timeout": _TIMEOUT}
     return create_engine(parsed, poolclass=NullPool, connect_args=options)
 
 
 def _check_rights(connection: Connection) -> None:
-    """See whether a role may do with the tables what the broker does.
+    """Check that the role of the connection may read and write the tables.
 
     :raises UnfitDatabase: it may not.
     """
@@ -124,9 +125,9 @@ def _check_rights(connection: Connection) -> None:
 
 
 def _closed_sequences(connection: Connection, tables: Sequence[str]) -> list[str]:
-    """The sequences from which a role may not take the numbers of new rows.
+    """The sequences from which the role may not take the ids of new rows.
 
-    PostgreSQL grants the rights to a table and those to its sequences apart.
+    PostgreSQL grants rights to a table and rights to its sequences separately.
 
     :param tables: the tables that the sequences belong to.
     """
@@ -144,9 +145,9 @@ def _closed_sequences(connection: Connection, tables: Sequence[str]) -> list[str
 
 
 def _check_ownership(connection: Connection) -> None:
-    """See whether a role may migrate the tables: PostgreSQL lets only their owner change them.
+    """Check that the role may migrate the tables: PostgreSQL lets only their owner change them.
 
-    :raises UnfitDatabase: it may not.
+    :raises UnfitDatabase: the role does not own all of them.
     """
     query = text(
         "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() "
@@ -161,7 +162,7 @@ def _check_ownership(connection: Connection) -> None:
 
 
 def _may(connection: Connection, privilege: str, what: str, right: str) -> bool:
-    query = text(f"SELECT {privilege}")  # it is one of ours
+    query = text(f"SELECT {privilege}")  # always one of the expressions in this module
     return bool(connection.execute(query, {"what": what, "right": right}).scalar_one())
 
 

@@ -1,6 +1,6 @@
-"""Topics and subscriptions into the store, out of a document.
+"""Imports topics and subscriptions from a document, for the command ``import``.
 
-The documents are described in ``documents``.
+``documents`` describes and reads the documents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rsscloud_broker.model import Subscription, Topic
 from rsscloud_broker.storage.documents import WEBSUB, InvalidDocument, TopicEntry, read_document
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import options_to_text, subscription, to_micros_or_none, topic
-from rsscloud_broker.storage.subscriptions import MATCH_WAITING, lease_values
+from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
 from rsscloud_broker.storage.topics import NO_VALIDATORS
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
@@ -30,23 +30,24 @@ __all__ = [
     "import_in_parts",
 ]
 
-#: How many topics and subscriptions are stored together: a fraction of a second's
-#: work, for which others may have to wait.
+#: How many topics and subscriptions one transaction stores.  It takes a fraction of a second, for
+#: which a running broker may have to wait.
 _PART = 2000
 
 
 @frozen
 class Imported:
-    """What an import took in.
+    """The result of an import.
 
-    :ivar topics: those in the document, known before or not.
-    :ivar subscriptions: those stored.
-    :ivar expired: those left out, since their leases had ended.
-    :ivar replaced: how many of those stored took the place of one that was here.
-    :ivar dropping: how many of those stored are dropping, and so dropped at the next sweep.
-    :ivar taken_over: how many of those stored are by WebSub and named no hub before.
-    :ivar unspoken: how many were left out, since no notifier here speaks their protocol,
-        by protocol.
+    :ivar topics: the number of topics in the document, whether they were known before or not.
+    :ivar subscriptions: the number of subscriptions stored.
+    :ivar expired: the number of subscriptions left out because their leases had ended.
+    :ivar replaced: how many of the stored subscriptions replaced one in the database.
+    :ivar dropping: how many of the stored subscriptions the next sweep drops.
+    :ivar taken_over: how many of the stored subscriptions are by WebSub and name no hub in the
+        document, so that they now name the hub of this broker.
+    :ivar unspoken: how many subscriptions were left out because no notifier of this broker speaks
+        their protocol, by protocol.
     """
 
     topics: int
@@ -58,9 +59,9 @@ class Imported:
     unspoken: Mapping[str, int] = {}
 
     def sentences(self, hub: str) -> Iterator[str]:
-        """What became of the document, for people; a line for each thing there is to say.
+        """The result in lines for people.
 
-        :param hub: the URL of the WebSub hub here.
+        :param hub: the URL of this broker's WebSub hub.
         """
         yield f"topics: {self.topics}, subscriptions: {self.subscriptions}"
         if self.replaced:
@@ -90,17 +91,19 @@ def import_document(
     hub: str = "",
     protocols: Collection[str] | None = None,
 ) -> Imported:
-    """Take in the topics and subscriptions of a document, in one transaction.
+    """Import the topics and subscriptions of a document, in one transaction.
 
-    A subscription of the same topic and callback is replaced, others are kept.
-    Of two readings or ends of a topic the later is kept.  Nobody is notified.
+    A subscription in the document replaces one with the same topic and callback; other
+    subscriptions in the database stay.  If the document and the database both know a topic, the
+    one that was fetched or ended later counts.  No subscriber is notified.
 
-    :param document: as ``json.loads`` gives it.
-    :param now: seconds since the epoch; leases that ended before are left out.
-    :param hub: the URL of the WebSub hub here, which deliveries name as theirs where a
-        subscription in the document names none.
-    :param protocols: those that notifiers here speak, if others are to be left out.
-    :raises InvalidDocument: before anything is written.
+    :param document: the document, as ``json.loads`` returns it.
+    :param now: seconds since the epoch; subscriptions whose leases ended before are left out.
+    :param hub: the URL of this broker's WebSub hub.  A subscription by WebSub that names no hub in
+        the document gets this one, and its notifications name it.
+    :param protocols: the protocols that the notifiers of this broker speak; subscriptions with
+        others are left out.  None to import all.
+    :raises InvalidDocument: the document is faulty; nothing was written.
     """
     return import_in_parts(lambda: nullcontext(conn), document, now, hub=hub, protocols=protocols)
 
@@ -115,8 +118,8 @@ def import_in_parts(
 ) -> Imported:
     """Like `import_document`, but in many short transactions.
 
-    A broker beside it is never kept waiting for long.  If it ends halfway, what
-    was stored so far stays; to import the same document again does no harm.
+    A running broker never waits for long.  If the import fails halfway, the parts stored so far
+    stay; it is safe to import the same document again.
 
     :param begin: begins a transaction, which ends with the context.
     """
@@ -124,8 +127,8 @@ def import_in_parts(
     stored = expired = replaced = dropping = taken_over = 0
     unspoken: Counter[str] = Counter()
     for part in _parts(entries):
-        every = [one for entry in part for one in entry.subscriptions]
-        alive = [one for one in every if one.lease.expires_at > now]
+        listed = [one for entry in part for one in entry.subscriptions]
+        alive = [one for one in listed if one.lease.expires_at > now]
         foreign = [one.callback.protocol for one in alive if not _speaks(protocols, one)]
         spoken = [one for one in alive if _speaks(protocols, one)]
         taken = [_of_hub(one, hub) for one in spoken]
@@ -135,7 +138,7 @@ def import_in_parts(
         stored += len(taken)
         dropping += sum(one.dropping for one in taken)
         taken_over += sum(map(ne, taken, spoken))
-        expired += len(every) - len(alive)
+        expired += len(listed) - len(alive)
         unspoken.update(foreign)
     return Imported(len(entries), stored, expired, replaced, dropping, taken_over, dict(unspoken))
 
@@ -145,7 +148,7 @@ def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
 
 
 def _of_hub(one: Subscription, hub: str) -> Subscription:
-    """A subscription, of this hub if it is one by WebSub that names none."""
+    """The subscription with this hub among its options, if it is by WebSub and names no hub."""
     if not hub or one.callback.protocol != WEBSUB or websub.HUB in one.options:
         return one
     return evolve(one, options={**one.options, websub.HUB: hub})
@@ -166,8 +169,9 @@ def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
 
 
 def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
-    """Topics with no more subscriptions than fit into a part, the same topic again
-    with the next of them.
+    """Topics with no more subscriptions than fit into a part.
+
+    A topic with more subscriptions comes several times, each time with the next of them.
     """
     for entry in entries:
         of_topic = entry.subscriptions
@@ -177,16 +181,16 @@ def _pieces(entries: Iterable[TopicEntry]) -> Iterator[TopicEntry]:
 
 @frozen
 class _Location:
-    """Where the subscriptions of a URL are: see ``topic_urls``."""
+    """The topic of subscriptions to a URL, and their ``asked_url``: see ``topic_urls``."""
 
     topic_id: int
     asked_url: str
 
 
 def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Location]:
-    """Store topics; where the subscriptions of their URLs are.
+    """Store topics, and return where the subscriptions to their URLs belong.
 
-    What is known at a URL where no topic is any more is of no use: it is left out.
+    If the topic at a URL has moved, what the document knows of that URL is left out.
     """
     among = topic.c.url.in_([one.url for one in topics])
     table = topic.c
@@ -227,14 +231,14 @@ def _topic_values(known: Topic) -> dict[str, Any]:
 
 
 def _last(read_at: int | None, changed_at: int | None) -> int:
-    """When a topic was last read or ended; -1 if never."""
+    """When a topic was last fetched or ended, in microseconds; -1 if never."""
     return max(-1 if at is None else at for at in (read_at, changed_at))
 
 
 def _store_subscriptions(
     conn: Connection, locations: dict[str, _Location], wanted: Sequence[Subscription]
 ) -> int:
-    """Store subscriptions; how many of them took the place of one that was here."""
+    """Store subscriptions, and return how many of them replaced one in the database."""
     table = subscription.c
     among = {(*astuple(locations[one.topic]), one.callback.url) for one in wanted}
     identified = (
@@ -268,7 +272,7 @@ def _store_subscriptions(
         conn.execute(insert(subscription), new)
     if renewed:
         conn.execute(update(subscription).where(table.id == bindparam("key")), renewed)
-        conn.execute(MATCH_WAITING, [{"key": one["key"]} for one in renewed])
+        conn.execute(MATCH_PENDING, [{"key": one["key"]} for one in renewed])
     make_due(conn, {one.topic_id for one in locations.values()}, 0)
     return len(renewed)
 

@@ -1,7 +1,7 @@
-"""Topics and subscriptions out of the store, as the text of a JSON document.
+"""Exports topics and subscriptions from a database as a JSON document, for the command ``export``.
 
-The text is made piece by piece while the rows are read: neither all of it nor all rows
-are in memory at a time.  The document is described in ``documents``.
+The text is made piece by piece while the rows are read, so that neither the whole text nor all
+rows are in memory at a time.  ``documents`` describes the document.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _STEP = "  "
 _present = topic.alias("present")
 _asked = case((topic.c.moved_to_id.is_(None), ""), else_=topic.c.url)
 
-# A row for each subscription, and one for each topic without any.  Where a topic moved,
-# those who subscribed to it before are under the URL that they asked for.
+# One row for each subscription, and one for each topic without any.  If a topic has moved, a
+# subscription from before is under the URL that its subscriber asked for.
 _EXPORTED = (
     select(
         topic.c.url,
@@ -51,10 +51,11 @@ _EXPORTED = (
 def export_text(conn: Connection, now: float) -> Iterator[str]:
     """Every topic with its subscriptions, as the pieces of a JSON text.
 
-    Where a topic moved, those who subscribed to it before are under the URL that they
-    asked for, as if it still were there: once imported, it is found to move again.
+    If a topic has moved, a subscription from before is listed under the URL that its subscriber
+    asked for, as if the topic were still there.  After an import the broker finds out again that
+    the topic has moved.
 
-    :param now: seconds since the epoch, noted in the document.
+    :param now: the time of the export, which the document contains; seconds since the epoch.
     """
     head = {
         "format": "rsscloud-broker",
@@ -68,9 +69,9 @@ def export_text(conn: Connection, now: float) -> Iterator[str]:
 
 
 def _topic(rows: Iterator[Row[Any]]) -> Iterator[str]:
-    """A topic, under its URL or one that it moved from.
+    """A topic as pieces of JSON, under its present URL or one that it has moved from.
 
-    :param rows: its subscriptions, or one without any.
+    :param rows: a row for each of its subscriptions; or one row without a subscription.
     """
     first = next(rows)
     head = {
@@ -118,11 +119,11 @@ def _time_or_none(micros: int | None) -> str | None:
 def write_file(path: str, text: Iterable[str]) -> None:
     """Write a text to a file that only its owner may read.
 
-    What is at that path stays as it is until the whole text is on the disk.
+    An existing file is replaced only when the whole text is on the disk.
 
-    :raises OSError: it cannot be written.
+    :raises OSError: the file cannot be written.
     """
-    target = os.path.realpath(path)  # a link stays one
+    target = os.path.realpath(path)  # so that a symbolic link is kept
     with NamedTemporaryFile(
         "w", encoding="utf-8", dir=os.path.dirname(target), prefix=".export-", delete=False
     ) as file:
@@ -136,22 +137,23 @@ def write_file(path: str, text: Iterable[str]) -> None:
             raise
 
 
-# The text is what ``json.dumps`` would make of the whole document, with an indent of two.
+# The text is the same as ``json.dumps`` would make of the whole document, with an indent of two.
 
 
 def _json(value: object, margin: str) -> str:
-    # No line ends inside a JSON string, so each one here is followed by a margin.
+    # A JSON string contains no line end, so this puts the margin before every line of the text.
     return json.dumps(value, indent=len(_STEP), ensure_ascii=False).replace("\n", f"\n{margin}")
 
 
 def _object(
     head: Mapping[str, object], name: str, items: Iterable[Iterator[str]], margin: str
 ) -> Iterator[str]:
-    """An object whose last member is an array.
+    """A JSON object whose last member is an array, in pieces.
 
-    :param head: the members before it.
-    :param items: the items of the array, each in pieces; begun when it is their turn.
-    :param margin: what a line of the object begins with.
+    :param head: the members before the array.
+    :param name: the name of the array.
+    :param items: the items of the array, each as an iterator over its pieces.
+    :param margin: the spaces at the beginning of each line.
     """
     inside = margin + _STEP
     yield f'{_json(head, margin).removesuffix("}").rstrip()},\n{inside}"{name}": ['

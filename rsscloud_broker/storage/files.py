@@ -1,27 +1,28 @@
-"""The files of an SQLite database, which others may damage while it is open.
+"""Notices damage to the files of an SQLite database while the broker has them open.
 
 A database in WAL mode is a main file and a log beside it.  A commit goes to the log; a
-*checkpoint* copies it into the main file.  SQLite keeps both files open, and does not
-notice if they are removed, replaced, cut short or written over: it would go on with what it
-has open, and all that the broker thanked for would be gone with the process.  So:
+*checkpoint* copies it into the main file.  SQLite keeps both files open, and does not notice if
+another program removes, replaces, truncates or overwrites them: it would go on with the open
+files, and all that the broker has acknowledged would be gone with the process.  So:
 
-- A connection is used only while both paths lead to the files that it has open.  What is
-  written is looked for there once more after each commit, before anybody is thanked.
-- At most a second after a commit a checkpoint is made, so that what was thanked for is in
-  the main file too; then the main file is read without the log.
+- A connection is used only while both paths lead to the files that it has open.  After each
+  commit the writer calls ``confirm``, which looks at the files once more before the broker
+  acknowledges anything.
+- At most a second after a commit the writer calls ``keep``: it makes a checkpoint, so that all
+  acknowledged changes are in the main file too, and then reads the main file without the log.
 
-What is done about damage:
+The engine's events call this module for each connection.  What it does about damage:
 
 ================================  ========================================================
-the main file was removed or      nothing is read or written until the one before is back:
-replaced                          what is under way belongs to that one
-the main file was written over    nothing is read or written until it can be read again
-or cut short
-the log was removed or replaced   all connections are closed, the last of which puts all
-                                  that was written into the main file; new ones go on
-the log was cut short             all connections are closed; new ones go on after the last
-                                  checkpoint, and what was committed since then has to be
-                                  written again: see ``losses``
+the main file was removed or      nothing is read or written until the former file is back,
+replaced                          since the work under way belongs to that file
+the main file was overwritten     nothing is read or written until it can be read again
+or truncated
+the log was removed or replaced   all connections are closed, the last of which copies the
+                                  whole log into the main file; new connections go on
+the log was truncated             all connections are closed; new ones go on after the last
+                                  checkpoint, and the writer runs the operations again that
+                                  were committed since then: see ``losses``
 ================================  ========================================================
 """
 
@@ -41,18 +42,18 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DisconnectionError, OperationalError
 from twisted.logger import Logger
 
-#: Seconds after which what was committed is put into the main file too, and that is read.
+#: Seconds after a commit at which a checkpoint is made and the main file is examined.
 KEEP_WITHIN = 1.0
 
-#: How often the main file is read before it is called damaged: another process may be at
-#: a checkpoint.
+#: How often the main file is read before it is called damaged, since another process may be
+#: making a checkpoint.
 _TRIES = 3
 _PAUSE = 0.05
 
-#: How a log begins (https://sqlite.org/fileformat2.html#walformat).
+#: The first bytes of a log (https://sqlite.org/fileformat2.html#walformat).
 _LOG_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
-#: Errors that lie in a file, rather than in how much there is of memory or descriptors.
+#: Error codes that mean a damaged file, rather than a lack of memory or file descriptors.
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
 
 _IDENTITY = "rsscloud_broker_file"
@@ -61,7 +62,7 @@ _Identity: TypeAlias = tuple[int, int]
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that says when it is closed."""
+    """A connection that calls ``closed`` when it is closed."""
 
     closed: Callable[[_Connection], object]
 
@@ -71,11 +72,10 @@ class _Connection(sqlite3.Connection):
 
 
 class Files:
-    """The files of the database of an engine.
+    """Watches the files of an engine's database, and refuses connections when they are damaged.
 
-    :param path: where the main file is.
-    :ivar losses: how often the log was cut short, with what was committed since the last
-        checkpoint.
+    :param path: the path of the main file.
+    :ivar losses: how often the log was truncated, and the commits since the last checkpoint lost.
     """
 
     log = Logger()
@@ -89,20 +89,20 @@ class Files:
         self._without_log = f"{uri}?mode=ro&immutable=1"
         self._lock = RLock()  # connections are made and used in several threads
         self._open: WeakSet[_Connection] = WeakSet()
-        #: Those that are still open and must not be used any more.
+        #: Connections that are still open and must not be used any more.
         self._stale: WeakSet[_Connection] = WeakSet()
         self._taken_up: _Identity | None = None
         self.losses = 0
         self._log_file: int | None = None
         self._log_size = 0
-        #: Size and time of the main file when it was last found to be whole.
-        self._whole: tuple[int, int] | None = None
+        #: Size and modification time of the main file when it was last examined.
+        self._examined_stamp: tuple[int, int] | None = None
         self._damage = self._problem = ""
         self._examined_at = -KEEP_WITHIN
-        #: Whether the main file makes sense without the log: SQLite leaves out pages that have
-        #: changed since, where somebody still reads what was before.
+        #: Whether the last checkpoint copied the whole log, so that the main file can be read
+        #: without it.  SQLite leaves pages out that some reader still needs as they were.
         self._complete = False
-        #: When the oldest commit was made that may be in the log alone.
+        #: When the oldest commit was made that may be in the log alone; None if there is none.
         self._committed_at: float | None = None
         event.listen(engine, "do_connect", self._connect)
         event.listen(engine, "checkout", self._check)
@@ -111,9 +111,10 @@ class Files:
     # --- connections
 
     def _connect(self, dialect: Any, record: Any, arguments: Any, options: dict[str, Any]) -> Any:
-        """Make a connection."""
+        """Make a connection, unless the files are damaged."""
         with self._lock:
-            identity = _identity(self._path)  # before it is opened: ``_check`` sees what follows
+            # Taken before the file is opened: ``_check`` notices a later replacement.
+            identity = _identity(self._path)
             if identity is not None and self._taken_up is None:
                 identity = self._taken_up = self._hold()
             if identity not in {None, self._taken_up}:
@@ -126,27 +127,32 @@ class Files:
             if self._open and not self._log_is_ours():
                 self._give_up_log()
             if self._stale:
-                raise _unusable("the database is opened anew once nobody uses it as it was")
+                raise _unusable(
+                    "the database is opened again when all of its connections are closed"
+                )
             record.info[_IDENTITY] = identity
             more = {"uri": True, "factory": _Connection}
             connection: _Connection = dialect.connect(self._address, **options | more)
-            # ``keep`` does that each second, and knows then what the main file is worth.
+            # ``keep`` makes the checkpoints, and so knows when the main file is complete.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.closed = self._forget
             self._open.add(connection)
             return connection
 
     def _hold(self) -> _Identity:
-        """Keep what tells the file from another from being given to another."""
-        # By its path only: to close what is open for reading would release SQLite's locks.
+        """Keep the main file open, so that no other file can get its device and inode numbers.
+
+        :returns: these numbers.
+        """
+        # With O_PATH only: to close a descriptor for reading would release SQLite's locks.
         only_path = getattr(os, "O_PATH", None)
         held = os.open(self._path, (os.O_RDONLY if only_path is None else only_path) | os.O_CLOEXEC)
-        if only_path is not None:  # elsewhere it stays open, for the same reason
+        if only_path is not None:  # without O_PATH it is never closed, for the same reason
             finalize(self, os.close, held)
         return _identity_of(os.fstat(held))
 
     def _check(self, connection: _Connection, record: Any, proxy: Any) -> None:
-        """See to it that a connection is one to the files that are there now."""
+        """Check that a connection has the files open that the paths lead to now."""
         with self._lock:
             if record.info[_IDENTITY] != _identity(self._path):
                 raise DisconnectionError(f"{self._path} was removed or replaced")
@@ -165,12 +171,12 @@ class Files:
             self._open.discard(connection)
             self._stale.discard(connection)
             if not self._open and not self._stale:
-                self._let_go_of_log()  # SQLite has removed it, too
+                self._let_go_of_log()  # SQLite removes the log with the last connection
 
     # --- the log
 
     def _log_is_ours(self) -> bool:
-        """Whether the log is the one that is open, and no shorter than it was."""
+        """Whether the log at its path is the open one, and no shorter than before."""
         if self._log_file is None:
             self._take_up_log()
             return True
@@ -179,9 +185,10 @@ class Files:
         return ours and found is not None and found.st_size >= self._log_size
 
     def _take_up_log(self) -> None:
-        """Remember the log that SQLite has open."""
-        # Kept open, to be read when no more can be opened.  SQLite locks nothing in it.
-        with suppress(OSError):  # it is not there yet, or next time
+        """Open the log that SQLite has open, to compare it later with the file at its path."""
+        # It stays open, so that it can be read when no file descriptor is left.  SQLite has no
+        # locks in this file.
+        with suppress(OSError):  # if there is no log yet, the next call opens it
             self._log_file = os.open(self._log_path, os.O_RDWR | os.O_CLOEXEC)
 
     def _let_go_of_log(self) -> None:
@@ -190,11 +197,11 @@ class Files:
         self._log_file, self._log_size = None, 0
 
     def _give_up_log(self) -> None:
-        """Have all connections closed before there are new ones."""
-        assert self._log_file is not None  # it was taken up, and is not ours any more
+        """Have all connections closed before new ones are made."""
+        assert self._log_file is not None  # ``_take_up_log`` opened it before the damage
         if _identity(self._log_path) == _identity_of(os.fstat(self._log_file)):
-            # The last one to be closed would put what is left of it into the main file,
-            # without what belongs to it.
+            # Emptied, since the last connection to close would otherwise copy an incomplete log
+            # into the main file.
             os.ftruncate(self._log_file, 0)
             self.losses += 1
             self.log.error(
@@ -212,14 +219,14 @@ class Files:
         self._stale |= self._open
         self._open.clear()
         self._let_go_of_log()
-        self._engine.pool.dispose()  # of those that nobody uses now
+        self._engine.pool.dispose()  # closes the connections that are not in use
 
-    # --- what was written
+    # --- after a commit
 
     def confirm(self) -> None:
-        """Find what was committed just now in the files that are there, or raise.
+        """Check that the latest commit went to the files at their paths.
 
-        :raises OperationalError: it may be gone with the process.
+        :raises OperationalError: it did not, and may be gone with the process.
         """
         with self._lock:
             if self._committed_at is None:
@@ -227,16 +234,16 @@ class Files:
             if _identity(self._path) != self._taken_up:
                 raise _unusable(f"{self._path} was removed or replaced")
             if not self._log_is_ours() or not self._log_begins_well():
-                self._log_size = 1 << 62  # whatever its size is, it is too short
+                self._log_size = 1 << 62  # so that ``_log_is_ours`` is false from now on
                 raise _unusable(f"{self._log_path} was removed or cut short")
             if self._log_file is not None:
                 self._log_size = os.fstat(self._log_file).st_size
-            if self._complete and _stamp(self._path) != self._whole:
+            if self._complete and _stamp(self._path) != self._examined_stamp:
                 self._examine()
                 self._refuse_damage()
 
     def _log_begins_well(self) -> bool:
-        """Whether the log has a beginning: it has none where it was cut before a commit."""
+        """Whether the log has its first bytes: they are missing if it was truncated."""
         if self._log_file is None:
             return True
         try:
@@ -248,15 +255,16 @@ class Files:
 
     @property
     def keep_in(self) -> float | None:
-        """In how many seconds `keep` is due; None while there is nothing to keep."""
+        """In how many seconds `keep` is due; None if all commits are in the main file."""
         if self._committed_at is None:
             return None
         return max(0.0, self._committed_at + KEEP_WITHIN - time.monotonic())
 
     def keep(self) -> bool:
-        """Put what was committed into the main file, and read that.
+        """Copy all commits into the main file, and examine that file.
 
-        :returns: whether all is there now; or else `keep_in` says when to try again.
+        :returns: whether the main file has all commits now.  If not, `keep_in` says when to try
+            again.
         """
         problem = ""
         try:
@@ -283,7 +291,7 @@ class Files:
         finally:
             connection.close()
         busy, frames, copied = row
-        return not busy and frames == copied  # or else somebody reads what was before
+        return not busy and frames == copied  # else a reader still needs older pages
 
     # --- the main file
 
@@ -297,8 +305,8 @@ class Files:
             )
 
     def _examine(self) -> None:
-        """Read the beginning and the end of each table in the main file, without the log."""
-        before, self._whole = self._damage, _stamp(self._path)
+        """Read the first and the last row of each table in the main file, without the log."""
+        before, self._examined_stamp = self._damage, _stamp(self._path)
         for left in reversed(range(_TRIES)):
             self._damage = _fault(self._without_log)
             if not self._damage:
@@ -308,7 +316,8 @@ class Files:
         self._examined_at = time.monotonic()
         if self._damage and not before:
             self.log.error(
-                "{file} is damaged: {damage}. Nothing is taken in until it can be read again.",
+                "{file} is damaged: {damage}. The broker reads and writes nothing until it can be "
+                "read again.",
                 file=self._path,
                 damage=self._damage,
             )
@@ -317,13 +326,16 @@ class Files:
 
 
 def _fault(address: str) -> str:
-    """What is wrong with a database; empty if nothing is, or if it cannot be opened now."""
+    """The damage of a database file, as SQLite reports it.
+
+    Empty if there is none, or if the file cannot be opened now.
+    """
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             for (table,) in tables.fetchall():
                 for end in ("min", "max"):
-                    query = f'SELECT {end}(rowid) FROM "{table}"'  # noqa: S608 # it is ours
+                    query = f'SELECT {end}(rowid) FROM "{table}"'  # noqa: S608 # our own table
                     connection.execute(query).fetchone()
     except sqlite3.Error as error:
         return str(error) if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE else ""
@@ -337,12 +349,12 @@ def _unusable(reason: str) -> OperationalError:
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
-    except OSError:  # it is not there, or its directory is not, or the disk does not answer
+    except OSError:  # the file or its directory is missing, or the disk does not answer
         return None
 
 
 def _identity(path: str) -> _Identity | None:
-    """What tells a file from another at the same path; None if it cannot be seen."""
+    """The device and inode numbers of the file at a path; None if it cannot be read."""
     found = _status(path)
     return found and _identity_of(found)
 
@@ -352,6 +364,6 @@ def _identity_of(status: os.stat_result) -> _Identity:
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
-    """What changes whenever a file is written to."""
+    """Size and modification time of a file, which change whenever it is written to."""
     found = _status(path)
     return found and (found.st_size, found.st_mtime_ns)

@@ -1,7 +1,7 @@
-"""What the store does when a topic moves to another URL: see ``topic_urls``.
+"""Moves a topic with its subscriptions to another URL: see ``topic_urls``.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rsscloud_broker.storage.schema import (
     to_micros,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import ASKED, SOMEBODY, key_of
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, IS_ASKED_URL, key_of
 from rsscloud_broker.storage.topics import topic_row
-from rsscloud_broker.storage.walks import hand_out, handed_out
+from rsscloud_broker.storage.walks import read_slices, store_slice
 
-#: For so long after a topic left a URL, who points to that URL is taken to mean the
-#: place where the topic went.
+#: For so long after a topic has left a URL, a move to that URL is a move to the topic's present
+#: URL.
 SETTLED_AFTER = to_micros(7 * 86400)
 
-#: URLs that a topic has left and is found by, beside those that somebody subscribed to.
-MOST_LEFT = 20
+#: By so many of its old URLs a topic is found, besides those that somebody subscribed to.
+MAX_OLD_URLS = 20
 
-#: What a row knows that stands for a URL where no topic is.
-_NOTHING: dict[str, Any] = {
+#: The values in the row of a URL that its topic has left.
+_EMPTY: dict[str, Any] = {
     "digest": None,
     "size": None,
     "read_at": None,
@@ -55,10 +55,10 @@ _NOTHING: dict[str, Any] = {
 
 
 def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
-    """See ``IStore.move_topic``.  Nor does a topic move that has ended, or to one that has.
+    """See ``IStore.move_topic``.
 
-    Where another content is known at the other URL, that is forgotten: its next
-    reading finds a change, of which those who came along are told.
+    If the store knows another content at the new URL, it forgets that content: then the next
+    fetch finds a change, and the subscribers that moved along are notified.
     """
     moved_at = to_micros(at)
     here = conn.execute(select(topic).where(topic.c.id == key_of(url))).first()
@@ -71,44 +71,44 @@ def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
         return False
     old = topic_row(conn, url)
     if there is not None and there.moved_to_id:
-        _settle(conn, there)
+        _restore_topic(conn, there)
     new = topic_row(conn, to if there is None else there.url)
-    _take_along(conn, old, new)
-    conn.execute(update(topic).where(topic.c.id == new.id).values(_of_both(old, new)))
+    _repoint(conn, old, new)
+    conn.execute(update(topic).where(topic.c.id == new.id).values(_merged_values(old, new)))
     conn.execute(
         update(topic)
         .where(topic.c.id == old.id)
-        .values(moved_to_id=new.id, moved_at=moved_at, **_NOTHING)
+        .values(moved_to_id=new.id, moved_at=moved_at, **_EMPTY)
     )
-    is_idle = conn.execute(select(~SOMEBODY).where(topic.c.id == new.id)).scalar_one()
+    is_idle = conn.execute(select(~HAS_SUBSCRIPTIONS).where(topic.c.id == new.id)).scalar_one()
     conn.execute(
         update(topic)
         .where(topic.c.id.in_((old.id, new.id)))
         .values(idle_at=moved_at if is_idle else None)
     )
-    _forget_the_first(conn, new.id)
+    _forget_oldest_urls(conn, new.id)
     make_due(conn, [new.id], moved_at)
     return True
 
 
-def _forget_the_first(conn: Connection, key: int) -> None:
-    """Forget which URLs a topic left first that moves again and again, and that nobody
-    subscribed to by those.
+def _forget_oldest_urls(conn: Connection, key: int) -> None:
+    """Remove the rows of the URLs that a topic left first, if it has moved more than
+    ``MAX_OLD_URLS`` times, except URLs that somebody subscribed to.
     """
     first = (
         select(topic.c.id)
-        .where(topic.c.moved_to_id == key, ~ASKED)
+        .where(topic.c.moved_to_id == key, ~IS_ASKED_URL)
         .order_by(topic.c.moved_at.desc(), topic.c.id.desc())
-        .offset(MOST_LEFT)
+        .offset(MAX_OLD_URLS)
     )
     gone = list(conn.execute(first).scalars())
     if gone:
         conn.execute(delete(topic).where(topic.c.id.in_(gone)))
 
 
-def _settle(conn: Connection, left: Row[Any]) -> None:
-    """Let there be a topic again at a URL that one had left, with the subscriptions that
-    asked for it.
+def _restore_topic(conn: Connection, left: Row[Any]) -> None:
+    """Make a topic again of a URL that its topic has left, with the subscriptions whose
+    subscribers asked for that URL.
     """
     conn.execute(update(topic).where(topic.c.id == left.id).values(moved_to_id=None, moved_at=None))
     conn.execute(
@@ -118,15 +118,15 @@ def _settle(conn: Connection, left: Row[Any]) -> None:
     )
 
 
-def _take_along(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
-    """Let all that refers to a topic refer to the one where it is from now on."""
+def _repoint(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
+    """Make everything that refers to the old row of a topic refer to its new row."""
     asked = subscription.c.asked_url
     conn.execute(
         update(subscription)
         .where(subscription.c.topic_id == old.id)
         .values(topic_id=new.id, asked_url=case((asked == "", old.url), else_=asked))
     )
-    _let_walks_meet(conn, old.id, new.id)
+    _merge_fanouts(conn, old.id, new.id)
     for table in (fanout, content):
         conn.execute(update(table).where(table.c.topic_id == old.id).values(topic_id=new.id))
     conn.execute(
@@ -143,13 +143,13 @@ def _take_along(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
     conn.execute(update(topic).where(topic.c.moved_to_id == old.id).values(moved_to_id=new.id))
 
 
-def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
-    """Where both topics have a walk, the newer makes the other needless: so it has to go
-    back to where that one is.
+def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
+    """If both topics have a fan-out, replace them by one that starts at the smaller cursor.
 
-    A new row does that.  Whoever is on one of these walks just now does not know of the
-    move, and would set its cursor to where it is.  If one of them carries a content, so
-    does the new one: the newer may carry none only because nobody wanted it there.
+    The newer fan-out would supersede the older one, and leave its remaining subscriptions out.
+    The new one needs a row of its own, since a running walk would overwrite the cursor.  It
+    carries a content if either of them does: the newer may have none because no subscription
+    wanted content at that URL.
     """
     of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
     walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id))
@@ -164,7 +164,7 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
         if walk.content_id is not None and not later
     }
     content_key = max(contents, default=None)
-    left = handed_out(conn, [walk.id for walk in newest.values()])
+    left = read_slices(conn, [walk.id for walk in newest.values()])
     cursor = min(walk.cursor for walk in newest.values())
     conn.execute(delete(fanout).where(of_both))
     made = conn.execute(
@@ -178,12 +178,12 @@ def _let_walks_meet(conn: Connection, old_key: int, new_key: int) -> None:
         )
     ).inserted_primary_key
     assert made is not None  # a single insert always has one
-    ids = set().union(*left.values())  # the walk comes to the others again
-    hand_out(conn, made[0], sorted(key for key in ids if key <= cursor), None)
+    ids = set().union(*left.values())  # the new walk reaches those after its cursor anyway
+    store_slice(conn, made[0], sorted(key for key in ids if key <= cursor), None)
 
 
-def _of_both(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
-    """What is known of a topic at its new URL, where something may have been known."""
+def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
+    """The values of a topic at its new URL, about which the store may have known something."""
     values = {
         "check_requested_at": _later(old.check_requested_at, new.check_requested_at),
         "check_pinged": old.check_pinged or new.check_pinged,
@@ -192,7 +192,7 @@ def _of_both(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     }
     names: tuple[str, ...] = ()
     if old.digest is not None and (old.digest, old.size) != (new.digest, new.size):
-        # Validators are of one URL.
+        # Validators are valid for one URL only.
         values |= {"etag": "", "last_modified": ""}
         names += ("digest", "size", "read_at", "changed_at")
     if new.asked_at is None:

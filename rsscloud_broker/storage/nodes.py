@@ -1,12 +1,11 @@
-"""The processes that work on a database, and what each of them has claimed.
+"""Registers a process of the broker as a node of its database, so that it can claim work.
 
-A *node* is a process.  It has a row from its start on, with an id that is never used again.
-What it works on refers to that row: slices of walks, and notifications that wait.  When the row
-of a node goes, all that it had claimed is free again, since the database sets such references to
-null.
+A *node* is a process.  Its row is made at its start, with an id that is never used again.  Slices
+and pending notifications that the node works on refer to its row: these are its claims.  When the
+row of a node is removed, the database sets these references to null, so its claims are free again.
 
-There is one node at a time: the lock on the data directory proves it.  So a node that registers
-removes the rows of all others, and what a killed process was at is taken up again at once.
+There is one node at a time, as the lock on the data directory guarantees.  So a node that registers
+removes the rows of all others, and takes up the work of a killed process at once.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from rsscloud_broker.storage.schema import node
 
 
 def registered(conn: Connection, key: int | None) -> int:
-    """Register this process, unless its row is there.
+    """Register this process, unless its row exists.
 
-    :param key: the id that it had before; None if it was not registered yet.
-    :returns: its id.
+    :param key: the id that the process got before; None if it was never registered.
+    :returns: the id of the process.
     """
     if key is not None and conn.execute(select(node.c.id).where(node.c.id == key)).first():
         return key

@@ -1,4 +1,4 @@
-"""What the store's threads run: operations, alone or several of one kind at once."""
+"""The operations that the store's threads run, alone or several of one kind together."""
 
 from __future__ import annotations
 
@@ -15,62 +15,66 @@ from rsscloud_broker.storage.engine import as_unavailable
 A = TypeVar("A")
 T = TypeVar("T")
 
-#: One step of a transaction.  What it returns fires the Deferred.
+#: A function that runs in a transaction.  Its result fires the Deferred of the caller.
 Operation: TypeAlias = Callable[[Connection], T]
 
 
 @frozen
 class Batched(Generic[A, T]):
-    """An operation that is cheaper for many arguments at once than one by one.
+    """An operation that the threads may run for many callers at once, which is cheaper.
 
-    :ivar function: takes the arguments of several, and returns a result for each.
+    :ivar function: takes a sequence of arguments, and returns a result for each.
+    :ivar argument: the argument of this operation.
     """
 
     function: Callable[[Connection, Sequence[A]], Sequence[T]]
     argument: A
 
     def __call__(self, connection: Connection) -> T:
-        """Run it by itself."""
+        """Run the operation by itself."""
         return self.function(connection, [self.argument])[0]
 
 
 @frozen
 class Heavy(Generic[T]):
-    """An operation with a content, which is not held on to if it was not stored.
+    """An operation with a content, which the writer need not keep in memory.
 
-    :ivar operation: is run.
-    :ivar again: what is run where the database has lost it, which may be a second later, by
-        what came of it.
+    The writer keeps each operation for about a second, to run it again if the database loses
+    it: see ``files``.
+
+    :ivar operation: the operation to run.
+    :ivar again: takes the result of the operation, and returns what to run in that case: an
+        operation without the content, if the content was not stored.
     """
 
     operation: Operation[T]
     again: Callable[[T], Operation[T]]
 
     def __call__(self, connection: Connection) -> T:
-        """Run it."""
+        """Run the operation."""
         return self.operation(connection)
 
 
 @frozen
 class Job:
-    """An operation, and what is to be fired with what comes of it."""
+    """An operation, and the Deferred that its result fires."""
 
     operation: Operation[Any]
     done: Deferred[Any]
 
 
-#: What a Deferred is to be given: a result or a Failure.
+#: A Deferred, and the result or the Failure to fire it with.
 Outcome: TypeAlias = tuple[Deferred[Any], Any]
 
 
 def failed(jobs: Sequence[Job], error: Exception) -> list[Outcome]:
-    """What comes of jobs that an error ended."""
+    """The outcomes of jobs that an error has ended: the same Failure for each."""
     reason = as_unavailable(error) or error
     return [(job.done, Failure(reason)) for job in jobs]
 
 
 def fire(outcomes: Sequence[Outcome]) -> None:
-    """Tell those who wait what came of their jobs."""
+    """Fire the Deferreds of jobs with their results."""
     for done, result in outcomes:
-        # A Deferred that is given a Failure fires its errbacks.
+        # If the result is a Failure, this runs the errbacks.
         done.callback(result)

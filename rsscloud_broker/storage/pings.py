@@ -1,7 +1,7 @@
-"""What the store does with pings.
+"""Stores pings, finds repeats, and requests checks of the topics that pings name.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -31,46 +31,50 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import MICROSECONDS, counter, ping, to_micros, to_seconds, topic
-from rsscloud_broker.storage.topic_urls import PRESENT, SOMEBODY, named
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS
-#: The name of the number of pings ever made.
-_EVER = "pings"
+#: The name of the counter of all pings ever recorded.
+_COUNTER = "pings"
 
-# The statements of the busiest path are made once, and serve many pings at once.
+# The statements below are used most of all: they are made once, and run for many pings at once.
 
-_ALIKE = select(ping.c.fingerprint, ping.c.received_at).where(
-    ping.c.fingerprint.in_(bindparam("alike", expanding=True)),
+_SAME_FINGERPRINTS = select(ping.c.fingerprint, ping.c.received_at).where(
+    ping.c.fingerprint.in_(bindparam("digests", expanding=True)),
     ping.c.received_at > bindparam("after"),
     ping.c.received_at < bindparam("until"),
 )
 
 _WATCHED = (
     select(topic.c.id, named.c.url, topic.c.url, topic.c.check_requested_at)
-    .join_from(named, topic, topic.c.id == PRESENT)
-    .where(named.c.url.in_(bindparam("urls", expanding=True)), topic.c.ended == "", SOMEBODY)
+    .join_from(named, topic, topic.c.id == TOPIC_ID)
+    .where(
+        named.c.url.in_(bindparam("urls", expanding=True)), topic.c.ended == "", HAS_SUBSCRIPTIONS
+    )
 )
 
-_ASK = (
+_REQUEST_CHECK = (
     update(topic)
     .where(topic.c.id == bindparam("key"))
     .values(check_requested_at=bindparam("asked"))
 )
 
 
-_COUNT_ON = (
-    update(counter).where(counter.c.name == _EVER).values(value=counter.c.value + bindparam("more"))
+_ADD_TO_COUNTER = (
+    update(counter)
+    .where(counter.c.name == _COUNTER)
+    .values(value=counter.c.value + bindparam("more"))
 )
 
 
 def fingerprint(record: Ping) -> bytes:
-    """What makes two pings alike: name, URL and feed, in 16 bytes.
+    """A hash of a ping's name, URL and feed, in 16 bytes.  Repeats have the same fingerprint.
 
-    It keeps the index for finding repeats small, and the search short even
-    where many different pings name the same page.
+    It keeps the index that finds repeats small, and the search short even if many different
+    pings name the same page.
     """
-    # As JSON would have it, which is slower for having to look what it is given.
+    # The same text as ``json.dumps`` makes, which is slower since it looks at the types.
     name, url, rss_url = map(_quoted, (record.name, record.url, record.rss_url))
     return blake2b(f"[{name}, {url}, {rss_url}]".encode(), digest_size=16).digest()
 
@@ -78,15 +82,15 @@ def fingerprint(record: Ping) -> bytes:
 def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[PingRecord]:
     """See ``IStore.add_ping``, here for several pings with their windows.
 
-    They are taken in their order: a ping may repeat one before it.  A repeat is
-    given back with the id 0.
+    The pings are recorded in this order, so that one may repeat another before it.  A repeat is
+    returned with the id 0.
     """
-    watched = _ask_for_watched(conn, [record for record, _ in wanted])
-    prints = [fingerprint(record) for record, _ in wanted]
-    repeats = _repeats(conn, wanted, prints)
+    watched = _request_checks(conn, [record for record, _ in wanted])
+    fingerprints = [fingerprint(record) for record, _ in wanted]
+    repeats = _repeats(conn, wanted, fingerprints)
     new = [
-        (record, alike)
-        for (record, _), alike, repeat in zip(wanted, prints, repeats, strict=True)
+        (record, digest)
+        for (record, _), digest, repeat in zip(wanted, fingerprints, repeats, strict=True)
         if not repeat
     ]
     stored = iter(_insert(conn, new))
@@ -101,37 +105,37 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
 
 
 def _watched_of(record: Ping, watched: Mapping[str, str]) -> tuple[str, ...]:
-    """The topics that a ping names, by the URLs where they are."""
+    """The present URLs of the watched topics that a ping names."""
     return tuple(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
 
 
 def _topics_of(record: Ping) -> set[str]:
-    """The URLs that a ping names, as the URLs of topics."""
+    """The URLs that a ping names, in normal form."""
     return set(map(normal_form, record.named_urls))
 
 
 def _repeats(
-    conn: Connection, wanted: Sequence[tuple[Ping, float]], prints: Sequence[bytes]
+    conn: Connection, wanted: Sequence[tuple[Ping, float]], fingerprints: Sequence[bytes]
 ) -> list[bool]:
-    """Whether each ping is like one that was recorded a moment ago.
+    """Whether each ping repeats one that was recorded less than its window before or after.
 
-    A moment ahead counts as well, lest a clock that was set back silence a site.
+    After counts too, since the wall clock may have been set back.
 
-    :param prints: their fingerprints.
+    :param fingerprints: the fingerprints of the pings.
     """
     times = [to_micros(record.received_at) for record, _ in wanted]
     windows = [to_micros(window) for _, window in wanted]
     widest = max(windows)
     found = conn.execute(
-        _ALIKE,
-        {"alike": prints, "after": min(times) - widest, "until": max(times) + widest},
+        _SAME_FINGERPRINTS,
+        {"digests": fingerprints, "after": min(times) - widest, "until": max(times) + widest},
     )
     recorded: dict[bytes, list[int]] = {}
-    for alike, received_at in found:
-        recorded.setdefault(alike, []).append(received_at)
+    for digest, received_at in found:
+        recorded.setdefault(digest, []).append(received_at)
     repeats = []
-    for alike, received_at, window in zip(prints, times, windows, strict=True):
-        others = recorded.setdefault(alike, [])
+    for digest, received_at, window in zip(fingerprints, times, windows, strict=True):
+        others = recorded.setdefault(digest, [])
         repeat = any(abs(other - received_at) < window for other in others)
         if not repeat:
             others.append(received_at)
@@ -140,12 +144,12 @@ def _repeats(
 
 
 def insert_pings(conn: Connection, records: Sequence[Ping]) -> list[Ping]:
-    """Record pings; the records with their ids."""
+    """Record pings, and return them with their ids."""
     return _insert(conn, [(record, fingerprint(record)) for record in records])
 
 
 def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
-    """Record pings, of which the fingerprints are known; the records with their ids."""
+    """Record pings with their fingerprints, and return them with their ids."""
     if not new:
         return []
     rows: list[dict[str, Any]] = [
@@ -156,13 +160,13 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
             "changes_url": record.changes_url,
             "rss_url": record.rss_url,
             "tags": json.dumps(record.tags) if record.tags else "",
-            "fingerprint": alike,
+            "fingerprint": digest,
         }
-        for record, alike in new
+        for record, digest in new
     ]
     insert_all = sqlite.insert_at_once if sqlite.serves(conn) else _insert_portably
     ids = insert_all(conn, ping, rows)
-    _count_on(conn, len(rows))
+    _add_to_counter(conn, len(rows))
     return [
         Ping(
             name=record.name,
@@ -177,9 +181,9 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
     ]
 
 
-def _count_on(conn: Connection, more: int) -> None:
-    if not conn.execute(_COUNT_ON, {"more": more}).rowcount:
-        conn.execute(insert(counter).values(name=_EVER, value=more))
+def _add_to_counter(conn: Connection, more: int) -> None:
+    if not conn.execute(_ADD_TO_COUNTER, {"more": more}).rowcount:
+        conn.execute(insert(counter).values(name=_COUNTER, value=more))
 
 
 def _insert_portably(
@@ -189,10 +193,10 @@ def _insert_portably(
     return list(result)
 
 
-def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> dict[str, str]:
-    """Ask for a check of each topic that is named and has a subscription.
+def _request_checks(conn: Connection, records: Sequence[Ping]) -> dict[str, str]:
+    """Request a check of each topic that the pings name and that has a subscription.
 
-    :return: the URLs by which they are named, each with the one where the topic is.
+    :returns: the present URLs of these topics, by the URLs in the pings.
     """
     asked: dict[str, int] = {}
     for record in records:
@@ -204,7 +208,7 @@ def _ask_for_watched(conn: Connection, records: Sequence[Ping]) -> dict[str, str
     for key, url, _, at in found:
         latest[key] = max(asked[url], at or 0, latest.get(key, 0))
     if latest:
-        conn.execute(_ASK, [{"key": key, "asked": at} for key, at in latest.items()])
+        conn.execute(_REQUEST_CHECK, [{"key": key, "asked": at} for key, at in latest.items()])
     return {url: present for _, url, present, _ in found}
 
 
@@ -238,13 +242,13 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 
 def count_pings(conn: Connection) -> int:
     """See ``IStore.count_pings``."""
-    return conn.execute(select(counter.c.value).where(counter.c.name == _EVER)).scalar() or 0
+    return conn.execute(select(counter.c.value).where(counter.c.name == _COUNTER)).scalar() or 0
 
 
 def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
     """See ``IStore.ping_hours``."""
-    # Written into the statement, as PostgreSQL does not see that two
-    # parameters are the same number.
+    # The number is part of the statement, not a parameter: PostgreSQL would take two parameters
+    # for different numbers, and refuse to group by the expression.
     hour = ping.c.received_at // literal(_HOUR, BigInteger, literal_execute=True)
     query = (
         select(hour, func.count())

@@ -1,8 +1,8 @@
-"""What the store does with what is known of topics beside their contents: what came
-of asking for them, what their feeds say, and when they are polled next.
+"""Stores the status of topics: the results of fetches, what feeds say about themselves, and the
+plans of polls.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.records import PollPlan
 from rsscloud_broker.storage.schema import to_micros, to_micros_or_none, to_seconds_or_none, topic
-from rsscloud_broker.storage.topic_urls import ASKED_FOR, SOMEBODY, WHOLE, as_topic, key_of, named
+from rsscloud_broker.storage.topic_urls import (
+    HAS_SUBSCRIPTIONS,
+    TOPICS,
+    TOPICS_BY_URL,
+    as_topic,
+    key_of,
+    named,
+)
 
 _LONGEST_RESULT = 300
 
@@ -33,36 +40,36 @@ _PLAN = (
 
 
 def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
-    """See ``IStore.account``, for several."""
-    rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls))).all()
-    found = dict(zip((row.asked for row in rows), _accounts(conn, rows), strict=True))
+    """See ``IStore.topic_status``, for several topics."""
+    rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
+    found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))
     return [found.get(url) for url in urls]
 
 
 def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
-    """See ``IStore.polls_due``.  Those that ended or moved have no poll to be due."""
+    """See ``IStore.polls_due``.  Topics that have ended have no ``next_poll_at``."""
     query = (
-        WHOLE.where(topic.c.next_poll_at <= to_micros(now))
+        TOPICS.where(topic.c.next_poll_at <= to_micros(now))
         .order_by(topic.c.next_poll_at, topic.c.id)
         .limit(limit)
     )
-    return _accounts(conn, conn.execute(query).all())
+    return _statuses(conn, conn.execute(query).all())
 
 
-def _accounts(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicStatus]:
-    left = (
+def _statuses(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicStatus]:
+    old_urls = (
         select(topic.c.moved_to_id, topic.c.url)
         .where(topic.c.moved_to_id.in_([row.id for row in rows]))
         .order_by(topic.c.url)
     )
     moved_from: dict[int, list[str]] = {}
     if rows:
-        for key, url in conn.execute(left):
+        for key, url in conn.execute(old_urls):
             moved_from.setdefault(key, []).append(url)
-    return [_account(row, moved_from.get(row.id, ())) for row in rows]
+    return [_status(row, moved_from.get(row.id, ())) for row in rows]
 
 
-def _account(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
+def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
     return TopicStatus(
         topic=as_topic(row),
         asked_at=to_seconds_or_none(row.asked_at),
@@ -99,7 +106,7 @@ def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:
 
 
 def plan_polls(conn: Connection, plans: Sequence[PollPlan]) -> None:
-    """See ``IStore.plan_polls``.  A topic that ended meanwhile is not polled."""
+    """See ``IStore.plan_polls``.  Plans of topics that have ended are ignored."""
     if not plans:
         return
     conn.execute(
@@ -118,11 +125,18 @@ def plan_polls(conn: Connection, plans: Sequence[PollPlan]) -> None:
 
 
 def make_due(conn: Connection, keys: Collection[int], at: int) -> None:
-    """Let those topics be polled that have subscriptions and are not: they are due at
-    once, to be planned.
+    """Make polls of topics due that have subscriptions and no poll yet.
+
+    :param keys: the ids of the topics.
+    :param at: when the polls are due, in microseconds.
     """
     conn.execute(
         update(topic)
-        .where(topic.c.id.in_(keys), topic.c.next_poll_at.is_(None), topic.c.ended == "", SOMEBODY)
+        .where(
+            topic.c.id.in_(keys),
+            topic.c.next_poll_at.is_(None),
+            topic.c.ended == "",
+            HAS_SUBSCRIPTIONS,
+        )
         .values(next_poll_at=at)
     )

@@ -1,8 +1,8 @@
-"""Everything that only PostgreSQL understands.
+"""Settings and statements that are for PostgreSQL alone.
 
-A connection that broke while nobody used it is replaced before anybody notices.  A server
-that does not answer any more, since its machine is gone or the network is cut, is given up
-after half a minute, as is a lock that another transaction holds for longer.
+The engine replaces a connection that broke while it was idle.  An operation fails after half a
+minute if the server does not answer, because its machine or the network is down, or if another
+transaction holds a lock for longer.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from sqlalchemy import URL, Connection, func, select
 
 DIALECT: Final = "postgresql"
 
-#: Seconds to wait: for a connection, a lock, a connection that is free, a server that is silent.
+#: Seconds to wait for a connection, for a lock, for a free connection of the pool, and for a
+#: silent server.
 TIMEOUT: Final = 30
 
-#: Connections that are kept: one for each thread of the store.
+#: The size of the pool: one connection for each thread of the store.
 CONNECTIONS: Final = 5
 
-#: The number of the lock that a process holds while it migrates; any number that nobody else
-#: uses in this database would do.
+#: The number of the advisory lock that a process holds while it migrates: the bytes "rsscloud".
+#: Nothing else in the database may use this number.
 _MIGRATION: Final = 0x7273_7363_6C6F_7564
 
-#: What libpq is told, unless the URL says otherwise.
+#: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
     "application_name": "rsscloud-broker",
     "connect_timeout": TIMEOUT,
@@ -36,7 +37,7 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
 
 
 def engine_options(url: URL) -> dict[str, Any]:
-    """What ``create_engine`` needs to be told."""
+    """The keyword arguments of ``create_engine`` for a PostgreSQL database."""
     return {
         "pool_pre_ping": True,
         "pool_size": CONNECTIONS,
@@ -49,5 +50,5 @@ def engine_options(url: URL) -> dict[str, Any]:
 
 
 def lock(connection: Connection) -> None:
-    """Hold the lock for migrations until the transaction ends."""
+    """Take the lock for migrations, and hold it until the transaction ends."""
     connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION)))

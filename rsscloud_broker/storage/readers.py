@@ -1,12 +1,11 @@
-"""The threads that read.
+"""The threads of the store that read.
 
-Operations that are cheaper together wait for each other: while some of a kind run, those
-that are asked for meanwhile are gathered, and run together afterwards.  Where little is asked
-for, nothing waits; where one caller asks for a thousand things at once, the next one waits for
-the few batches that they make.
+Batched operations of one kind run one batch after another: operations that arrive while a batch
+runs are gathered, and run together afterwards.  If few arrive, none waits.  If one caller asks
+for a thousand at once, they make a few batches, and the next caller waits for these.
 
-An operation that raises ends its whole batch.  Each is then run by itself, so that only
-the culprit fails; but for a database that cannot be used, which ails them all.
+If an operation raises, its whole batch fails.  Then each operation runs by itself, so that only
+the faulty one fails.  If the database cannot be used, all fail at once.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ T = TypeVar("T")
 
 _Function: TypeAlias = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 
-#: Reads at the same time; each has a connection.
+#: How many operations may read at the same time; each has a connection.
 READERS = 4
 
-#: The most operations in one batch, so that the first need not wait long.
+#: The most operations in one batch, so that the first does not wait long.
 BATCH_LIMIT = 100
 
 
 def read_once(engine: Engine, operation: Operation[T]) -> T:
-    """Run an operation in a reader's transaction.
+    """Run an operation in a transaction that only reads.
 
     :raises Unavailable: the database cannot be used.
     """
@@ -46,14 +45,14 @@ def read_once(engine: Engine, operation: Operation[T]) -> T:
 
 
 class Readers:
-    """Runs operations that only read."""
+    """Runs operations that only read, in a pool of threads."""
 
     def __init__(self, reactor: IReactorFromThreads, engine: Engine) -> None:
         self._reactor = reactor
         self._engine = engine
         self._pool = Daemons(0, READERS, name="store readers")
         self._ended = False
-        #: What is to be run after the batch of each function that is under way.
+        #: The jobs that wait for the running batch of the same function.
         self._waiting: dict[_Function, list[Job]] = {}
 
     def start(self) -> None:
@@ -61,7 +60,10 @@ class Readers:
         self._pool.start()
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
-        """Run an operation."""
+        """Run an operation.
+
+        The Deferred fails with ``Unavailable`` if the database cannot be used.
+        """
         if not isinstance(operation, Batched):
             return self._in_thread(read_once, self._engine, operation)
         done: Deferred[T] = Deferred()
@@ -75,7 +77,7 @@ class Readers:
         return done
 
     def end(self) -> None:
-        """Begin with nothing more."""
+        """Start no further batch."""
         self._ended = True
 
     def stop(self) -> None:
@@ -88,7 +90,7 @@ class Readers:
             del waiting[:BATCH_LIMIT]
             try:
                 outcomes = await self._in_thread(self._outcomes, function, batch)
-            except Exception as error:  # no thread, say: the next batch may have one
+            except Exception as error:  # such as no thread, which the next batch may get
                 outcomes = failed(batch, error)
             fire(outcomes)
         del self._waiting[function]

@@ -1,4 +1,7 @@
-"""Reading a portion of rows in one step, where the database has to be asked for that."""
+"""Reads many rows from SQLite in one step, for queries that run for each notification.
+
+``sqlite`` says why this is quicker beside a busy reactor.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,9 @@ from rsscloud_broker.storage import sqlite
 
 
 class RowBatch:
-    """A query for so few rows that they may all be in memory.
+    """A query whose rows are read together; they must fit into memory.
 
-    :param query: of columns with numbers and texts.  What is true or false may come as
-        1 or 0.
+    :param query: selects columns with numbers and texts.  Truth values may come as 1 or 0.
     """
 
     def __init__(self, query: Select[Any]) -> None:
@@ -23,7 +25,7 @@ class RowBatch:
         self._at_once = sqlite.at_once(query)
 
     def read(self, conn: Connection, parameters: Mapping[str, object]) -> list[Sequence[Any]]:
-        """The rows, in whatever order the database gives them."""
+        """Run the query, and return the rows in any order."""
         if not sqlite.serves(conn):
             return list(conn.execute(self._query, parameters))
         rows: list[Sequence[Any]] = msgspec.json.decode(

@@ -1,11 +1,12 @@
-"""The tables.
+"""The tables of the database, and how values are stored in their columns.
 
-Times are whole microseconds since the epoch (UTC) in BIGINT columns: exact,
-ordered, and alike in every database.  They become seconds in floats where rows
-become model classes.  URLs may be longer than a row of a B-tree in PostgreSQL (2,704 bytes):
-what has to be unique there is compared by hashes, of which SQLite has no need.
+Times are whole microseconds since the epoch (UTC) in BIGINT columns, which are exact and the same
+in SQLite and PostgreSQL.  They become seconds as floats when rows become model classes.
 
-Migrations bring a database to these tables; a test holds that both agree.
+A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
+over URLs use hashes there; SQLite does not need them.
+
+The migrations make these tables; a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ MICROSECONDS = 1_000_000
 
 
 def to_micros(seconds: float) -> int:
-    """Seconds since the epoch as whole microseconds, the way they are stored."""
+    """Convert seconds since the epoch to whole microseconds, as they are stored."""
     return round(seconds * MICROSECONDS)
 
 
 def to_seconds(micros: int) -> float:
-    """Stored microseconds as seconds since the epoch."""
+    """Convert stored microseconds to seconds since the epoch."""
     return micros / MICROSECONDS
 
 
@@ -56,12 +57,12 @@ def to_micros_or_none(seconds: float | None) -> int | None:
 
 
 def options_to_text(options: SubscriptionOptions) -> str:
-    """SubscriptionOptions the way they are stored: as JSON; empty if there are none."""
+    """Convert options of a subscription to JSON, as they are stored; empty if there are none."""
     return json.dumps(dict(options), separators=(",", ":")) if options else ""
 
 
 def options_from_text(stored: str) -> SubscriptionOptions:
-    """Stored options; quick where there are none, as this is done for each notification."""
+    """Convert stored options back.  Quick for empty ones, since each notification needs it."""
     return json.loads(stored) if stored else {}
 
 
@@ -74,7 +75,7 @@ metadata = MetaData(
     }
 )
 
-#: SQLite gives out keys by itself only for a column that it calls INTEGER.
+#: SQLite assigns ids by itself only for a column of type INTEGER.
 Key = BigInteger().with_variant(Integer(), "sqlite")
 
 topic = Table(
@@ -86,13 +87,13 @@ topic = Table(
     Column("size", BigInteger),
     Column("read_at", BigInteger),
     Column("changed_at", BigInteger),
-    # Null unless somebody said that the topic changed and it was not read since.
+    # When a check of the topic was last requested; null if no check is requested.
     Column("check_requested_at", BigInteger, index=True),
-    # Whether one of those who asked for the check says that the topic changed.
+    # Whether somebody said that the topic changed, since the check was requested.
     Column("check_pinged", Boolean, nullable=False, server_default=false()),
-    # Why the topic has ended; empty while it has not.
+    # Why the topic has ended; empty if it has not.
     Column("ended", Text, nullable=False, server_default=""),
-    # What came of asking its server: see model.TopicStatus.
+    # The results of fetches: see model.TopicStatus.
     Column("etag", Text, nullable=False, server_default=""),
     Column("last_modified", Text, nullable=False, server_default=""),
     Column("fresh_seconds", BigInteger),
@@ -100,17 +101,17 @@ topic = Table(
     Column("result", Text, nullable=False, server_default=""),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("pinged_at", BigInteger),
-    # Null where it is not polled: where it has ended, for one.
+    # Null if the topic is not polled, for example because it has ended.
     Column("next_poll_at", BigInteger, index=True),
     Column("poll_reason", Text, nullable=False, server_default=""),
     Column("poll_interval", BigInteger),
     Column("planned_at", BigInteger),
-    # A JSON object, or empty where there is none.
+    # What the feed says about itself: a JSON object, or empty.
     Column("feed", Text, nullable=False, server_default=""),
-    # Where the topic went that was at this URL: see ``topic_urls``.
+    # The topic that has left this URL; null if it is still here: see ``topic_urls``.
     Column("moved_to_id", Key, ForeignKey("topic.id"), index=True),
     Column("moved_at", BigInteger),
-    # When it was last read or asked for, if nobody has subscribed to it: see idle.
+    # When the topic was last fetched or a check requested, if it has no subscription: see ``idle``.
     Column("idle_at", BigInteger),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
@@ -119,8 +120,8 @@ topic = Table(
 _is_idle = topic.c.idle_at.is_not(None)
 Index("ix_topic_idle_at", topic.c.idle_at, sqlite_where=_is_idle, postgresql_where=_is_idle)
 
-# The ids of the tables below are never used twice: walks keep them as cursors,
-# and sinks remember how far they came.
+# The ids of most tables below are never used twice: fan-outs keep ids of subscriptions as cursors,
+# and sinks remember by an id how far they have read.
 
 subscription = Table(
     "subscription",
@@ -138,10 +139,11 @@ subscription = Table(
     Column("last_error", Text, nullable=False),
     Column("last_error_at", BigInteger),
     Column("dropping", Boolean, nullable=False),
-    # A JSON object, or empty where there are none: see options_from_text.
+    # A JSON object, or empty if there are no options: see ``options_from_text``.
     Column("options", Text, nullable=False, server_default=""),
     Column("wants_content", Boolean, nullable=False, server_default=false()),
-    # The URL that was subscribed to; empty if the topic is still there: see ``topic_urls``.
+    # The URL that the subscriber asked for, if the topic has left it; else empty: see
+    # ``topic_urls``.
     Column("asked_url", Text, nullable=False, server_default=""),
     # The topic as the subscriber wrote it; empty if that is its normal form.
     Column("written_url", Text, nullable=False, server_default=""),
@@ -164,12 +166,12 @@ Index(
     unique=True,
 ).ddl_if(dialect="postgresql")
 
-# Whether anybody wants the content of a topic is asked of topics with a million
-# subscribers who do not.
+# It finds out quickly whether any subscription of a topic wants content, even if a million do not.
 Index(
     "ix_subscription_content",
     subscription.c.topic_id,
-    # Each uses it only where a query says the same, and this is how they say it.
+    # A database uses a partial index only for queries with the same condition, and SQLAlchemy
+    # writes this condition differently for the two.
     sqlite_where=subscription.c.wants_content == true(),
     postgresql_where=subscription.c.wants_content,
 )
@@ -184,14 +186,14 @@ ping = Table(
     Column("changes_url", Text, nullable=False),
     Column("rss_url", Text, nullable=False),
     Column("tags", Text, nullable=False),
-    # What makes two pings alike, in 16 bytes: see pings.fingerprint.
+    # A hash that repeats have in common, in 16 bytes: see ``pings.fingerprint``.
     Column("fingerprint", LargeBinary, nullable=False),
     Index("ix_ping_received", "received_at", "id"),
     Index("ix_ping_repeat", "fingerprint", "received_at"),
     sqlite_autoincrement=True,
 )
 
-#: What was found at topics or pushed for them, while something has need of it.
+#: Contents that were fetched from topics or pushed for them, while something needs them.
 content = Table(
     "content",
     metadata,
@@ -200,15 +202,15 @@ content = Table(
     Column("content_type", Text, nullable=False),
     Column("link", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    # Where it came from, and its bytes: what is summed, by an index, as SQLite would have
-    # to read through the body to come to what stands behind it.
+    # The host that the content came from, and its size.  They are read from an index, since
+    # SQLite would have to read through the body to reach columns behind it.
     Column("host", Text, nullable=False, server_default=""),
     Column("size", BigInteger, nullable=False, server_default="0"),
     Index("ix_content_host", "host", "id", "size"),
     sqlite_autoincrement=True,
 )
 
-#: The bytes of contents that are kept: those of each host, and of all by the name "".
+#: The bytes of contents that are kept for each host; the host "" stands for the total.
 content_sum = Table(
     "content_sum",
     metadata,
@@ -216,6 +218,7 @@ content_sum = Table(
     Column("size", BigInteger, nullable=False),
 )
 
+#: Unfinished fan-outs: see ``records.Fanout``.
 fanout = Table(
     "fanout",
     metadata,
@@ -224,9 +227,9 @@ fanout = Table(
     Column("cursor", BigInteger, nullable=False),
     Column("begun_at", BigInteger, nullable=False),
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
-    # Whether it carries a content that was pushed.
+    # Whether it carries pushed content.
     Column("pushed", Boolean, nullable=False, server_default=false()),
-    # Whether a content was wanted and is not kept.
+    # Whether it lacks a content that subscriptions want, since there was no room for it.
     Column("later", Boolean, nullable=False, server_default=false()),
     Column("content_size", BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
@@ -241,13 +244,13 @@ node = Table(
     sqlite_autoincrement=True,
 )
 
-#: Subscriptions that a walk has handed out, up to its cursor, and whose outcomes are not
-#: recorded yet.  Free if no node has them.
+#: Slices of fan-outs: subscriptions up to the cursor that have no outcome yet.
 slice_ = Table(
     "slice",
     metadata,
     Column("id", Key, primary_key=True),
     Column("fanout_id", Key, ForeignKey("fanout.id", ondelete="CASCADE"), nullable=False),
+    # The node that has claimed the slice; null if it is free.
     Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
     # A JSON array of ids.
     Column("subscription_ids", Text, nullable=False),
@@ -255,7 +258,7 @@ slice_ = Table(
     sqlite_autoincrement=True,
 )
 
-#: Notifications that wait to be tried, or tried again: at most one for a subscription.
+#: Notifications that wait for their first or next attempt: at most one for a subscription.
 pending = Table(
     "pending_notification",
     metadata,
@@ -268,21 +271,22 @@ pending = Table(
     ),
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger, nullable=False, index=True),
-    # The topic of a subscription that wants content, else null: it tells at once
-    # whether a content is waited for.
+    # The topic, if the subscription wants content; else null.  By its index the store sees at
+    # once whether a pending notification needs the content of a topic.
     Column("content_topic_id", Key),
-    # The node that works on it; null if it is free.
+    # The node that has claimed it; null if it is free.
     Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
-    # When it was tried last, and when it first failed; null if it was not tried.
+    # When the last attempt was made, and when the first one failed; null if none was made.
     Column("tried_at", BigInteger),
     Column("failing_since", BigInteger),
-    # The time that the subscriber asked for; null if it did not.
+    # The time before which the subscriber asked not to be called; null if it did not ask.
     Column("not_before", BigInteger),
-    # What was pushed and is to be carried; null for whatever is the newest.
+    # The pushed content that it carries; null if it carries the newest content, or none.
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
 )
 
-#: Contents that were pushed and wait for those before them, in the order of their ids.
+#: Pushed contents that wait for the pending notification of an earlier one, in the order of their
+#: ids.
 queued = Table(
     "queued",
     metadata,
@@ -303,15 +307,15 @@ queued = Table(
     Index("ix_queued_content_id", "content_id"),
 )
 
-_content_waited_for = pending.c.content_topic_id.is_not(None)
+_wants_content = pending.c.content_topic_id.is_not(None)
 Index(
     "ix_pending_notification_content_topic_id",
     pending.c.content_topic_id,
-    sqlite_where=_content_waited_for,
-    postgresql_where=_content_waited_for,
+    sqlite_where=_wants_content,
+    postgresql_where=_wants_content,
 )
 
-#: What subscribers asked for, until it is verified.
+#: Intents that wait to be verified.
 intent = Table(
     "intent",
     metadata,
@@ -349,7 +353,7 @@ host_state = Table(
     Column("retry_at", BigInteger, nullable=False),
 )
 
-#: Numbers that must outlive the rows they count.
+#: Numbers of rows ever made, which stay when the rows are removed.
 counter = Table(
     "counter",
     metadata,

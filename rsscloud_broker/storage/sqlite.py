@@ -1,16 +1,16 @@
-"""Everything that only SQLite understands.
+"""Settings and statements that are for SQLite alone.
 
-SQLite is told to let readers work beside the one writer (WAL), to have each
-commit on the disk before it returns (``synchronous=FULL``) and to hold foreign
-keys.  Python's driver is kept from opening transactions by itself: readers say
-``BEGIN``, and writers ``BEGIN IMMEDIATE``, so that one that must wait for
-another process waits at the start, where nothing has to be undone.
+Each connection turns on the write-ahead log (WAL), so that readers work beside the one writer;
+``synchronous=FULL``, so that a commit is on the disk before it returns; and foreign keys.
+Python's driver must not begin transactions by itself: readers begin them with ``BEGIN``, and
+writers with ``BEGIN IMMEDIATE``.  So a writer that must wait for another process waits at the
+start of its transaction, when it has nothing to undo.
 
 It waits for half a minute, or for as long as the URL says:
 ``sqlite:////var/lib/broker.db?timeout=5``.
 
-No connection makes the file: ``make_parent_directory`` does; ``files`` watches what becomes
-of it later.
+``make_parent_directory`` makes the file of the database; connecting never does.  ``files`` watches
+the file afterwards.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ TIMEOUT = 30.0
 
 
 def in_memory(url: URL) -> bool:
-    """Whether the database lives and dies with its connection."""
+    """Whether a database is in memory, so that it ends with its connection."""
     return url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
 
 
 def engine_options(url: URL) -> dict[str, Any]:
-    """What ``create_engine`` needs to be told.
+    """The keyword arguments of ``create_engine`` for an SQLite database.
 
-    A database in memory has one connection, which every thread shares.
+    A database in memory has one connection, which all threads share.
     """
     if in_memory(url):
         return {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
@@ -58,12 +58,12 @@ def engine_options(url: URL) -> dict[str, Any]:
 
 
 def make_parent_directory(url: URL) -> None:
-    """Make the directory in which the file of the database is to be, and the file.
+    """Make the file of the database, and its directory.
 
-    It is for its owner alone: it holds what subscribers have their notifications
-    signed with.  The files that SQLite makes beside it are like it.
+    Only its owner may read the file, since it holds the secrets of subscribers.  SQLite gives
+    the same permissions to the files that it makes beside it.
 
-    :raises OSError: it cannot be made.
+    :raises OSError: the directory or the file cannot be made.
     """
     file = path_of(url)
     if file is not None:
@@ -71,20 +71,19 @@ def make_parent_directory(url: URL) -> None:
         Path(file).touch(mode=0o600)
 
 
-#: The files of engines by their dialects, which those for writing share.
+#: The files of engines, by dialect: an engine and its ``for_writing`` share one dialect.
 _files: WeakKeyDictionary[Dialect, Files] = WeakKeyDictionary()
 
 
 def files_of(engine: Engine) -> Files | None:
-    """The files of the database of an engine; None if it has none of its own."""
+    """The watched files of an engine's database; None if the database has no file."""
     return _files.get(engine.dialect)
 
 
 def configure(engine: Engine, writes: str) -> None:
     """Set up each connection of an engine.
 
-    :param writes: the name of the execution option that tells a writer's
-        connection from a reader's.
+    :param writes: the name of the execution option that is true for connections that write.
     """
 
     def connect(connection: Any, record: Any) -> None:
@@ -105,33 +104,32 @@ def configure(engine: Engine, writes: str) -> None:
 
 
 def serves(conn: Connection) -> bool:
-    """Whether a connection is one to SQLite."""
+    """Whether a connection is to an SQLite database."""
     return conn.dialect.name == DIALECT
 
 
-# Python's driver lets other threads run before and after each row that it reads or
-# writes.  Beside a busy reactor a thread then waits for the interpreter's lock that
-# often, and so does the reactor, which costs both more than what they do.  So where
-# there are many rows, they are read or written in one step.
+# Python's driver releases the interpreter's lock before each row that it reads or writes, and
+# takes it again after.  Beside a busy reactor both threads then wait for the lock so often that
+# this costs more than the work itself.  So many rows are read or written in one step.
 
 
 def at_once(query: Select[Any]) -> Select[str]:
-    """A query for the same rows as one value, a JSON array of arrays."""
+    """A query that returns the rows of another query as one value, a JSON array of arrays."""
     rows = query.subquery()
     return select(func.json_group_array(func.json_array(*rows.c)))
 
 
 def insert_at_once(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Insert rows into a table with AUTOINCREMENT; their ids, in the same order.
+    """Insert rows into a table with AUTOINCREMENT, and return their ids in the same order.
 
-    :param rows: one or more, all with the same columns, in the same order.
+    :param rows: one or more rows, all with the same columns in the same order.
     """
     last = conn.exec_driver_sql(_last_id(table.name), (table.name,)).scalar_one()
     columns = ("id", *rows[0])
     values = [value for key, row in enumerate(rows, last + 1) for value in (key, *row.values())]
     done = 0
     while done < len(rows):
-        # Powers of two: else there would be hundreds of statements, which the driver keeps.
+        # Powers of two, since the driver caches each statement: there are nine, not hundreds.
         size = min(1 << (len(rows) - done).bit_length() - 1, _ROWS)
         some = values[done * len(columns) : (done + size) * len(columns)]
         conn.exec_driver_sql(_insertion(table.name, columns, size), tuple(some))
@@ -139,15 +137,15 @@ def insert_at_once(conn: Connection, table: Table, rows: Sequence[Mapping[str, A
     return list(range(last + 1, last + 1 + len(rows)))
 
 
-#: Rows of one insertion: SQLite takes 32,766 values in a statement.
+#: Rows in one statement: SQLite allows 32,766 values in a statement.
 _ROWS = 256
 
 
 def _last_id(table: str) -> str:
-    """Asks for the largest id that any row of a table has had."""
+    """A statement for the largest id that any row of a table has had."""
     ever = "SELECT seq FROM sqlite_sequence WHERE name = ?"
-    now = f"SELECT max(id) FROM {table}"  # noqa: S608 # it is ours
-    return f"SELECT max(coalesce(({ever}), 0), coalesce(({now}), 0))"  # likewise
+    now = f"SELECT max(id) FROM {table}"  # noqa: S608 # our own table
+    return f"SELECT max(coalesce(({ever}), 0), coalesce(({now}), 0))"
 
 
 @lru_cache(maxsize=20)
@@ -158,7 +156,7 @@ def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
 
 
 def path_of(url: URL) -> str | None:
-    """The path of the file of a database, if it has one."""
+    """The path of the file of a database; None if the database is in memory or a URI."""
     if in_memory(url) or url.database is None or url.database.startswith("file:"):
         return None
     return url.database

@@ -1,8 +1,8 @@
-"""The store: every method one transaction, run outside the reactor's thread.
+"""The store, which the core and the sinks use: each method is one transaction on the database.
 
-What happens in a transaction is in ``pings``, ``topics``, ``polls``, ``moves``,
-``contents``, ``subscriptions``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and
-``due_times``; where it runs, in ``threads`` and ``writer``.
+The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
+``subscriptions``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and ``due_times``.  ``threads``
+and ``writer`` run the transactions outside the reactor's thread.
 """
 
 from __future__ import annotations
@@ -78,17 +78,17 @@ def _write(
 
 @implementer(IStore)
 class Store(Service):
-    """What outlives the process, in a database.
+    """Implements ``IStore`` with an SQLite or PostgreSQL database.
 
-    It begins as the only node of its database: see ``nodes``.
+    When it starts, it registers this process as the only node of the database: see ``nodes``.
 
-    It is usable between ``startService`` and ``stopService``; the latter's
-    Deferred fires when what was asked for is on disk and the database closed.
+    Use it between ``startService`` and ``stopService``.  The Deferred of ``stopService`` fires when
+    all queued operations are on disk and the database is closed.
 
-    :param reactor: where Deferreds fire.
-    :param url: an SQLAlchemy database URL that ``migrate`` was called for.
-    :param threads: where operations run, if not in threads of the store's own.
-    :param bounds: how much it keeps of what strangers cause.
+    :param reactor: the reactor in whose thread Deferreds fire.
+    :param url: an SQLAlchemy database URL for which ``migrate`` was called.
+    :param threads: runs the operations; by default threads of the store's own.
+    :param bounds: limits on the data that callers can make the store keep.
     """
 
     name = "store"
@@ -109,7 +109,7 @@ class Store(Service):
         if not self.running:
             super().startService()
             self._threads.start(open_engine(self._url))
-            # If this fails, whatever claims something first does it.
+            # If this fails, the first operation that claims something registers the node.
             self._threads.write(self._registered).addErrback(lambda failure: None)
 
     def stopService(self) -> Deferred[None]:
@@ -119,12 +119,15 @@ class Store(Service):
         return self._threads.stop()
 
     def _registered(self, conn: Connection) -> int:
-        """The id of this process, in the thread of the writer."""
+        """Return the node id of this process, and register it if need be.
+
+        Runs in the writer's thread.
+        """
         self._node = nodes.registered(conn, self._node)
         return self._node
 
     def writes_waiting(self) -> int:
-        """How many changes wait to be written."""
+        """How many operations wait to be written."""
         return self._threads.writes_waiting()
 
     # pings
@@ -145,11 +148,11 @@ class Store(Service):
     def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
         return self._threads.read(Batched(polls.accounts, url))
 
-    def record_fetch(self, reading: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
-        def recording(reading: FetchResult) -> Operation[FetchRecord]:
-            return lambda conn: topics.record_fetch(conn, reading, ping, self._bounds)
+    def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
+        def recording(fetched: FetchResult) -> Operation[FetchRecord]:
+            return lambda conn: topics.record_fetch(conn, fetched, ping, self._bounds)
 
-        lean, whole = recording(evolve(reading, content=None)), recording(reading)
+        lean, whole = recording(evolve(fetched, content=None)), recording(fetched)
         return self._threads.write(Heavy(whole, lambda record: whole if record.stored else lean))
 
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:

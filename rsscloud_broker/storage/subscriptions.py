@@ -1,7 +1,7 @@
-"""What the store does with subscriptions.
+"""Stores, reads and sweeps subscriptions.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlalchemy import (
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import Bounds, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
-from rsscloud_broker.storage.idle import make_room, note_idle
+from rsscloud_broker.storage.idle import make_room, mark_idle
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
@@ -40,17 +40,18 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import SOMEBODY, key_of, named
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
 
-#: Seconds for which a topic that ended is known to have, without subscriptions.
+#: Seconds for which the store keeps an ended topic without subscriptions.
 KEEP_ENDED = 90 * 86400
 
-#: What a notification that waits says of its subscription: see the table ``pending_notification``.
+#: The value of ``content_topic_id`` in the pending notification of a subscription.
 CONTENT_TOPIC_ID = case((subscription.c.wants_content, subscription.c.topic_id))
 
-#: To be run, for a key, where a subscription may want content from now on or not.
-MATCH_WAITING = (
+#: Updates ``content_topic_id`` of a pending notification.  Run it with the subscription's key
+#: when ``wants_content`` of the subscription may have changed.
+MATCH_PENDING = (
     update(pending)
     .where(pending.c.subscription_id == bindparam("key"))
     .values(
@@ -73,11 +74,11 @@ def lease_values(lease: Lease) -> dict[str, int]:
 def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
-    """See ``IStore.put_subscription``.  A renewed one keeps its id."""
-    watched = topic_row(conn, wanted.topic)
+    """See ``IStore.put_subscription``.  A renewed subscription keeps its id."""
+    row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
-        "topic_id": watched.id,
-        "asked_url": "" if wanted.topic == watched.url else wanted.topic,
+        "topic_id": row.id,
+        "asked_url": "" if wanted.topic == row.url else wanted.topic,
         "callback_url": wanted.callback.url,
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
@@ -101,27 +102,27 @@ def put_subscription(
         key = made[0]
     else:
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
-        conn.execute(MATCH_WAITING, {"key": key})
+        conn.execute(MATCH_PENDING, {"key": key})
         conn.execute(
             update(pending)
             .where(pending.c.subscription_id == key)
             .values(attempts=0, due_at=granted_at, failing_since=None, not_before=None)
         )
-    differs = watched.digest is not None and watched.digest != known
-    if known is not None and (differs or watched.ended):
+    differs = row.digest is not None and row.digest != known
+    if known is not None and (differs or row.ended):
         _add_pending(conn, key, granted_at)
-        if wanted.wants_content and not watched.ended and not is_kept(conn, watched.id):
+        if wanted.wants_content and not row.ended and not is_kept(conn, row.id):
             request_content(conn, wanted.topic, wanted.lease.granted_at)
-    if watched.idle_at is not None:
-        conn.execute(update(topic).where(topic.c.id == watched.id).values(idle_at=None))
-    if watched.next_poll_at is None and not watched.ended:
-        make_due(conn, [watched.id], granted_at)
+    if row.idle_at is not None:
+        conn.execute(update(topic).where(topic.c.id == row.id).values(idle_at=None))
+    if row.next_poll_at is None and not row.ended:
+        make_due(conn, [row.id], granted_at)
     (stored,) = by_ids(conn, [key])
     return stored
 
 
 def _add_pending(conn: Connection, key: int, due_at: int) -> None:
-    """Let a notification wait for a subscription, unless one waits already."""
+    """Add a pending notification for a subscription, unless it has one."""
     waits = select(pending.c.subscription_id).where(pending.c.subscription_id == key)
     if conn.execute(waits).first() is None:
         of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
@@ -134,17 +135,17 @@ def _add_pending(conn: Connection, key: int, due_at: int) -> None:
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.remove_subscription``."""
-    removed = conn.execute(delete(subscription).where(_is_of(topic_url, callback)))
+    removed = conn.execute(delete(subscription).where(_matches(topic_url, callback)))
     return removed.rowcount > 0
 
 
 def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.has_subscription``."""
-    found = conn.execute(select(subscription.c.id).where(_is_of(topic_url, callback)))
+    found = conn.execute(select(subscription.c.id).where(_matches(topic_url, callback)))
     return found.first() is not None
 
 
-def _is_of(topic_url: str, callback: Callback) -> ColumnElement[bool]:
+def _matches(topic_url: str, callback: Callback) -> ColumnElement[bool]:
     asked = select(case((named.c.moved_to_id.is_(None), ""), else_=named.c.url))
     return and_(
         subscription.c.topic_id == key_of(topic_url),
@@ -156,7 +157,7 @@ def _is_of(topic_url: str, callback: Callback) -> ColumnElement[bool]:
 
 
 _COLUMNS = subscription.c
-_WITH_WAITING = (
+_WITH_PENDING = (
     select(
         topic.c.url,
         _COLUMNS.callback_url,
@@ -182,10 +183,10 @@ _WITH_WAITING = (
     .outerjoin(pending, pending.c.subscription_id == _COLUMNS.id)
 )
 
-_BY_IDS = RowBatch(_WITH_WAITING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
+_BY_IDS = RowBatch(_WITH_PENDING.where(subscription.c.id.in_(bindparam("ids", expanding=True))))
 
 _SLICE = RowBatch(
-    _WITH_WAITING.where(
+    _WITH_PENDING.where(
         subscription.c.topic_id == key_of(bindparam("of_topic")),
         subscription.c.id > bindparam("after"),
     )
@@ -202,13 +203,13 @@ def subscriptions(conn: Connection, topic_url: str, after: int, limit: int) -> l
 
 
 def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
-    """Subscriptions by their ids, in that order; those that are gone left out."""
+    """See ``IStore.subscriptions_of``."""
     by_id = {one.id: one for one in map(_subscription, _BY_IDS.read(conn, {"ids": ids}))}
     return [by_id[key] for key in ids if key in by_id]
 
 
 def _subscription(row: Sequence[Any]) -> Subscription:
-    # By position and not by name: this is done for each notification.
+    # By position, which is quicker than by name: each notification needs this.
     (
         url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors, last_error,
         last_error_at, dropping, attempts, options, wants_content, ended, asked_url, failing_since,
@@ -245,9 +246,9 @@ def sweep(
 ) -> Swept:
     """See ``IStore.sweep``.
 
-    What is both dropping and expired counts as dropping.  The walks over a topic and
-    its contents go with it, and what it left behind where it moved.  One that has
-    ended stays for a while, lest it be read again when somebody asks for it.
+    A subscription that is both dropping and expired counts as failing.  With a topic its
+    fan-outs, its contents and the rows of its old URLs are removed.  An ended topic stays for
+    ``KEEP_ENDED`` seconds, so that it is not fetched again when somebody pings it.
     """
     dropping = conn.execute(delete(subscription).where(subscription.c.dropping)).rowcount
     expired = conn.execute(
@@ -259,19 +260,19 @@ def sweep(
         topic.c.check_requested_at.is_(None),
         or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before)),
     )
-    over = and_(
+    ended = and_(
         topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
     )
-    needless = and_(or_(idle, over), ~SOMEBODY)
-    left_behind = (
+    removable = and_(or_(idle, ended), ~HAS_SUBSCRIPTIONS)
+    old_urls = (
         select(named.c.id)
         .join_from(named, topic, topic.c.id == named.c.moved_to_id)
-        .where(needless)
+        .where(removable)
         .correlate(None)
     )
-    conn.execute(delete(topic).where(topic.c.id.in_(left_behind)))
-    topics = conn.execute(delete(topic).where(needless)).rowcount
-    note_idle(conn)
+    conn.execute(delete(topic).where(topic.c.id.in_(old_urls)))
+    topics = conn.execute(delete(topic).where(removable)).rowcount
+    mark_idle(conn)
     make_room(conn, bounds.idle_topics)
     remove_all_unneeded(conn)
     return Swept(expired=expired, failing=dropping, topics=topics)

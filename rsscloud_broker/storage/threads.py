@@ -1,8 +1,8 @@
-"""Where the store's operations run.
+"""The threads in which the store runs its operations.
 
-``StoreThreads`` is the real thing: one thread that writes and a few that read,
-none of them the reactor's own.  Tests run operations in the calling thread
-instead (``rsscloud_broker.testing.memory``), behind the same few methods.
+``StoreThreads`` has one thread that writes and a few that read, none of them the reactor's
+own.  Tests run operations in the calling thread instead: ``rsscloud_broker.testing.memory``
+implements the same methods.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ class Threads(Protocol):
     """Runs operations on an engine, each in a transaction."""
 
     def start(self, engine: Engine) -> None:
-        """Get ready to run operations."""
+        """Prepare to run operations on an engine."""
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
         """Run an operation that only reads."""
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
-        """Run an operation that writes.  Fires once it is on disk."""
+        """Run an operation that writes.  The Deferred fires when the change is on disk."""
 
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""
 
     def stop(self) -> Deferred[None]:
-        """Take no more.  Fires when all is done, and the engine is closed."""
+        """Accept no more operations.  Fires when all are done and the engine is closed."""
 
 
 class StoreThreads:
-    """A writer's thread and a pool for reading.
+    """One thread that writes, and a pool of threads that read.
 
-    None of them keeps the process alive, however long the database hangs.
+    None of these threads keeps the process alive, even if the database hangs.
     """
 
     def __init__(self, reactor: IReactorFromThreads) -> None:
@@ -77,6 +77,6 @@ class StoreThreads:
         return self._writer.stop()
 
     def _close(self) -> None:
-        """In the writer's thread, which may wait for the readers."""
+        """Close the engine.  Runs in the writer's thread, which may block until the readers end."""
         self._readers.stop()
         self._engine.dispose()

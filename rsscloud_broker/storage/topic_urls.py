@@ -1,13 +1,12 @@
-"""Finding topics by their URLs: the ones where they are, and those they moved from.
+"""Parts of queries that find a topic by its present URL, or by a URL that it has moved from.
 
-A topic that moved leaves a row behind, which says where it is now and nothing else:
-``moved_to_id``, which is always the row of a topic that is there, and never another
-one that was left behind.  So whoever looks for a URL comes to the topic in one step,
-and in the same query, whether it moved or not.
+When a topic moves, the row of its old URL stays, and its ``moved_to_id`` refers to the row of the
+topic.  It never refers to another row of an old URL, so one step in the same query leads from any
+URL to the topic.
 
-The subscriptions of a topic that moved are those of the topic where it is now.  Each
-keeps the URL that it asked for in ``asked_url``, which is empty where the topic is
-still there; the row of that URL is one that was left behind by the very topic.
+The subscriptions of a topic that has moved refer to the row of the topic.  Each keeps the URL that
+its subscriber asked for in ``asked_url``, if that is an old URL of the topic; else ``asked_url``
+is empty.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from sqlalchemy import BindParameter, Row, ScalarSelect, func, select
 from rsscloud_broker.model import Topic, Validators
 from rsscloud_broker.storage.schema import subscription, to_seconds_or_none, topic
 
-#: Beyond so many, subscribers are not counted.
-MOST_COUNTED = 10_000
+#: Up to so many subscriptions of a topic are counted.
+MAX_COUNTED = 10_000
 
-#: A topic by whatever URL it was asked for; ``topic`` is the row where it is.
+#: The row of a URL, old or present; ``topic`` is the row of the topic itself.
 named = topic.alias("named")
 
-#: The id of the topic that a row stands for.
-PRESENT = func.coalesce(named.c.moved_to_id, named.c.id)
+#: The id of the topic to which the row of a URL leads.
+TOPIC_ID = func.coalesce(named.c.moved_to_id, named.c.id)
 
 #: Whether a topic has subscriptions.
-SOMEBODY = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
+HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
 
-#: Whether somebody has subscribed to a topic by a URL that it has left.
-ASKED = (
+#: Whether a subscription has the URL of a row, which its topic has left, as its ``asked_url``.
+IS_ASKED_URL = (
     select(subscription.c.id)
     .where(
         subscription.c.topic_id == topic.c.moved_to_id,
@@ -44,33 +43,31 @@ ASKED = (
 _COUNTED = (
     select(subscription.c.id)
     .where(subscription.c.topic_id == topic.c.id)
-    .limit(MOST_COUNTED)
+    .limit(MAX_COUNTED)
     .correlate(topic)
     .subquery()
 )
 
-#: Topics as ``as_topic`` takes them.
-WHOLE = select(
+#: Selects topics in the form that ``as_topic`` takes.
+TOPICS = select(
     topic,
     select(func.count()).select_from(_COUNTED).correlate(topic).scalar_subquery().label("counted"),
 )
 
 
-#: Topics likewise, with the URL that each was ``asked`` for by.
-ASKED_FOR = WHOLE.add_columns(named.c.url.label("asked")).join_from(
-    named, topic, topic.c.id == PRESENT
+#: Selects topics by any of their URLs, with that URL in the column ``asked``.
+TOPICS_BY_URL = TOPICS.add_columns(named.c.url.label("asked")).join_from(
+    named, topic, topic.c.id == TOPIC_ID
 )
 
 
 def key_of(url: str | BindParameter[str]) -> ScalarSelect[Any]:
-    """The id of the topic that is or was at a URL, as a part of a query; null if there
-    is none.
-    """
-    return select(PRESENT).where(named.c.url == url).scalar_subquery()
+    """A subquery for the id of the topic that is or was at a URL; null if there is none."""
+    return select(TOPIC_ID).where(named.c.url == url).scalar_subquery()
 
 
 def as_topic(row: Row[Any]) -> Topic:
-    """A row that ``WHOLE`` selects."""
+    """The topic in a row that ``TOPICS`` selects."""
     return Topic(
         url=row.url,
         digest=row.digest,

@@ -1,7 +1,7 @@
-"""What the store does with topics: readings of them, checks asked for, their ends.
+"""Stores topics: the results of fetches, requested checks, pushed contents, and the ends of topics.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.topic_urls import (
-    ASKED_FOR,
-    PRESENT,
-    SOMEBODY,
-    WHOLE,
+    HAS_SUBSCRIPTIONS,
+    TOPIC_ID,
+    TOPICS,
+    TOPICS_BY_URL,
     as_topic,
     key_of,
     named,
 )
 
-#: Those of a store that is given no others.
+#: The limits of a store for which no others are given.
 DEFAULT_BOUNDS = Bounds()
 
-#: What a topic has of which no check is asked for, or not any more.
+#: The values of a topic of which no check is requested.
 _NO_CHECK = {"check_requested_at": None, "check_pinged": False}
 
 _PLAIN = select(topic)
 
-#: Topics of which checks are asked for, by whatever URL.
+#: Selects what decides whether a check of a topic may be requested, by any of its URLs.
 _CHECKABLE = select(
     named.c.url.label("asked"),
     topic.c.id,
-    (topic.c.ended == "").label("is_there"),
-    SOMEBODY.label("is_watched"),
-).join_from(named, topic, topic.c.id == PRESENT)
+    (topic.c.ended == "").label("is_active"),
+    HAS_SUBSCRIPTIONS.label("is_watched"),
+).join_from(named, topic, topic.c.id == TOPIC_ID)
 
 _EARLIER = topic.c.check_requested_at
 _ASKED_AT = bindparam("at", type_=BigInteger())
@@ -86,20 +86,20 @@ _CHECK = (
     )
 )
 
-#: What a topic has of which the content is to be sent, whatever was read before.
+#: The validators that make the next fetch of a topic unconditional.
 NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
 def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
-    """See ``IStore.topic``, for several."""
-    rows = conn.execute(ASKED_FOR.where(named.c.url.in_(urls)))
+    """See ``IStore.topic``, for several topics."""
+    rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls)))
     found = {row.asked: as_topic(row) for row in rows}
     return [found.get(url) for url in urls]
 
 
 def topic_key(conn: Connection, url: str) -> int:
-    """The id of a topic, which is made if it is not known yet."""
-    key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
+    """The id of a topic.  Stores the topic if it is unknown."""
+    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
     if key is None:
         made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
         assert made is not None  # a single insert always has one
@@ -108,9 +108,9 @@ def topic_key(conn: Connection, url: str) -> int:
 
 
 def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[Any]:
-    """A topic, which is made if it is not known yet.
+    """The row of a topic.  Stores the topic if it is unknown.
 
-    :param query: what is wanted of topics.
+    :param query: selects the columns.
     """
     wanted = query.where(topic.c.id == key_of(url))
     row = conn.execute(wanted).first()
@@ -121,56 +121,56 @@ def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[An
 
 
 def record_fetch(
-    conn: Connection, reading: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
+    conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
 ) -> FetchRecord:
     """See ``IStore.record_fetch``."""
-    row = topic_row(conn, reading.url, WHOLE)
+    row = topic_row(conn, fetched.url, TOPICS)
     key: int = row.id
-    read_at = to_micros(reading.started_at)
+    read_at = to_micros(fetched.started_at)
     is_idle = not row.counted
     if is_idle and row.idle_at is None:
         make_room(conn, bounds.idle_topics - 1)
-    changed = (row.digest, row.size) != (reading.digest, reading.size)
+    changed = (row.digest, row.size) != (fetched.digest, fetched.size)
     values: dict[str, object] = {
         "read_at": read_at,
-        "etag": reading.validators.etag,
-        "last_modified": reading.validators.last_modified,
-        "fresh_seconds": to_micros_or_none(reading.fresh_seconds),
+        "etag": fetched.validators.etag,
+        "last_modified": fetched.validators.last_modified,
+        "fresh_seconds": to_micros_or_none(fetched.fresh_seconds),
         "asked_at": read_at,
-        "result": reading.result,
+        "result": fetched.result,
         "failures": 0,
         "idle_at": read_at if is_idle else None,
     }
-    if reading.pinged:
+    if fetched.pinged:
         values["pinged_at"] = read_at
     if changed:
-        values |= {"digest": reading.digest, "size": reading.size, "changed_at": read_at}
+        values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
         values |= _NO_CHECK
     conn.execute(update(topic).where(topic.c.id == key).values(values))
-    wanted, content_key = _keep_content(conn, key, reading, changed, bounds)
+    wanted, content_key = _keep_content(conn, key, fetched, changed, bounds)
     recorded = None
     if changed:
-        asked_at = reading.started_at if reading.asked_at is None else reading.asked_at
+        asked_at = fetched.started_at if fetched.asked_at is None else fetched.asked_at
         later = wanted and content_key is None
-        carried = None if content_key is None else reading.content
+        carried = None if content_key is None else fetched.content
         _begin_fanout(conn, key, to_micros(asked_at), content_key, carried, later=later)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     brought = not changed and content_key is not None
     if brought:
-        _bring(conn, key, content_key, reading)
+        _use_content(conn, key, content_key, fetched)
     if content_key is not None:
-        remove_unneeded(conn, [reading.url])
-    now_known = attrs.evolve(
+        remove_unneeded(conn, [fetched.url])
+    topic_now = attrs.evolve(
         as_topic(row),
-        digest=reading.digest,
-        size=reading.size,
+        digest=fetched.digest,
+        size=fetched.size,
         read_at=to_seconds_or_none(read_at),
         changed_at=to_seconds_or_none(read_at if changed else row.changed_at),
-        validators=reading.validators,
+        validators=fetched.validators,
     )
     return FetchRecord(
-        topic=now_known,
+        topic=topic_now,
         changed=changed,
         ping=recorded,
         brought=brought,
@@ -179,38 +179,42 @@ def record_fetch(
 
 
 def _keep_content(
-    conn: Connection, key: int, reading: FetchResult, changed: bool, bounds: Bounds
+    conn: Connection, key: int, fetched: FetchResult, changed: bool, bounds: Bounds
 ) -> tuple[bool, int | None]:
-    """Whether somebody wants what was read; the key under which it is kept then, if it is."""
+    """Store the content of a fetch if something needs it and there is room for it.
+
+    :returns: whether something needs the content; and its key, or None if it is not stored.
+    """
     if changed:
         wanted = is_wanted(conn, key)
     else:
-        # Notifications may wait for what nobody wanted when it changed, or had no room.
-        waited_for = is_waited_for(conn, key) or _is_brought_later(conn, key)
+        # The store may lack a content that notifications wait for: when it changed, no
+        # subscription wanted content, or there was no room.
+        waited_for = is_waited_for(conn, key) or _has_fanout_without_content(conn, key)
         wanted = waited_for and not is_kept(conn, key)
     content_key = None
-    if wanted and reading.content is not None:
-        content_key = insert_content(conn, key, reading.url, reading.content, bounds)
+    if wanted and fetched.content is not None:
+        content_key = insert_content(conn, key, fetched.url, fetched.content, bounds)
     if changed and content_key is None:
         remove_outdated(conn, key)
     return wanted, content_key
 
 
-def _is_brought_later(conn: Connection, key: int) -> bool:
-    """Whether there is a walk over a topic whose content had no room."""
+def _has_fanout_without_content(conn: Connection, key: int) -> bool:
+    """Whether a topic has a fan-out for whose content there was no room."""
     walk = select(fanout.c.id).where(fanout.c.topic_id == key, fanout.c.later)
     return conn.execute(walk.limit(1)).first() is not None
 
 
-def _bring(conn: Connection, key: int, content_key: int | None, reading: FetchResult) -> None:
-    """Let a content be carried by the walks that had none, and those notifications be due
-    that wait for it and were not tried yet.
+def _use_content(conn: Connection, key: int, content_key: int | None, fetched: FetchResult) -> None:
+    """Give a content to the fan-outs that lack it, and make those pending notifications due that
+    wait for it and have had no attempt.
     """
-    at = to_micros(reading.started_at)
+    at = to_micros(fetched.started_at)
     conn.execute(
         update(fanout)
         .where(fanout.c.topic_id == key, fanout.c.later)
-        .values(content_id=content_key, content_size=reading.size, later=false())
+        .values(content_id=content_key, content_size=fetched.size, later=false())
     )
     conn.execute(
         update(pending)
@@ -233,7 +237,7 @@ def _begin_fanout(
     pushed: bool = False,
     later: bool = False,
 ) -> None:
-    """Begin a walk over the subscriptions of a topic, if it has any."""
+    """Begin a fan-out, if the topic has subscriptions."""
     if _has_subscriptions(conn, key):
         conn.execute(
             insert(fanout).values(
@@ -256,10 +260,11 @@ def _has_subscriptions(conn: Connection, key: int) -> bool:
 def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
     """See ``IStore.push_content``.
 
-    It is carried though nobody may want content now: they may once it gets to them.  It is
-    kept whatever the budgets are, since it cannot be had again.
+    The content is stored even if no subscription wants content now, since one may by the time
+    that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
+    again.
     """
-    key = conn.execute(select(PRESENT).where(named.c.url == url)).scalar()
+    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
     if key is None or not _has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
@@ -270,7 +275,7 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
 
 
 def checks_due(conn: Connection, limit: int) -> list[Check]:
-    """See ``IStore.checks_due``.  A ping asks for checks of topics that ended, too."""
+    """See ``IStore.checks_due``.  Pings request checks of ended topics too; they are left out."""
     query = (
         select(topic.c.url, topic.c.check_pinged)
         .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
@@ -281,9 +286,9 @@ def checks_due(conn: Connection, limit: int) -> list[Check]:
 
 
 class AskedCheck(NamedTuple):
-    """A check that is asked for: see ``IStore.request_check``.
+    """A request for a check: see ``IStore.request_check``.
 
-    :ivar at: microseconds.
+    :ivar at: the time of the request, in microseconds.
     """
 
     url: str
@@ -294,20 +299,20 @@ class AskedCheck(NamedTuple):
 def request_checks(
     conn: Connection, asked: Sequence[AskedCheck], bounds: Bounds = DEFAULT_BOUNDS
 ) -> list[bool]:
-    """See ``IStore.request_check``, for several.  False of topics that have ended."""
-    rows = conn.execute(_CHECKABLE.where(named.c.url.in_({one.url for one in asked})))
+    """See ``IStore.request_check``, for several topics."""
+    rows = conn.execute(_CHECKABLE.where(named.c.url.in_({request.url for request in asked})))
     known = {row.asked: row for row in rows}
     checks = [
-        {"key": row.id, "at": one.at, "pinged": one.pinged}
-        for one in asked
-        if (row := known.get(one.url)) and _may_be_checked(one, row)
+        {"key": row.id, "at": request.at, "pinged": request.pinged}
+        for request in asked
+        if (row := known.get(request.url)) and _may_be_checked(request, row)
     ]
-    if checks:  # before room is made, for which what nobody asks for is removed
+    if checks:  # first, so that ``make_room`` does not remove these topics
         conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
     unknown: dict[str, int] = {}
-    for one in asked:
-        if one.pinged and one.url not in known:
-            unknown[one.url] = max(one.at, unknown.get(one.url, one.at))
+    for request in asked:
+        if request.pinged and request.url not in known:
+            unknown[request.url] = max(request.at, unknown.get(request.url, request.at))
     room = make_room(conn, bounds.idle_topics, len(unknown)) if unknown else 0
     made = dict(islice(unknown.items(), room))
     if made:
@@ -317,20 +322,22 @@ def request_checks(
         ]
         conn.execute(insert(topic), rows_made)
     return [
-        _may_be_checked(one, row) if (row := known.get(one.url)) else one.pinged and one.url in made
-        for one in asked
+        _may_be_checked(request, row)
+        if (row := known.get(request.url))
+        else request.pinged and request.url in made
+        for request in asked
     ]
 
 
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
-    """Whether a check of a known topic may be asked for."""
-    return bool(row.is_there and (asked.pinged or row.is_watched))
+    """Whether a check of a known topic may be requested."""
+    return bool(row.is_active and (asked.pinged or row.is_watched))
 
 
 def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
-    """Have a topic, which nobody has subscribed to if it is not known yet.
+    """Store a topic without subscriptions, if it is unknown.
 
-    :returns: False if there is no room for it.
+    :returns: False if there is no room for the topic.
     """
     if conn.execute(select(topic.c.id).where(topic.c.url == url)).first() is not None:
         return True
@@ -377,13 +384,13 @@ def end_topic(
 
 
 def revive_topic(conn: Connection, url: str) -> bool:
-    """See ``IStore.revive_topic``.  Checks that were asked for meanwhile are dropped."""
+    """See ``IStore.revive_topic``.  Checks that were requested meanwhile are dropped."""
     revived = conn.execute(
         update(topic)
         .where(topic.c.id == key_of(url), topic.c.ended != "")
         .values(
             ended="",
-            next_poll_at=case((SOMEBODY, 0), else_=None),
+            next_poll_at=case((HAS_SUBSCRIPTIONS, 0), else_=None),
             **NO_VALIDATORS,
             **_NO_CHECK,
         )
@@ -395,7 +402,7 @@ def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
     """See ``IStore.watched_topics``."""
     query = (
         select(topic.c.url)
-        .where(topic.c.url > after, topic.c.ended == "", SOMEBODY)
+        .where(topic.c.url > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
         .order_by(topic.c.url)
         .limit(limit)
     )

@@ -1,6 +1,6 @@
-"""Making a database, and bringing an old one up to date.
+"""Makes the tables of a database, or migrates those of an older version, at the start.
 
-See ``migrations`` for the steps.
+The steps are in ``migrations``.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from rsscloud_broker.storage.engine import (
 
 
 class UnfitDatabase(Exception):
-    """A database that this version cannot work on.  Its text says why, to people."""
+    """The database cannot be used by this version.  The text of the error says why."""
 
 
 def migrate(url: str) -> None:
-    """Bring a database to the tables of this version; make it if need be.
+    """Migrate a database to the tables of this version.  Makes the database if it does not exist.
 
-    Blocks until done: call it before the reactor runs.  Two processes may do
-    so at once: the second waits, and finds nothing left to do.
+    Blocks until done: call it before the reactor runs.  If two processes migrate at once, the
+    second waits for the first, and then has nothing left to do.
 
     :param url: an SQLAlchemy database URL.
-    :raises UnfitDatabase: the database is newer than this code, or would not
-        outlive this call.
-    :raises Unavailable: it cannot be opened, or changed.
+    :raises UnfitDatabase: the database is newer than this code, or is in memory.
+    :raises Unavailable: the database cannot be opened or changed.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == sqlite.DIALECT:
@@ -58,14 +57,14 @@ def _prepare_sqlite(url: str) -> None:
     except OSError as error:
         raise Unavailable(
             f"the directory for the database cannot be made: {error}. "
-            "Make it, or let the configuration name another place."
+            "Make it, or name another directory in the configuration."
         ) from error
 
 
 def check_kept(url: str) -> None:
-    """Accept a database by returning, unless it would not outlive this process.
+    """Check that a database outlives this process.
 
-    :raises UnfitDatabase: it would not.
+    :raises UnfitDatabase: the database is in memory.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == sqlite.DIALECT and sqlite.in_memory(parsed):
@@ -76,7 +75,7 @@ def check_kept(url: str) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the steps that are missing, in the transaction of a connection.
+    """Run the missing migrations, in the transaction of a connection.
 
     :raises UnfitDatabase: the database is newer than this code.
     """
@@ -87,14 +86,14 @@ def upgrade(connection: Connection) -> None:
 
 
 def latest_revision() -> str:
-    """The revision of the tables that this version works on."""
+    """The revision of the tables of this version."""
     return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
 def check_known(revisions: Iterable[str]) -> None:
-    """Accept the revisions of a database by returning.
+    """Check that this version knows the revisions of a database.
 
-    :raises UnfitDatabase: one of them is newer than this code.
+    :raises UnfitDatabase: the database is newer than this code.
     """
     steps = ScriptDirectory.from_config(_config()).walk_revisions()
     unknown = set(revisions) - {step.revision for step in steps}
@@ -102,7 +101,7 @@ def check_known(revisions: Iterable[str]) -> None:
         raise UnfitDatabase(
             "the database was made by a newer version of rsscloud-broker: this one does not "
             f"know its revision {', '.join(sorted(unknown))}. Install that version again, or "
-            "go back to a copy of the database from before it."
+            "restore a copy of the database from before the upgrade."
         )
 
 

@@ -1,7 +1,7 @@
-"""What the store does with walks over subscriptions, and with hosts that do not answer.
+"""Stores fan-outs with their cursors and slices, and the states of hosts that do not answer.
 
-Each function is one step of a transaction that the caller has begun; run again
-after a rollback, it does the same.
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rsscloud_broker.storage.schema import fanout, host_state, slice_, to_micros
 def fanouts(conn: Connection, limit: int) -> list[Fanout]:
     """See ``IStore.fanouts``."""
     newest = select(func.max(fanout.c.id)).where(~fanout.c.pushed).group_by(fanout.c.topic_id)
-    next_ones = (
+    next_ids = (
         select(func.min(fanout.c.id))
         .where(or_(fanout.c.pushed, fanout.c.id.in_(newest)))
         .group_by(fanout.c.topic_id)
@@ -37,12 +37,12 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             fanout.c.content_size,
         )
         .join(topic, topic.c.id == fanout.c.topic_id)
-        .where(fanout.c.id.in_(next_ones))
+        .where(fanout.c.id.in_(next_ids))
         .order_by(fanout.c.id)
         .limit(limit)
     )
     rows = conn.execute(query).all()
-    left = handed_out(conn, [row.id for row in rows])
+    left = read_slices(conn, [row.id for row in rows])
     return [
         Fanout(
             row.id,
@@ -52,7 +52,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             row.content_id,
             row.pushed,
             row.later,
-            0 if row.content_id is None else row.content_size,  # it may have been removed
+            0 if row.content_id is None else row.content_size,  # the content may be removed
             tuple(sorted(left.get(row.id, ()))),
         )
         for row in rows
@@ -70,7 +70,7 @@ def record_slice(
 ) -> Recorded:
     """See ``IStore.record_slice``.
 
-    :param node: the id of this process.
+    :param node: the node id of this process.
     """
     recorded = record_deliveries(conn, deliveries, node)
     if done:
@@ -78,15 +78,17 @@ def record_slice(
         remove_unneeded(conn, [walk.topic])
         return recorded
     moved = conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
-    if moved.rowcount:  # or else it met another walk, which goes back for what is left
-        hand_out(conn, walk.id, left, node)
+    if moved.rowcount:  # else a move of the topic has replaced it by another fan-out
+        store_slice(conn, walk.id, left, node)
     return recorded
 
 
-def hand_out(conn: Connection, walk_key: int, left: Sequence[int], node: int | None) -> None:
-    """Keep which subscriptions of a walk are handed out, in place of what was kept before.
+def store_slice(conn: Connection, walk_key: int, left: Sequence[int], node: int | None) -> None:
+    """Store the slice of a fan-out that a node works on, in place of its earlier slice and of
+    free ones.
 
-    :param node: the process that works on them; None if nobody does.
+    :param left: the ids of the subscriptions without an outcome.
+    :param node: the node that claims the slice; None to leave it free.
     """
     ours = or_(slice_.c.node_id == node, slice_.c.node_id.is_(None))
     conn.execute(delete(slice_).where(slice_.c.fanout_id == walk_key, ours))
@@ -95,8 +97,8 @@ def hand_out(conn: Connection, walk_key: int, left: Sequence[int], node: int | N
         conn.execute(insert(slice_).values(fanout_id=walk_key, node_id=node, subscription_ids=ids))
 
 
-def handed_out(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]]:
-    """The ids of subscriptions that are handed out, for each of some walks."""
+def read_slices(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]]:
+    """The ids of the subscriptions in the slices of fan-outs, by fan-out."""
     found: dict[int, set[int]] = {}
     kept = select(slice_.c.fanout_id, slice_.c.subscription_ids)
     for key, ids in conn.execute(kept.where(slice_.c.fanout_id.in_(walk_keys))):
@@ -105,17 +107,17 @@ def handed_out(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]
 
 
 def _end(conn: Connection, walk: Fanout) -> None:
-    """Remove a walk, and those that it made needless."""
-    this = conn.execute(
+    """Remove a fan-out, and those that it superseded."""
+    row = conn.execute(
         select(fanout.c.topic_id, fanout.c.pushed).where(fanout.c.id == walk.id)
     ).first()
-    if this is None:
+    if row is None:
         return
-    over = fanout.c.id == walk.id
-    if not this.pushed:
-        older = and_(fanout.c.topic_id == this.topic_id, fanout.c.id < walk.id, ~fanout.c.pushed)
-        over = or_(over, older)
-    conn.execute(delete(fanout).where(over))
+    finished = fanout.c.id == walk.id
+    if not row.pushed:
+        older = and_(fanout.c.topic_id == row.topic_id, fanout.c.id < walk.id, ~fanout.c.pushed)
+        finished = or_(finished, older)
+    conn.execute(delete(fanout).where(finished))
 
 
 def hosts(conn: Connection) -> list[HostState]:

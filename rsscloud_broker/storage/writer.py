@@ -1,23 +1,21 @@
-"""The one thread that writes.
+"""The one thread of the store that writes.
 
-Making data safe on a disk takes milliseconds, however little of it there is.
-So the writer takes every operation that has queued up, runs them in one
-transaction, commits, and only then lets their Deferreds fire: all of them in
-one turn of the reactor.  The busier the broker, the larger the groups.  Operations of one kind
-that stand next to each other in a group are run together, where that is cheaper.
+A commit takes milliseconds, however little it writes.  So the writer takes all operations that
+have queued up, runs them in one transaction, commits, and then fires their Deferreds in one turn
+of the reactor.  The busier the broker, the larger these groups.  Batched operations of one kind
+that stand next to each other in a group run together.
 
-Operations are gathered in the reactor's thread and handed over together, at the end of a
-turn of the reactor that has brought no more of them, or a few turns later.  So the thread
-does not begin while the reactor still brings more: then the two would take the
-interpreter's lock from each other at every call of the system, and both would wait more
-than work; and the groups would remain small, for those who have been answered ask again
-one after the other.  Where nothing else is going on, such a turn takes no time.
+The reactor's thread gathers operations and hands them over together, at the end of a turn of the
+reactor that added none, or after a few turns.  So the writer's thread starts only when the
+reactor has stopped adding operations.  Otherwise the two threads would fight for the
+interpreter's lock at every system call, and the groups would stay small, since callers that have
+their answers come back one after the other.  In an idle reactor such a turn takes no time.
 
-An operation that raises undoes its whole group.  Each is then run again in a
-transaction of its own, so that only the culprit fails; operations must
-therefore be fit to run twice.  So they can also be run again if the database has lost them:
-see ``files``.  A database that cannot be used ails them all,
-and they fail together, without each one waiting for the same lock.
+If an operation raises, its whole group is rolled back.  Then each operation runs again in a
+transaction of its own, so that only the faulty one fails.  Operations must therefore be fit to run
+twice, and the writer also runs them again if the database has lost them: see ``files``.  If the
+database cannot be used, the whole group fails at once, so that not each operation waits for the
+same lock.
 """
 
 from __future__ import annotations
@@ -41,23 +39,22 @@ from rsscloud_broker.storage.sqlite import files_of
 
 T = TypeVar("T")
 
-#: The most operations in one transaction, so that the first need not wait long.
+#: The most operations in one transaction, so that the first does not wait long.
 GROUP_LIMIT = 500
 
-
-#: The most operations that are kept to be written again; the oldest are the least needed.
+#: The most operations that the writer keeps to run them again; it forgets the oldest first.
 UNKEPT = 20_000
 
-#: For how many more turns of the reactor operations are gathered, at the most.
+#: For how many more turns of the reactor operations are gathered, at most.
 TURNS = 3
 
 
 class Writer:
-    """Runs operations in a thread of its own, in the order they came.
+    """Runs operations that write, in a thread of its own, in the order in which they came.
 
-    :param reactor: where Deferreds fire.
+    :param reactor: the reactor in whose thread Deferreds fire.
     :param engine: the database.
-    :param at_end: called in the thread when the last operation is done.
+    :param at_end: a function that the thread calls after the last operation.
     """
 
     log = Logger()
@@ -68,7 +65,7 @@ class Writer:
         self._reactor = reactor
         self._engine = for_writing(engine)
         self._files = files_of(engine)
-        # What was committed and may be in the log of the database alone.
+        # Operations that were committed and may be in the write-ahead log alone.
         self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
         self._losses = 0
         self._at_end = at_end
@@ -78,15 +75,15 @@ class Writer:
 
     def start(self) -> None:
         """Start the thread."""
-        # A daemon: what was acknowledged is on disk, so nothing is lost if the
-        # process ends without stopping it.
+        # A daemon: acknowledged operations are on disk, so nothing is lost if the process ends
+        # without stopping the thread.
         Thread(target=self._run, name="store writer", daemon=True).start()
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
-        """Queue an operation.  The Deferred fires once it is on disk.
+        """Queue an operation.  The Deferred fires when its changes are on disk.
 
-        It fails with ``Unavailable`` if the database does, or with what the
-        operation raised; nothing of it is stored then.
+        The Deferred fails with ``Unavailable`` if the database cannot be used, or with the
+        exception that the operation raised.  Then nothing of the operation is stored.
         """
         if self._stopped is not None:
             return fail(Unavailable("the store is being shut down"))
@@ -95,16 +92,16 @@ class Writer:
             self._reactor.callFromThread(self._gather_on, 0, TURNS)
         self._gathered.append(Job(operation, done))
         if len(self._gathered) == GROUP_LIMIT:
-            self._hand_over()  # a whole group need not wait for a turn that takes long
+            self._hand_over()  # a full group does not wait for the end of a long turn
         return done
 
     @property
     def waiting(self) -> int:
-        """How many operations the thread has not taken yet."""
+        """How many operations the thread has not started yet."""
         return len(self._gathered) + self._jobs.qsize()
 
     def stop(self) -> Deferred[None]:
-        """Take no more.  Fires when everything queued is on disk."""
+        """Accept no more operations.  Fires when all queued operations are on disk."""
         if self._stopped is None:
             self._stopped = Deferred()
             self._hand_over()
@@ -112,7 +109,7 @@ class Writer:
         return self._stopped
 
     def _gather_on(self, before: int, turns: int) -> None:
-        """Hand over what was gathered, unless the turn that ends has brought more of it."""
+        """Hand over the gathered operations, unless the turn that ends now has added some."""
         if len(self._gathered) > before and turns:
             self._reactor.callFromThread(self._gather_on, len(self._gathered), turns - 1)
         else:
@@ -133,9 +130,11 @@ class Writer:
         self._reactor.callFromThread(self._stopped.callback, None)
 
     def _run_group(self) -> bool:
-        """Run what waits, or what comes next; False at the end.
+        """Wait for an operation, and run it with all others that are queued by then.
 
-        When this returns nothing holds the operations any more, which may have contents.
+        When this returns, no variable refers to the operations, which may hold large contents.
+
+        :returns: False when the writer stops.
         """
         first = self._next()
         if first is None:
@@ -145,7 +144,10 @@ class Writer:
         return True
 
     def _next(self) -> Job | None:
-        """Wait for an operation, or for the end; meanwhile, keep what was written."""
+        """Wait for an operation, and checkpoint the database meanwhile.
+
+        :returns: None when the writer stops.
+        """
         while True:
             due = None if self._files is None else self._files.keep_in
             if due == 0:
@@ -157,16 +159,16 @@ class Writer:
                 continue
 
     def _keep(self) -> None:
-        """Have what was committed put where it cannot be lost with the log."""
-        assert self._files is not None  # there is something to keep
+        """Checkpoint the database, so that nothing committed can be lost with the log."""
+        assert self._files is not None  # a checkpoint is due
         kept = self._files.keep()
         if self._files.losses != self._losses:
-            self._outcomes([])  # which writes again what was lost
+            self._outcomes([])  # writes the lost operations again
         elif kept:
             self._unkept.clear()
 
     def _waiting(self) -> Iterator[Job]:
-        """The operations that are queued now, up to the end if that is queued."""
+        """The operations that are queued now, up to the mark for the end."""
         while True:
             try:
                 job = self._jobs.get_nowait()
@@ -222,7 +224,7 @@ class Writer:
         return outcomes
 
     def _write_again(self, connection: Connection) -> None:
-        """Write once more what was thanked for, and is lost with the log."""
+        """Run acknowledged operations again that were lost with the write-ahead log."""
         for operation in self._unkept:
             try:
                 with connection.begin_nested():
@@ -230,7 +232,9 @@ class Writer:
             except Exception as error:
                 if as_unavailable(error) is not None:
                     raise
-                self.log.failure("What was written could not be written again.")
+                self.log.failure(
+                    "A change that was lost with the write-ahead log could not be written again."
+                )
 
 
 def _batch_function(job: Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:

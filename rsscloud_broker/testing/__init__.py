@@ -1,18 +1,18 @@
-"""For tests, ours and those of plugin authors: fakes, and contract tests.
+"""Fakes and contract tests, for the tests of the broker and of plugins.
 
-A fake stands for the part that a plugin is handed: it keeps what it was asked,
-and answers as a test wants it to::
+A fake stands for a part of the broker that a plugin is given.  It records its calls, and answers
+as the test tells it::
 
     outbound = FakeOutbound({"http://reader.example/notify": reply(500)})
     notifier = MyNotifier(MyOptions(), outbound)
 
-A contract is a set of tests that every implementation of an interface must
-pass.  ``make_..._tests(fixture)`` turns it into a TestCase::
+A contract is a set of tests that every implementation of an interface must pass.
+``make_..._tests(fixture)`` makes a TestCase of it::
 
     class MyNotifierTests(make_notifier_tests(lambda case, outbound: MyNotifier(..., outbound))):
         pass
 
-Nothing in the product depends on this package.
+No other part of the package imports this one.
 """
 
 from rsscloud_broker.testing.clock import Clock

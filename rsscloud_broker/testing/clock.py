@@ -1,4 +1,4 @@
-"""A clock that tests move, and that moves a little by itself."""
+"""The clock of tests: a test moves it, and each reading moves it a little too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock
 
-#: Seconds that pass at each reading: in the world two readings are never equal.
+#: Seconds that pass at each reading, since two readings of a real clock are never equal.
 TICK = 1e-6
 
 
@@ -39,9 +39,9 @@ class Clock(task.Clock):
 
 
 class About(float):
-    """A time that equals every time within a millisecond of it, for what tests expect.
+    """An expected time in a test, which equals every time within a millisecond of it.
 
-    A time that is calculated from it by adding or subtracting seconds is such a time, too.
+    To add or subtract seconds gives such a time again.
     """
 
     __hash__ = float.__hash__

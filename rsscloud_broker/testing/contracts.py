@@ -1,4 +1,4 @@
-"""What holds for every notifier, every sink and every front door."""
+"""Contract tests that every notifier, every sink and every front door must pass."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _CALLBACK_URL = "http://reader.example/notify"
 
 
 class _NotifierContract(TestCase):
-    """What holds for every ``INotifier``."""
+    """The tests that every ``INotifier`` must pass."""
 
     accepting: Answer
 
@@ -87,7 +87,7 @@ class _NotifierContract(TestCase):
             self.assertTrue(outcome.reason, "a failure says why")
 
     def _accepted_with(self, status: int, request: OutboundRequest) -> OutboundReply:
-        """An answer that accepts, but for its status."""
+        """The answer of an accepting callback, with another status."""
         answer = self.accepting(request) if callable(self.accepting) else self.accepting
         assert isinstance(answer, OutboundReply)
         return evolve(answer, status=status)
@@ -139,12 +139,11 @@ class _NotifierContract(TestCase):
 def make_notifier_tests(
     fixture: Callable[[TestCase, IOutbound], INotifier], accepting: Answer = EMPTY
 ) -> type[TestCase]:
-    """A TestCase that every ``INotifier`` must pass.
+    """Make a TestCase that every ``INotifier`` must pass.
 
-    :param fixture: given the running test and the outbound client, makes a
-        notifier.
-    :param accepting: what a callback answers that takes a notification; a function of
-        the request, where the answer must repeat a part of that.
+    :param fixture: makes a notifier, given the running test and the outbound client.
+    :param accepting: the answer of a callback that accepts a notification; or a function of the
+        request, if the answer must repeat a part of the request.
     """
 
     class NotifierTests(_NotifierContract):
@@ -176,7 +175,7 @@ def _events() -> list[Event]:
 
 
 class _SinkContract(TestCase):
-    """What holds for every ``IEventSink``."""
+    """The tests that every ``IEventSink`` must pass."""
 
     def make_sink(self) -> IEventSink:
         raise NotImplementedError
@@ -209,10 +208,10 @@ class _SinkContract(TestCase):
 
 
 def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]:
-    """A TestCase that every ``IEventSink`` must pass.
+    """Make a TestCase that every ``IEventSink`` must pass.
 
-    :param fixture: given the running test, makes a sink, and adds the cleanups
-        it needs.  The sink is not to be started.
+    :param fixture: makes a sink, given the running test, and adds the cleanups that the sink
+        needs.  It must not start the sink.
     """
 
     class SinkTests(_SinkContract):
@@ -226,7 +225,7 @@ def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]
 
 
 class _FrontDoorContract(TestCase):
-    """What holds for every ``IFrontDoor``."""
+    """The tests that every ``IFrontDoor`` must pass."""
 
     def make_front_door(self) -> IFrontDoor:
         raise NotImplementedError
@@ -259,11 +258,11 @@ class _FrontDoorContract(TestCase):
 
     async def test_routes_answer_requests_without_parameters(self) -> None:
         for route in self.door.routes():
-            # 503: what the page is made of may not be there yet.
+            # 503, since the file that the page shows may not exist yet.
             self.assertIn(await self._status(route), {*range(200, 500), 503}, route)
 
     async def _status(self, route: Route) -> int:
-        """The status of the answer to a request that says nothing."""
+        """The status of the answer to a request without parameters and body."""
         agent = RequestTraversalAgent(route.resource)
         path = route.path.replace("/*", "/no-such-page")
         url = f"http://broker.example{path}".encode("ascii")
@@ -293,10 +292,10 @@ class _FrontDoorContract(TestCase):
 
 
 def make_front_door_tests(fixture: Callable[[TestCase], IFrontDoor]) -> type[TestCase]:
-    """A TestCase that every ``IFrontDoor`` must pass.
+    """Make a TestCase that every ``IFrontDoor`` must pass.
 
-    :param fixture: given the running test, makes a front door, of
-        ``front_door_parts`` say.
+    :param fixture: makes a front door, given the running test; ``front_door_parts`` makes the
+        parts that it needs.
     """
 
     class FrontDoorTests(_FrontDoorContract):

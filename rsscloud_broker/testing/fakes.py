@@ -1,4 +1,4 @@
-"""Parts of the broker that keep what they were asked and answer as a test wants."""
+"""Fakes of the broker's parts, which record their calls and answer as a test tells them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from rsscloud_broker.testing.memory import memory_store
 
 @frozen
 class OutboundRequest:
-    """A request that somebody made of a `FakeOutbound`."""
+    """A request that a `FakeOutbound` recorded."""
 
     method: str
     url: str
@@ -58,18 +58,18 @@ class OutboundRequest:
 
 
 def reply(status: int = 200, body: bytes = b"", **headers: str) -> OutboundReply:
-    """An answer for a `FakeOutbound`.
+    """Make an answer for a `FakeOutbound`.
 
-    :param headers: underscores stand for hyphens.
+    :param headers: the headers of the answer; an underscore stands for a hyphen.
     """
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return OutboundReply(status, names, body, "")
 
 
-#: An answer that is as good as none.
+#: An answer with status 200 and no body.
 EMPTY = reply()
 
-#: What a request is answered with; an exception is raised.
+#: The answer to a request, or a function that makes it; an exception is raised.
 Answer: TypeAlias = (
     OutboundReply
     | Exception
@@ -80,11 +80,12 @@ Answer: TypeAlias = (
 
 @implementer(IOutbound)
 class FakeOutbound:
-    """Makes no requests: keeps them, and takes the answers from a table.
+    """An outbound client that sends nothing: it records requests, and answers from a table.
 
-    :param answers: by URL, without its query if there is none with it.
-    :param otherwise: the answer for the URLs that are not in the table.
-    :ivar requests: what was asked for, in order.
+    :param answers: the answers by URL.  A URL that is not in the table is looked up without its
+        query.
+    :param otherwise: the answer for URLs that are not in the table.
+    :ivar requests: the requests, in order.
     """
 
     def __init__(self, answers: Mapping[str, Answer] | None = None, otherwise: Answer = EMPTY):
@@ -115,17 +116,17 @@ class FakeOutbound:
 
 @implementer(ITopicFetcher)
 class FakeFetcher:
-    """Reads topics from a table.
+    """Fetches topics from a table.
 
-    :param contents: the bytes of topics by URL; those of a topic that is not
-        there cannot be read.
-    :ivar validators: what comes with contents by URL; who knows them gets no content.
-    :ivar moves: where topics are from now on, by URL.
-    :ivar failures: what is raised for URLs, whether they are in the table or not.
+    :param contents: the bytes of topics by URL; the fetch of any other URL fails.
+    :ivar validators: the validators of contents by URL; a fetch with these validators gets no
+        content.
+    :ivar moves: the URLs to which topics have moved, by URL.
+    :ivar failures: the exceptions to raise, by URL.
     :ivar fetched: the URLs that were fetched, in order.
-    :ivar asked: what was known then, and how many subscribers there were.
-    :ivar held: None, or the fetches that wait for the test to fire them.  A
-        fetch reads its topic when it is fired.
+    :ivar asked: the validators and the number of subscribers of each fetch, in order.
+    :ivar held: None; or a list, to which each fetch adds a Deferred and waits until the test
+        fires it.
     """
 
     def __init__(self, contents: Mapping[str, bytes] | None = None) -> None:
@@ -164,13 +165,15 @@ class FakeFetcher:
 
 @implementer(INotifier)
 class FakeNotifier:
-    """Calls nobody: keeps what it was to tell, and takes the outcomes from a table.
+    """A notifier that calls nobody: it records its calls, and takes the outcomes from a table.
 
-    :ivar outcomes: by callback URL; an exception is raised; success otherwise.
-    :ivar verified: the intents that were to be verified, in order.
-    :ivar notified: the notifications that were to be sent, in order.
-    :ivar denied: the denials that were to be sent, in order.
-    :ivar held: None, or the notifications that wait for the test to fire them.
+    :ivar outcomes: the outcomes by callback URL; an exception is raised.  The outcome of any other
+        callback is a success.
+    :ivar verified: the intents to verify, in order.
+    :ivar notified: the notifications to send, in order.
+    :ivar denied: the denials to send, in order.
+    :ivar held: None; or a list, to which each notification adds a Deferred and waits until the
+        test fires it.
     """
 
     def __init__(
@@ -215,7 +218,7 @@ class FakeNotifier:
 
 @implementer(IEventSink)
 class RecordingSink:
-    """Keeps the events it is given."""
+    """A sink that records the events it is given."""
 
     def __init__(
         self, name: str = "recording", handles: tuple[type[Event], ...] = (TopicChanged,)
@@ -230,9 +233,11 @@ class RecordingSink:
 
 @implementer(IEventBus)
 class RecordingBus:
-    """Keeps what is published, and carries it nowhere.
+    """A bus that records events, and delivers them to no sink.
 
-    :ivar on_publish: called with each event that is published.
+    :ivar events: the published events, in order.
+    :ivar sinks: the attached sinks.
+    :ivar on_publish: a function that is called with each published event.
     """
 
     def __init__(self) -> None:
@@ -248,25 +253,25 @@ class RecordingBus:
         self.on_publish(event)
 
 
-# --- what front doors talk to -------------------------------------------------
+# --- the broker ---------------------------------------------------------------
 
 
 @implementer(IBroker)
 class FakeBroker:
-    """Stores nothing: keeps what it was asked, and agrees.
+    """A broker that stores nothing: it records its calls, and accepts every request.
 
-    :ivar pings: each with its repeat window.
-    :ivar recent: what ``recent_pings`` gives.
-    :ivar pinged: the topics of ``ping_topic``.
+    :ivar pings: the pings, each with its repeat window.
+    :ivar recent: the pings that ``recent_pings`` returns.
+    :ivar pinged: the topics given to ``ping_topic``.
     :ivar sources: the addresses that pings of all kinds came from, in order.
-    :ivar published: the URLs of ``publish``, call by call.
-    :ivar pushed: topics, each with the content that was pushed.
-    :ivar intents: what was to be verified at once, to subscribe.
-    :ivar unsubscribed: what was to be verified at once, to unsubscribe.
-    :ivar accepted: what was to be verified afterwards.
-    :ivar failures: raised, by the name of the verb.
-    :ivar problems: what ``publish`` says of URLs, in sentences.
-    :ivar changed: what ``ping_topic``, ``push_content`` and ``unsubscribe`` give.
+    :ivar published: the URLs given to ``publish``, call by call.
+    :ivar pushed: the topics given to ``push_content``, each with its content.
+    :ivar intents: the intents given to ``subscribe``.
+    :ivar unsubscribed: the intents given to ``unsubscribe``.
+    :ivar accepted: the intents given to ``accept``.
+    :ivar failures: the exceptions to raise, by the name of the method.
+    :ivar problems: the sentences that ``publish`` returns, by URL.
+    :ivar changed: the result of ``ping_topic``, ``push_content`` and ``unsubscribe``.
     """
 
     def __init__(self, protocols: Sequence[str] = ("http-post",)) -> None:
@@ -334,7 +339,7 @@ class FakeBroker:
 
 @implementer(IPages)
 class FakePages:
-    """Pages that say which template and slots they were made of."""
+    """Renders pages that show the names of their templates and slots."""
 
     async def render(self, title: str, template: str, **slots: str) -> bytes:
         return repr((title, template, sorted(slots.items()))).encode()
@@ -344,7 +349,7 @@ class FakePages:
 
 
 def front_door_parts(**parts: Any) -> FrontDoorParts:
-    """Parts for a front door: fakes, where a test gives nothing else."""
+    """The parts of a front door: those that the test gives, and fakes for the others."""
     fakes: dict[str, Any] = {
         "broker": FakeBroker(),
         "clock": Clock(),
@@ -358,7 +363,7 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
 
 
 def sink_parts(**parts: Any) -> SinkParts:
-    """Parts for a sink: a store in memory and fakes, where a test gives nothing else."""
+    """The parts of a sink: those that the test gives, else a store in memory and fakes."""
     fakes: dict[str, Any] = {
         "store": parts.get("store") or memory_store(),
         "bus": RecordingBus(),

@@ -1,4 +1,4 @@
-"""A store in memory, whose operations run in the calling thread."""
+"""A store in memory for tests, whose operations run in the calling thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class CallersThread:
-    """Runs a store's operations at once, in the thread that asks for them."""
+    """Runs the operations of a store at once, in the thread that calls the store."""
 
     def start(self, engine: Engine) -> None:
         metadata.create_all(engine)
@@ -46,10 +46,12 @@ class CallersThread:
 
 
 def memory_store(bounds: Bounds = DEFAULT_BOUNDS) -> Store:
-    """A started store in memory, whose Deferreds have fired when they are returned.
+    """Make a started store in memory, whose methods return Deferreds that have fired.
 
-    It is the real store on SQLite but for the threads, so tests can say
+    It is the real store on SQLite, without threads, so a test can say
     ``self.successResultOf(store.count_pings())``.
+
+    :param bounds: limits on what the store keeps.
     """
     unused = cast(IReactorFromThreads, Clock())
     store = Store(unused, "sqlite://", threads=CallersThread(), bounds=bounds)

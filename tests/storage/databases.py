@@ -1,4 +1,4 @@
-"""Databases for the tests of the store."""
+"""Makes databases and stores for tests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 @cache
 def _migrated_file() -> Path:
-    """An empty database, made once: the file that the tests copy."""
+    """The file of an empty database, made once, which the tests copy."""
     path = Path(mkdtemp(dir=Path.cwd())) / "template.db"  # trial's own directory
     migrate(f"sqlite:///{path}")
     return path
 
 
 def file_database(case: SynchronousTestCase) -> str:
-    """The URL of a new, migrated database that is in a file of its own."""
+    """Make a migrated database in a new file, and return its URL."""
     path = Path(case.mktemp()).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(_migrated_file(), path)
@@ -40,7 +40,7 @@ def file_database(case: SynchronousTestCase) -> str:
 def threaded_store(
     case: TestCase, url: str | None = None, bounds: Bounds = DEFAULT_BOUNDS
 ) -> Store:
-    """A running store with threads, on a file; stopped when the test ends."""
+    """Start a store with threads on a database in a file.  It stops when the test ends."""
     store = Store(IReactorFromThreads(reactor), url or file_database(case), bounds=bounds)
     store.startService()
     case.addCleanup(store.stopService)
@@ -49,7 +49,7 @@ def threaded_store(
 
 @contextmanager
 def memory_database() -> Iterator[Connection]:
-    """A transaction on a new database in memory."""
+    """Begin a transaction on a new database in memory."""
     engine = open_engine("sqlite://")
     metadata.create_all(engine)
     with for_writing(engine).begin() as conn:

@@ -1,4 +1,4 @@
-"""What migrations do to any database, whatever it holds."""
+"""Tests of the migrations that hold for SQLite and PostgreSQL, with the data of older versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rsscloud_broker.storage.subscriptions import put_subscription, subscription
 from rsscloud_broker.storage.topics import checks_due, record_fetch
 from rsscloud_broker.storage.walks import fanouts, record_slice
 
-#: What the tables of the first version may hold.
+#: Rows that the tables of the first version may have.
 FIRST_VERSION = (
     "INSERT INTO topic (id, url) VALUES (4, 'http://feeds.example/idle.xml')",
     "INSERT INTO topic (id, url, digest, size, read_at, check_requested_at) "
@@ -55,9 +55,9 @@ def _subscribed(topic: int, reader: int, seconds: int = 60, asked: str = "") -> 
     return _SUBSCRIBED.format(topic, asked, reader, seconds, seconds * 1_000_000)
 
 
-#: What the tables may hold that knew URLs only as they were written.
+#: Rows of a version that did not bring URLs into normal form.
 OTHER_SPELLINGS = (
-    # Three spellings of one topic, of which one subscriber used two.
+    # Three spellings of one topic; one subscriber subscribed to two of them.
     "INSERT INTO topic (id, url, digest, size) VALUES (1, 'http://a/~x', 'd', 1), "
     "(2, 'http://a/%7Ex', 'e', 1), (3, 'HTTP://A/~x', 'f', 1)",
     _subscribed(1, 1, 60),
@@ -66,24 +66,24 @@ OTHER_SPELLINGS = (
     _subscribed(2, 1, 10),
     _subscribed(3, 3),
     "INSERT INTO fanout (id, topic_id, cursor, begun_at) VALUES (1, 2, 0, 0)",
-    # Contents that were pushed for two of them and wait, for one who is in both.
+    # Pushed contents of two spellings, which are pending for the subscriber of both.
     "INSERT INTO content (id, topic_id, content_type, link, body) "
     "VALUES (1, 2, '', '', ''), (2, 1, '', '', ''), (3, 2, '', '', '')",
     "INSERT INTO waiting (subscription_id, attempts, due_at, content_id, content_topic_id) "
     "SELECT id, 3, 5, 3 - topic_id, topic_id FROM subscription WHERE callback_url = 'http://r/2'",
     "INSERT INTO queued (subscription_id, content_id) "
     "SELECT id, 3 FROM subscription WHERE callback_url = 'http://r/2' AND topic_id = 2",
-    # One who waits in that alone which goes.
+    # A pending notification for a subscription that is merged into another.
     "INSERT INTO waiting (subscription_id, attempts, due_at) "
     "SELECT id, 7, 5 FROM subscription WHERE callback_url = 'http://r/1' AND topic_id = 2",
-    # One alone.
+    # A topic with one spelling.
     f"INSERT INTO topic (id, url, digest, size) VALUES (4, 'http://B', '{'d' * 32}', 1)",
     _subscribed(4, 1),
-    # One that has moved, with a subscriber who asked for it before.
+    # A topic that has moved, with a subscription from before.
     "INSERT INTO topic (id, url) VALUES (5, 'http://c/new')",
     "INSERT INTO topic (id, url, moved_to_id) VALUES (6, 'http://c/%2e/', 5)",
     _subscribed(5, 1, asked="http://c/%2e/"),
-    # One that has moved to another spelling of itself.
+    # A topic that has moved to another spelling of its URL.
     "INSERT INTO topic (id, url) VALUES (7, 'http://d')",
     "INSERT INTO topic (id, url, moved_to_id) VALUES (8, 'http://d/', 7)",
     _subscribed(7, 1, asked="http://d/"),
@@ -94,7 +94,7 @@ OTHER_SPELLINGS = (
 
 
 def steps_on(conn: Connection) -> Config:
-    """What Alembic's commands need to know."""
+    """The configuration of Alembic's commands, for a connection."""
     config = Config()
     config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
     config.attributes["connection"] = conn
@@ -102,15 +102,15 @@ def steps_on(conn: Connection) -> Config:
 
 
 def insert(conn: Connection, statements: Sequence[str]) -> None:
-    """Run statements that insert rows with ids of their own.
+    """Run statements that insert rows with given ids.
 
-    PostgreSQL does not count such ids: it is told to go on behind them.
+    PostgreSQL's sequences do not notice these ids, so they are set to go on behind them.
     """
     for statement in statements:
         conn.execute(text(statement))
     if not sqlite.serves(conn):
         conn.execute(text("SELECT setval(format('%I', sequencename), 100) FROM pg_sequences"))
-    # Digests are bytes, which no literal is in both.
+    # Digests are bytes, for which the two databases have different literals.
     for key, digest in conn.execute(text("SELECT id, digest FROM topic")).all():
         if isinstance(digest, str):
             values = {"key": key, "digest": digest.encode()}
@@ -118,10 +118,10 @@ def insert(conn: Connection, statements: Sequence[str]) -> None:
 
 
 class MigrationSteps(SynchronousTestCase):
-    """What holds for every database."""
+    """The tests that hold for every kind of database."""
 
     def new_url(self) -> str:
-        """The URL of a database that nobody has migrated."""
+        """The URL of a database without tables."""
         raise NotImplementedError
 
     def definitions(self, conn: Connection) -> object:
@@ -129,7 +129,7 @@ class MigrationSteps(SynchronousTestCase):
         raise NotImplementedError
 
     def test_makes_the_same_as_create_all(self) -> None:
-        """Down to what Alembic does not compare."""
+        """Down to the details that Alembic does not compare."""
         found = []
         for make in (migrate, self.create_all):
             url = self.new_url()
@@ -164,12 +164,12 @@ class MigrationSteps(SynchronousTestCase):
             self.assertEqual(
                 checks_due(conn, 10), [Check("http://feeds.example/rss.xml", pinged=False)]
             )
-            (due,) = polls_due(conn, 1.0, 10)  # the other one has no subscribers
+            (due,) = polls_due(conn, 1.0, 10)  # the other topic has no subscriptions
             self.assertEqual((due.topic.url, due.next_poll_at), (one.topic, 0.0))
             record_slice(conn, walk, 7, [], True)
             record_fetch(conn, FetchResult(one.topic, b"n" * 32, 1, 2.0), None)
             (walk,) = fanouts(conn, 10)
-            self.assertGreater(walk.id, 9)  # ids that were used are not used again
+            self.assertGreater(walk.id, 9)  # ids are never used again
             self.assertGreater(put_subscription(conn, evolve(one, topic="http://b/")).id, 8)
             self.assertTrue(move_topic(conn, one.topic, "http://b/", 3.0))
             self.assertEqual(len(subscriptions(conn, one.topic, 0, 10)), 2)
@@ -222,8 +222,8 @@ class MigrationSteps(SynchronousTestCase):
             self.assertEqual(conn.execute(kept).tuples().all(), [("?", 16), ("a.example", 16)])
 
     def test_topics_are_found_by_the_normal_form(self) -> None:
-        """Those that were the same but in their spelling are one, with all their subscribers,
-        each of whom is still told the URL that it wrote.
+        """Topics that differ in spelling only are merged, and each subscriber is still told the
+        URL that it wrote.
         """
         url = self.new_url()
         migrate(url)

@@ -1,4 +1,4 @@
-"""Where the disk is nearly full, nothing new is taken in until there is room."""
+"""While the disk is nearly full, the broker accepts nothing new."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DiskSpaceTests(SynchronousTestCase):
         self.assertTrue(verifyObject(IService, space))
 
     def test_too_little(self) -> None:
-        """It is said once when that begins, and once when it ends."""
+        """The broker logs one line when space is short, and one when it is there again."""
         space = self.watching()
         space.check()
         with capturedLogs() as logs:
@@ -78,7 +78,7 @@ class DiskSpaceTests(SynchronousTestCase):
         self.assertEqual(self.looks, 0)
 
     def test_a_disk_that_cannot_be_looked_at(self) -> None:
-        """What was found before is believed."""
+        """The last result counts."""
         self.free = 0
         space = self.watching()
         self.failure = OSError("input/output error")
@@ -86,7 +86,7 @@ class DiskSpaceTests(SynchronousTestCase):
         self.assertRaises(Unavailable, space.check)
 
     def test_a_disk_that_hangs(self) -> None:
-        """One look is under way at a time."""
+        """One measurement is under way at a time."""
         looks: list[Deferred[None]] = []
 
         async def hang(*args: object) -> None:

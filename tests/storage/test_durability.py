@@ -1,4 +1,4 @@
-"""What was acknowledged is in the file, however the process ends."""
+"""Acknowledged changes are in the database, however the process ends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.pings import pings
 from tests.storage.databases import file_database
 
-# Adds pings without end, several at a time, and names each on a line of its
-# own once it is acknowledged.
+# A process that adds pings without end, several at a time, and prints the name of each on a line
+# when the store has acknowledged it.
 CHILD = """
 import sys
 from twisted.internet import reactor
@@ -40,7 +40,7 @@ reactor.run()
 
 
 class Victim(ProcessProtocol):
-    """Reads names until there are enough, kills the process, reads the rest."""
+    """Reads names from a process, kills the process after enough of them, and reads the rest."""
 
     def __init__(self, enough: int) -> None:
         self.enough = enough

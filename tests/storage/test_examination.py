@@ -1,4 +1,4 @@
-"""What is found out about a database without changing it."""
+"""The examination of a database finds out what it should, and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rsscloud_broker.storage.upgrade import latest_revision
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage.databases import file_database
 
-#: Numbers for roles, which all databases of a server share.
+#: Numbers for the names of roles, since all databases of a server share their roles.
 _numbers = count(1)
 
 
@@ -28,7 +28,7 @@ class ExaminationTests(SynchronousTestCase):
         self.file = file
 
     def state(self) -> dict[str, bytes]:
-        """Everything beside the database, and itself."""
+        """The bytes of the database file and of the files that SQLite makes beside it."""
         beside = self.file.parent.glob(f"{self.file.name}*")
         return {path.name: path.read_bytes() for path in beside}
 
@@ -93,7 +93,7 @@ class ExaminationTests(SynchronousTestCase):
 
 
 class PostgresqlTests(SynchronousTestCase):
-    """A database of a server, seen by a role that owns nothing in it."""
+    """The examination of a database on a server by a role that owns nothing in it."""
 
     def setUp(self) -> None:
         self.role = f"guest{next(_numbers)}"
@@ -108,7 +108,7 @@ class PostgresqlTests(SynchronousTestCase):
             engine.dispose()
 
     def borrowed(self, *grants: str) -> str:
-        """The URL of a database with tables, for a role that has these rights alone."""
+        """The URL of a database with tables, for a role that has only the given rights."""
         owner = self.enterContext(borrowed_database())
         self.addCleanup(
             self.run_as_owner, owner, f"DROP OWNED BY {self.role}", f"DROP ROLE {self.role}"
@@ -134,7 +134,7 @@ class PostgresqlTests(SynchronousTestCase):
         self.assertEqual(examine(empty_database()).revision, "")
 
     def test_all_rights(self) -> None:
-        for right in ("USAGE", "UPDATE"):  # a sequence gives numbers for either
+        for right in ("USAGE", "UPDATE"):  # either right lets a role take ids of a sequence
             url = self.borrowed(
                 "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
                 f"{right} ON ALL SEQUENCES IN SCHEMA public",

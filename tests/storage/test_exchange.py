@@ -1,4 +1,4 @@
-"""Documents go out and come in again; broken ones leave no trace."""
+"""Exported documents can be imported again, and a faulty document changes nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MEMBER = Subscription(
 )
 READING = FetchResult(FEED, b"d" * 32, 4711, NOW - 60)
 
-#: As rsscloud-server 4 writes it, with a protocol that it does not have.
+#: A data file as rsscloud-server 4 writes it, with a protocol that this broker does not have.
 PEER_FILE = Path(__file__).parent.parent / "fixtures" / "rsscloud-server.json"
 
 SERVER_FILE: dict[str, Any] = {
@@ -117,13 +117,13 @@ def count(conn: Connection, table: Table) -> int:
 
 
 def export_document(conn: Connection, now: float) -> dict[str, Any]:
-    """The document whose text is exported."""
+    """The document in the exported text."""
     document: dict[str, Any] = json.loads("".join(export_text(conn, now)))
     return document
 
 
 def export_of_a_broker() -> dict[str, Any]:
-    """A document with a topic that was read, and a subscription with an error."""
+    """A document with a fetched topic, and a subscription with an error."""
     with memory_database() as conn:
         stored = put_subscription(conn, MEMBER)
         record_fetch(conn, READING, None)
@@ -188,7 +188,7 @@ class ExportTests(SynchronousTestCase):
         self.assertEqual(text, json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n")
 
     def test_is_made_while_rows_are_read(self) -> None:
-        """However many subscriptions there are, few are in memory."""
+        """Few subscriptions are in memory at a time, however many there are."""
         with memory_database() as conn:
             put_subscription(conn, MEMBER)
             (row,) = conn.execute(select(subscription)).mappings().all()
@@ -283,7 +283,7 @@ class ImportTests(SynchronousTestCase):
             listed = {one["url"]: one for one in document["topics"]}
             self.assertEqual(set(listed), {FEED, NEW_FEED})
             self.assertEqual(listed[FEED], listed[NEW_FEED] | {"url": FEED})
-            # Into the same database it changes nothing.
+            # An import into the same database changes nothing.
             before = subscriptions(conn, FEED, 0, 10)
             import_document(conn, document, NOW)
             self.assertEqual(subscriptions(conn, FEED, 0, 10), before)
@@ -313,7 +313,7 @@ class ImportTests(SynchronousTestCase):
         assert known is not None
         self.assertEqual((known.read_at, known.validators), (NOW - 60, Validators()))
 
-    def test_document_from_before_there_were_terms(self) -> None:
+    def test_document_from_before_there_were_options(self) -> None:
         document = export_of_a_broker()
         del document["topics"][0]["ended"]
         for name in ("options", "wants_content"):
@@ -359,7 +359,7 @@ class ImportTests(SynchronousTestCase):
                 self.assertEqual((count(conn, topic), count(conn, subscription)), (1203, 1203))
 
     def test_short_transactions(self) -> None:
-        """Between any two of them others can write."""
+        """Other processes can write between two transactions."""
         entry = export_of_a_broker()["topics"][0]
         (one,) = entry["subscriptions"]
         callbacks = [{**one, "callback": f"http://r.example/{number}"} for number in range(5000)]
@@ -420,8 +420,8 @@ class ImportTests(SynchronousTestCase):
         with memory_database() as conn:
             self.assertEqual(import_document(conn, document, NOW), Imported(0, 0, 0))
 
-    def test_what_is_replaced_or_marked_is_counted(self) -> None:
-        document = export_of_a_broker()  # its subscription is marked
+    def test_replaced_and_dropping_subscriptions_are_counted(self) -> None:
+        document = export_of_a_broker()  # its subscription is dropping
         with memory_database() as conn:
             for replaced in (0, 1):
                 imported = import_document(conn, document, NOW)
@@ -499,10 +499,10 @@ class ImportTests(SynchronousTestCase):
         self.assertEqual(post.lease.expires_at, NOW + 0.001)
         self.assertIsNone(post.last_error_at)
         assert known is not None
-        self.assertEqual((known.digest, known.read_at), (None, None))  # its hash is not ours
+        self.assertEqual((known.digest, known.read_at), (None, None))  # it uses another hash
 
 
-#: Where a document is broken, what stands there, and what is said of it.
+#: Positions in a document, a faulty value for each, and the error that names the position.
 BROKEN_EXPORTS: list[tuple[tuple[str | int, ...], object, str]] = [
     (("version",), 2, "version: must be 1"),
     (("topics",), {}, "topics: must be an array"),
@@ -603,7 +603,7 @@ class BadDocumentTests(SynchronousTestCase):
 
 
 class SpellingTests(SynchronousTestCase):
-    """Topics that differ only in their spelling are one; subscribers are told what they wrote."""
+    """Topics that differ in spelling only are merged; each subscriber is told the URL it wrote."""
 
     def test_server_file(self) -> None:
         document = deepcopy(SERVER_FILE)
@@ -637,7 +637,7 @@ class SpellingTests(SynchronousTestCase):
         self.assertEqual({one["written_topic"] for one in again}, {"", other})
 
 
-# PostgreSQL takes no null characters, and surrogates are no characters.
+# Without null characters, which PostgreSQL refuses, and surrogates, which UTF-8 cannot encode.
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 urls = st.from_regex(r"https?://[!-~]{1,20}", fullmatch=True)
 topic_urls = urls.map(normal_form)
@@ -691,7 +691,7 @@ class RoundTripTests(SynchronousTestCase):
 
 
 def by_content(document: dict[str, Any]) -> dict[str, Any]:
-    """A document whose lists are in an order that does not depend on keys."""
+    """A document with its lists in an order that does not depend on ids in the database."""
     topics = [
         {**one, "subscriptions": sorted(one["subscriptions"], key=json.dumps)}
         for one in document["topics"]

@@ -1,4 +1,4 @@
-"""What becomes of what was thanked for, when somebody damages the files of the database."""
+"""Damage to the files of an SQLite database loses no acknowledged ping, or is noticed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ running: Any = reactor
 
 
 class DamageTests(TestCase):
-    """Each test damages the files of a store that runs."""
+    """Each test damages the files of a running store."""
 
     timeout = 30
 
@@ -37,7 +37,7 @@ class DamageTests(TestCase):
         self.store: Store = threaded_store(self, url)
         self.file = Path(url.removeprefix("sqlite:///"))
         self.log = self.file.with_name(f"{self.file.name}-wal")
-        self.thanked: set[str] = set()
+        self.acknowledged: set[str] = set()
         self.events: list[LogEvent] = []
         keep: Any = self.events.append
         globalLogPublisher.addObserver(keep)
@@ -47,19 +47,19 @@ class DamageTests(TestCase):
         return "\n".join(map(formatEvent, self.events))
 
     def watch(self) -> files.Files:
-        """What watches the files of the store."""
+        """The object that watches the files of the store."""
         found = files_of(self.store._threads._engine)  # type: ignore[attr-defined] # it is there
         assert found is not None
         return found
 
     async def add(self, *names: str) -> None:
-        """Add pings, one after the other; those that are thanked for are noted."""
+        """Add pings one after the other, and note those that the store acknowledges."""
         for name in names:
             await self.store.add_ping(Ping(name, "http://site.example/", 1.0), 60)
-            self.thanked.add(name)
+            self.acknowledged.add(name)
 
     async def add_if_possible(self, *names: str) -> int:
-        """Add pings; how many of them were refused."""
+        """Add pings, and return how many the store refused."""
         refused = 0
         for name in names:
             try:
@@ -69,7 +69,7 @@ class DamageTests(TestCase):
         return refused
 
     def after_a_crash(self) -> set[str]:
-        """The pings that would be there if the process ended now."""
+        """The pings that the database would have if the process ended now."""
         directory = Path(self.mktemp())
         directory.mkdir()
         for path in (self.file, self.log):
@@ -94,7 +94,7 @@ class DamageTests(TestCase):
         self.assertEqual(self.after_a_crash(), {"a", "b"})
 
     async def test_log_is_removed_while_it_is_read(self) -> None:
-        """Nothing is opened anew before everybody has let go of the files as they were."""
+        """New connections are made only when all old ones are closed."""
         await self.add("a")
         engine = self.store._threads._engine  # type: ignore[attr-defined] # it is there
         with engine.connect() as reader:
@@ -105,18 +105,18 @@ class DamageTests(TestCase):
         self.assertEqual(self.after_a_crash(), {"a", "c"})
 
     async def test_log_is_cut_short(self) -> None:
-        """What was put into the main file is there, and what comes after it."""
+        """Commits before the last checkpoint stay, and the store goes on."""
         for size in (0, 5000):
             await self.add(f"a{size}", f"b{size}")
-            self.kept()
+            self.checkpoint()
             os.truncate(self.log, size)
             await self.add(f"c{size}")
-        self.assertEqual(self.after_a_crash(), self.thanked)
+        self.assertEqual(self.after_a_crash(), self.acknowledged)
         self.assertIn("was cut short by somebody", self.logged())
 
-    async def test_log_is_cut_short_before_it_is_kept(self) -> None:
+    async def test_log_is_cut_short_before_a_checkpoint(self) -> None:
         await self.add("a")
-        self.kept()
+        self.checkpoint()
         await self.add("b")
         os.truncate(self.log, 0)
         await self.add("c")
@@ -128,7 +128,7 @@ class DamageTests(TestCase):
         while self.after_a_crash() != {"a"}:  # within a second
             await deferLater(running, 0.05)
 
-    async def test_what_cannot_be_written_again_keeps_nothing_from_being_written(self) -> None:
+    async def test_operation_that_fails_the_second_time_stops_no_others(self) -> None:
         calls: list[str] = []
 
         def fickle(conn: Connection) -> None:
@@ -138,7 +138,7 @@ class DamageTests(TestCase):
                 raise ValueError("not twice")
 
         await self.add("a")
-        self.kept()
+        self.checkpoint()
         await self.store._threads.write(fickle)
         await self.add("c")
         os.truncate(self.log, 0)
@@ -148,7 +148,7 @@ class DamageTests(TestCase):
 
     async def test_log_is_cut_short_within_a_transaction(self) -> None:
         await self.add("a")
-        self.kept()
+        self.checkpoint()
         await self.add("b")
 
         def cut(conn: Connection) -> None:
@@ -160,22 +160,22 @@ class DamageTests(TestCase):
         await self.add("d")
         self.assertEqual(self.after_a_crash(), {"a", "b", "d"})
 
-    async def test_what_was_written_is_kept_within_a_second(self) -> None:
+    async def test_commits_are_in_the_main_file_within_a_second(self) -> None:
         self.patch(files, "KEEP_WITHIN", 0.0)
         await self.add("a")
-        await self.add("b")  # the writer keeps what was written before
+        await self.add("b")  # the writer has made a checkpoint before
         self.log.unlink()
         self.log = self.log.with_name("none")
         self.assertIn("a", self.after_a_crash())
 
-    def kept(self) -> None:
-        """Have what was written until now put into the main file."""
+    def checkpoint(self) -> None:
+        """Make a checkpoint."""
         self.watch().keep()
 
-    async def test_somebody_reads_what_was_before(self) -> None:
-        """SQLite then brings only a part of the main file up to date: that is no damage."""
+    async def test_checkpoint_beside_a_reader(self) -> None:
+        """SQLite then copies only a part of the log into the main file, which is not damage."""
         await self.add("first")
-        self.kept()
+        self.checkpoint()
         await self.add(*map(str, range(300)))
         with closing(sqlite3.connect(self.file)) as reader:
             reader.execute("BEGIN")
@@ -186,11 +186,11 @@ class DamageTests(TestCase):
         self.assertNotIn("is damaged", self.logged())
         self.assertTrue(self.watch().keep())
         self.assertEqual(await self.add_if_possible("last"), 0)
-        self.assertLessEqual(self.thanked, self.after_a_crash())
+        self.assertLessEqual(self.acknowledged, self.after_a_crash())
 
     async def test_main_file_is_written_over(self) -> None:
         await self.add("a")
-        self.kept()
+        self.checkpoint()
         before = self.file.read_bytes()
         with self.file.open("r+b") as file:
             file.seek(4096)
@@ -201,19 +201,19 @@ class DamageTests(TestCase):
         with self.file.open("r+b") as file:
             file.write(before)
         await self.add("d")
-        self.assertLessEqual(self.thanked, self.after_a_crash())
+        self.assertLessEqual(self.acknowledged, self.after_a_crash())
 
     async def test_main_file_is_cut_short(self) -> None:
         await self.add("a")
-        self.kept()
+        self.checkpoint()
         os.truncate(self.file, 8192)
         self.assertEqual(await self.add_if_possible("b", "c"), 2)
         self.assertIn("is damaged", self.logged())
 
-    async def test_damage_is_found_though_nothing_shows_it(self) -> None:
-        """What lies on the disk may change without the time of the file."""
+    async def test_damage_without_a_new_modification_time_is_found(self) -> None:
+        """The disk itself may damage a file."""
         await self.add("a")
-        self.kept()
+        self.checkpoint()
         times = self.file.stat()
         with self.file.open("r+b") as file:
             file.seek(4096)
@@ -224,7 +224,7 @@ class DamageTests(TestCase):
         self.assertEqual(await self.add_if_possible("c"), 1)
 
     async def test_others_may_empty_the_log(self) -> None:
-        """As tools for copies of databases do."""
+        """Tools that copy databases do so."""
         await self.add("a")
         with closing(sqlite3.connect(self.file)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -234,8 +234,8 @@ class DamageTests(TestCase):
 
 
 class OtherSystemsTests(TestCase):
-    async def test_where_a_path_alone_cannot_be_held(self) -> None:
-        """As on macOS."""
+    async def test_system_without_o_path(self) -> None:
+        """macOS has none."""
         if hasattr(os, "O_PATH"):
             self.addCleanup(setattr, os, "O_PATH", os.O_PATH)
             del os.O_PATH
@@ -247,9 +247,9 @@ class OtherSystemsTests(TestCase):
 
 
 class QuietTests(TestCase):
-    async def test_nothing_is_done_where_nothing_is_written(self) -> None:
+    async def test_without_commits_there_are_no_checkpoints(self) -> None:
         store = threaded_store(self)
-        await store.drop_check("http://feeds.example/", 0)  # after what the store notes itself
+        await store.drop_check("http://feeds.example/", 0)  # so that the node is registered
         found = files_of(store._threads._engine)  # type: ignore[attr-defined] # it is there
         assert found is not None
         while found.keep_in is not None:

@@ -1,4 +1,4 @@
-"""Several pings in one group."""
+"""Several pings are recorded together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PING = Ping(name="A", url="http://a.example/", received_at=1000.0)
 
 class GroupTests(SynchronousTestCase):
     def test_each_gets_the_id_of_its_row(self) -> None:
-        """However much alike they are, and however many."""
+        """However many pings there are, and however similar."""
         url = file_database(self)
         wanted = [
             evolve(PING, tags=tuple("abc"[: n % 4]), received_at=PING.received_at + n // 8)
@@ -36,6 +36,6 @@ class GroupTests(SynchronousTestCase):
             self.assertEqual(tuple(json.loads(row.tags or "[]")), one.tags)
 
     def test_fingerprints_stay_as_they_are(self) -> None:
-        """Those in a database are compared with those of a later version."""
+        """A later version compares its fingerprints with those in the database."""
         record = evolve(PING, name='Caf\u00e9 "\U0001f600"\n', rss_url="http://a.example/rss")
         self.assertEqual(operations.fingerprint(record).hex(), "cdeb27525bf39b1d37f4e5157396b251")

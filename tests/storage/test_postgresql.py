@@ -1,4 +1,4 @@
-"""The store on PostgreSQL keeps the same contract."""
+"""The store on PostgreSQL passes the contract, and its migrations make the tables of the schema."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.store_contract import make_bounds_tests, make_store_tests
 
 
 def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
-    """A running store on a database of its own; stopped when the test ends."""
-    url = case.enterContext(borrowed_database())  # given back after the store has stopped
+    """Start a store on a database of its own.  It stops when the test ends."""
+    url = case.enterContext(borrowed_database())  # it is given back after the store has stopped
     return threaded_store(case, url, bounds)
 
 
 class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[misc] # made at run time
-    """The store of several nodes."""
+    """The store on PostgreSQL passes the contract."""
 
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
-    """The same store, with small bounds."""
+    """The store on PostgreSQL keeps its limits."""
 
 
-#: Everything that there is in a database of ours, in no order.
+#: Selects the indexes, constraints and columns of a database, in no order.
 DEFINITIONS = """
     SELECT indexdef FROM pg_indexes
     WHERE schemaname = 'public' AND tablename != 'alembic_version'
@@ -54,7 +54,7 @@ class PostgreSQLMigrationTests(migrating.MigrationSteps):
         return sorted(conn.execute(text(DEFINITIONS)).scalars())
 
     def test_others_wait(self) -> None:
-        """While one process migrates, another one waits for its transaction to end."""
+        """While one process migrates, another waits for its transaction to end."""
         engine = open_engine(self.new_url())
         self.addCleanup(engine.dispose)
         with engine.begin() as conn:

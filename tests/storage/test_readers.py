@@ -1,4 +1,4 @@
-"""The threads that read: what is cheaper together is read together."""
+"""The threads that read run batched operations together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReadersTests(TestCase):
         self.gate.set()
 
     def doubled(self, conn: Connection, numbers: Sequence[Any]) -> list[int]:
-        """Read what is twice as much, once the gate is open."""
+        """Wait until the gate is open, and double numbers in the database."""
         self.gate.wait(30)
         self.batches.append(len(numbers))
         return [conn.execute(text("SELECT 2 * :n"), {"n": n}).scalar_one() for n in numbers]
@@ -42,7 +42,7 @@ class ReadersTests(TestCase):
         return self.readers.read(Batched(self.doubled, number))
 
     async def all_of(self, *asked: Deferred[Any]) -> list[Any]:
-        """Results or errors."""
+        """The results of Deferreds; the class of the error for those that failed."""
         results = await DeferredList(asked, consumeErrors=True)
         return [value if success else type(value.value) for success, value in results]
 
@@ -51,7 +51,7 @@ class ReadersTests(TestCase):
         self.assertEqual(await self.readers.read(lambda conn: self.doubled(conn, [2])), [4])
         self.assertEqual(self.batches, [1, 1])
 
-    async def test_what_is_asked_for_meanwhile_is_read_together(self) -> None:
+    async def test_operations_that_arrive_during_a_batch_run_together(self) -> None:
         self.gate.clear()
         asked = [self.read(number) for number in range(BATCH_LIMIT + 10)]
         self.gate.set()
@@ -73,7 +73,7 @@ class ReadersTests(TestCase):
         self.gate.set()
         self.assertEqual(await self.all_of(*asked), [2, 4, UnicodeEncodeError, 6])
 
-    async def test_all_fail_together_where_the_database_does(self) -> None:
+    async def test_all_fail_together_if_the_database_does(self) -> None:
         attempts = []
 
         def broken(conn: Connection, numbers: Sequence[int]) -> list[int]:
@@ -88,7 +88,7 @@ class ReadersTests(TestCase):
         self.assertEqual(attempts, [1, 3])
 
     async def test_without_threads(self) -> None:
-        """Whoever asks later is answered."""
+        """Later operations run again."""
         pool, self.readers._pool = self.readers._pool, None  # type: ignore[assignment] # it fails
         asked = [self.read(1), self.read(2)]
         for one in asked:

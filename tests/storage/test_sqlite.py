@@ -1,4 +1,4 @@
-"""What SQLite is told, and that nothing else is told to SQLite only."""
+"""The settings of SQLite, removed and replaced files, and tables that suit PostgreSQL too."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FileTests(SynchronousTestCase):
         self.addCleanup(self.engine.dispose)
         self.file = Path(str(self.engine.url.database))
         self.away = self.file.with_name(f"{self.file.name}.away")
-        # More than one, for one is closed after the other.
+        # Several connections, since they are closed one after the other.
         with for_writing(self.engine).begin() as conn, self.engine.begin(), self.engine.begin():
             self.insert(conn, "http://old.example/")
 
@@ -93,21 +93,21 @@ class FileTests(SynchronousTestCase):
         return self.file.with_name(f"{self.file.name}-{ending}")
 
     def restore(self) -> None:
-        """Put another file in its place."""
+        """Put another database in the place of the file."""
         url = file_database(self)
         with open_database(url) as conn:
             self.insert(conn, "http://restored.example/")
         Path(url.removeprefix("sqlite:///")).rename(self.file)
 
     def assert_refused(self, reason: str) -> None:
-        """Neither readers nor writers are given anything."""
+        """Check that neither readers nor writers get a connection."""
         for engine in (self.engine, for_writing(self.engine)):
             error = self.assertRaises(OperationalError, engine.begin().__enter__)
             self.assertIn(reason, str(error))
             self.assertIsInstance(as_unavailable(error), Unavailable)
 
     def assert_works(self, *before: str) -> None:
-        """Readers find what is expected, and writers add to it."""
+        """Check that readers find the expected topics, and that writers can add one."""
         self.assertEqual(self.topics(), list(before))
         with for_writing(self.engine).begin() as conn:
             self.insert(conn, "http://new.example/")
@@ -123,7 +123,7 @@ class FileTests(SynchronousTestCase):
         self.away.rename(self.file)
         self.assert_works("http://old.example/")
 
-    def test_in_a_directory_that_is_none_any_more(self) -> None:
+    def test_directory_that_became_a_file(self) -> None:
         directory, away = self.file.parent, self.file.parent.with_name("away")
         directory.rename(away)
         directory.write_text("")
@@ -140,7 +140,7 @@ class FileTests(SynchronousTestCase):
         self.assert_refused("was replaced")
 
     def test_removed_and_another_made(self) -> None:
-        """Which the system may know by the number of the one before."""
+        """The system may give the inode number of the removed file to the new one."""
         self.file.unlink()
         self.assert_refused("unable to open database file")
         for _ in range(20):
@@ -167,7 +167,7 @@ class FileTests(SynchronousTestCase):
 
 class InsertionTests(SynchronousTestCase):
     def insert(self, conn: Connection, *urls: str) -> dict[str, int]:
-        """The ids that pings of sites are said to have got."""
+        """Insert pings of sites, and return the ids that ``insert_at_once`` reports."""
         same = dict.fromkeys(("name", "changes_url", "rss_url", "tags"), "")
         rows = [{"url": url, "received_at": 0, "fingerprint": b"", **same} for url in urls]
         return dict(zip(urls, sqlite.insert_at_once(conn, ping, rows), strict=True))

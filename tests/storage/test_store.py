@@ -1,4 +1,4 @@
-"""Both kinds of store keep the contract, and what threads add to it."""
+"""Stores on SQLite pass the contract, with and without threads; how they start and stop."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
 
 
 class MemoryStoreTests(make_store_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
-    """The store that other tests use."""
+    """The store without threads, which other tests use, passes the contract."""
 
 
 class ThreadedStoreTests(make_store_tests(threaded_store)):  # type: ignore[misc] # made at run time
-    """The store that the broker uses."""
+    """The store with threads, which the broker uses, passes the contract."""
 
 
 class MemoryBoundsTests(make_bounds_tests(lambda _case, bounds: memory_store(bounds))):  # type: ignore[misc] # made at run time
-    """The same store, with small bounds."""
+    """The store without threads keeps its limits."""
 
 
 class ThreadedBoundsTests(
     make_bounds_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
 ):
-    """The same store, with small bounds."""
+    """The store with threads keeps its limits."""
 
 
 class MemoryStoreOfItsOwnTests(SynchronousTestCase):
@@ -68,7 +68,7 @@ class MemoryStoreOfItsOwnTests(SynchronousTestCase):
 
 
 class LifeTests(TestCase):
-    async def test_what_was_queued_is_stored_before_it_stops(self) -> None:
+    async def test_queued_operations_are_stored_before_the_store_stops(self) -> None:
         url = file_database(self)
         store = threaded_store(self, url)
         added = [store.add_ping(evolve(PING, name=str(number)), 60) for number in range(50)]
@@ -88,15 +88,15 @@ class LifeTests(TestCase):
             await self.assertFailure(idle.count_pings(), Unavailable)
             self.assertEqual(idle.writes_waiting(), 0)
 
-    async def test_what_was_read_is_not_held_on_to(self) -> None:
-        """It can be had again, unlike what was pushed."""
+    async def test_fetched_content_does_not_stay_in_memory(self) -> None:
+        """The writer keeps operations for a second, but not a content that can be fetched again."""
         store = threaded_store(self)
         content = Content(b"x" * 1000)
         reading = FetchResult("http://feeds.example/", content.digest, 1000, 1000.0, content)
         held = ref(content)
         await store.record_fetch(reading, None)
         del content, reading
-        await store.drop_check("http://feeds.example/", 0)  # the writer is at something else
+        await store.drop_check("http://feeds.example/", 0)  # so that the writer has gone on
         self.assertIsNone(held())
 
     async def test_cancelled_caller_disturbs_nobody(self) -> None:
@@ -128,7 +128,7 @@ class OtherProcessTests(TestCase):
         url = file_database(self)
         store = threaded_store(self, url)
         with open_database(url, writes=False) as conn:
-            await store.add_ping(PING, 60)  # a reader holds up nobody
+            await store.add_ping(PING, 60)  # a reader does not block the writer
             self.assertIsNone(conn.execute(text("SELECT 1 WHERE 1 = 0")).first())
         with open_database(url) as conn:
             self.assertEqual(sweep(conn, 0, 0).topics, 0)

@@ -1,4 +1,4 @@
-"""Both kinds of store do what a plain model does, whatever the order."""
+"""Stores on SQLite and PostgreSQL do the same as a simple model, in any order of calls."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class MemoryStoreMachineTests(SynchronousTestCase):
 
 class ThreadedStoreMachineTests(TestCase):
     async def test_as_the_model(self) -> None:
-        """Hypothesis runs in a thread, and the store is asked in the reactor's."""
+        """Hypothesis runs in a thread, and calls the store in the reactor's thread."""
         machine = make_store_machine(self.store_on_file, in_reactor_thread)
         await deferToThread(run_state_machine_as_test, machine, settings=FEW)
 
     async def test_as_the_model_on_postgresql(self) -> None:
-        with borrowed_database():  # or else this test is skipped
+        with borrowed_database():  # skips this test if there is no PostgreSQL
             machine = make_store_machine(self.store_on_postgresql, in_reactor_thread)
             await deferToThread(run_state_machine_as_test, machine, settings=FEW)
 
@@ -60,7 +60,7 @@ class ThreadedStoreMachineTests(TestCase):
 
 @contextmanager
 def running_store(url: str) -> Iterator[IStore]:
-    """A store that runs in the reactor's thread; called in another one."""
+    """Start a store in the reactor's thread; call this in another thread."""
     store = Store(IReactorFromThreads(reactor), url)
     in_reactor_thread(store.startService)
     yield store
@@ -68,5 +68,5 @@ def running_store(url: str) -> Iterator[IStore]:
 
 
 def in_reactor_thread(method: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a method in the reactor's thread, and wait for what its Deferred gives."""
+    """Call a method in the reactor's thread, and wait for the result of its Deferred."""
     return blockingCallFromThread(IReactorFromThreads(reactor), method, *arguments)

@@ -1,4 +1,4 @@
-"""Migrations make the tables of the schema, once, and never go back in time."""
+"""Migrations make the tables of the schema on SQLite, and refuse databases of newer versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.storage import migrating
 
 
 class MigrateTests(migrating.MigrationSteps):
-    """On SQLite, which makes its own file."""
+    """The migrations of SQLite, which also make the file."""
 
     def new_url(self) -> str:
         return f"sqlite:///{Path(self.mktemp()).resolve()}/deep/er/broker.db"
@@ -32,7 +32,7 @@ class MigrateTests(migrating.MigrationSteps):
         self.assertEqual(tables, {*metadata.tables, "alembic_version"})
 
     def test_the_file_is_for_its_owner_alone(self) -> None:
-        """It holds the secrets of subscribers; so do the files that SQLite makes beside it."""
+        """The file and those that SQLite makes beside it hold the secrets of subscribers."""
         url = self.new_url()
         migrate(url)
         file = Path(url.removeprefix("sqlite:///"))
@@ -48,14 +48,14 @@ class MigrateTests(migrating.MigrationSteps):
             "SELECT name, sql FROM sqlite_master "
             "WHERE sql IS NOT NULL AND tbl_name NOT IN ('alembic_version', 'sqlite_sequence')"
         )
-        # One that refers to a table says so itself where it was added, and else at the end.
+        # A foreign key stands in its column if the column was added later, and else at the end.
         added = re.compile(r"(\w+) INTEGER (CONSTRAINT \w+) REFERENCES")
         as_made = r"\1 INTEGER, \2 FOREIGN KEY(\1) REFERENCES"
         return {
-            # SQLite writes a column that was added on the line of the one before it.
+            # SQLite writes an added column on the line of the column before it.
             name: sorted(filter(None, (part.strip(" ()\t") for part in re.split(r",\s|\n", sql))))
             for name, sql in (
-                # SQLite says of some texts that they are in parentheses.
+                # SQLite puts some texts into parentheses.
                 (name, added.sub(as_made, sql.replace('"', "").replace("('')", "''")))
                 for name, sql in rows
             )

@@ -1,4 +1,4 @@
-"""The writer groups what has queued up, and lets only culprits fail."""
+"""The writer runs queued operations in groups, and only faulty operations fail."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class WriterTests(TestCase):
         self.commits += 1
 
     def callFromThread(self, function: Callable[..., Any], *args: Any) -> None:
-        """Stand in for the reactor, to count its turns."""
+        """Replaces the method of the reactor, to count its turns."""
         self.turns += 1
         self.reactor.callFromThread(function, *args)
 
     async def run_all(self, *operations: Operation[Any]) -> list[Any]:
-        """Have operations queued before the writer starts; results or exceptions."""
+        """Queue operations before the writer starts; their results or exceptions."""
         queued: list[Deferred[Any]] = [self.writer.write(one) for one in operations]
         self.writer.start()
         results = await DeferredList(queued, consumeErrors=True)
@@ -63,7 +63,7 @@ class WriterTests(TestCase):
 
     async def test_what_waits_is_counted(self) -> None:
         half = GROUP_LIMIT // 2
-        for count in (half, GROUP_LIMIT, GROUP_LIMIT + half):  # a whole group is handed over
+        for count in (half, GROUP_LIMIT, GROUP_LIMIT + half):  # a full group is handed over
             for _ in range(half):
                 self.writer.write(lambda _conn: None)
             self.assertEqual(self.writer.waiting, count)
@@ -74,7 +74,7 @@ class WriterTests(TestCase):
     async def test_what_is_queued_is_one_transaction_and_one_turn(self) -> None:
         urls = [f"http://feeds.example/{number}" for number in range(20)]
         self.assertEqual(await self.run_all(*map(add_topic, urls)), urls)
-        # The turn that brought them, one that brings no more, one to fire all of them.
+        # The turn that added them, one that adds none, one that fires their Deferreds.
         self.assertEqual((self.commits, self.turns), (1, 3))
         await self.writer.stop()
 
@@ -90,7 +90,7 @@ class WriterTests(TestCase):
 
     async def test_nothing_waits_while_every_turn_brings_more(self) -> None:
         written: list[Deferred[None]] = []
-        while not self.writer._jobs.qsize():  # the thread, which would take them, has not begun
+        while not self.writer._jobs.qsize():  # the thread that takes them has not started
             written.append(self.writer.write(lambda _conn: None))
             self.assertLess(len(written), 3 + TURNS)
             await deferLater(self.clock, 0)
@@ -118,12 +118,12 @@ class WriterTests(TestCase):
         self.assertEqual(count_topics(self.engine), 2)
         await self.writer.stop()
 
-    async def test_all_fail_together_where_the_database_does(self) -> None:
+    async def test_all_fail_together_if_the_database_does(self) -> None:
         attempts = []
 
         def fill(conn: Connection) -> None:
             attempts.append(True)
-            conn.exec_driver_sql("PRAGMA max_page_count=1")  # it cannot shrink, but grow no more
+            conn.exec_driver_sql("PRAGMA max_page_count=1")  # the database cannot grow any more
             for number in range(1000):
                 add_topic(f"http://feeds.example/{number}/" + "x" * 1000)(conn)
 

@@ -1,6 +1,6 @@
 """The contract of ``IStore``: pings, topics and subscriptions.
 
-``store_hub``, ``store_topics`` and ``store_deliveries`` go on with it.
+The rest of the contract is in the modules beside this one, which extend this class.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ def a_subscription(topic: str = FEED, number: int = 1, granted_at: float = 1000.
 
 
 def a_fetch(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> FetchResult:
-    """A reading that found some content."""
+    """The result of a fetch that found some content."""
     return FetchResult(url=url, digest=content * 32, size=len(content), started_at=at)
 
 
 def a_content(body: bytes = b"<rss>1</rss>") -> Content:
-    """What was found at a topic."""
+    """The content of a topic."""
     return Content(body, "application/rss+xml")
 
 
 def a_long_url(name: str) -> str:
-    """A URL of 2,048 characters that cannot be compressed, like no other name's."""
+    """A URL of 2,048 characters that cannot be compressed, another one for each name."""
     text = f"http://{name}.example/"
     while len(text) < 2048:
         text += sha256(text.encode()).hexdigest()
@@ -64,7 +64,7 @@ def a_long_url(name: str) -> str:
 
 
 def asked(*urls: str) -> list[Check]:
-    """Checks that nobody asked for by a ping of the very topic."""
+    """Checks of topics that nobody has pinged."""
     return [Check(url) for url in urls]
 
 
@@ -81,24 +81,24 @@ def failed(
 
 
 def succeeded(subscription: Subscription) -> Delivery:
-    """A delivery that was taken."""
+    """A delivery that the subscriber accepted."""
     return Delivery(subscription, Outcome(success=True), at=2000.0, drop_after_failures=3)
 
 
 def is_gone(subscription: Subscription) -> Delivery:
-    """A delivery whose subscriber wants no more."""
+    """A delivery whose subscriber is gone."""
     return Delivery(
         subscription, Outcome(success=False, gone=True), at=2000.0, drop_after_failures=3
     )
 
 
 def waits(subscription: Subscription, until: float, attempts: int = 1) -> Delivery:
-    """A delivery that is to be tried again."""
+    """A failed delivery that is tried again."""
     return evolve(failed(subscription), attempts=attempts, retry_at=until)
 
 
 async def at_once(asked: Iterable[Awaitable[T]]) -> list[T]:
-    """What comes of several things that are asked for at the same time."""
+    """The results of several awaitables that are started at the same time."""
 
     async def waited(one: Awaitable[T]) -> T:
         return await one
@@ -107,7 +107,7 @@ async def at_once(asked: Iterable[Awaitable[T]]) -> list[T]:
 
 
 class RecordsContract(TestCase):
-    """What holds for the records of every ``IStore``."""
+    """The tests of pings, topics and subscriptions that every ``IStore`` must pass."""
 
     def make_store(self) -> IStore:
         raise NotImplementedError
@@ -119,7 +119,7 @@ class RecordsContract(TestCase):
         return await self.store.subscriptions(topic, 0, 1000)
 
     async def begin_walk(self, content: bytes) -> Fanout:
-        """Have a fan-out of a change to a feed that has subscriptions."""
+        """Record a change of a feed that has subscriptions, and return the fan-out."""
         await self.store.record_fetch(a_fetch(content), None)
         return (await self.store.fanouts(10))[-1]
 
@@ -127,7 +127,7 @@ class RecordsContract(TestCase):
         self.assertTrue(verifyObject(IStore, self.store))
 
     async def test_urls_as_long_as_front_doors_take_them(self) -> None:
-        """In all that they stand in: an index of PostgreSQL has room for less."""
+        """In every column with URLs, since rows of PostgreSQL's indexes have room for less."""
         topic, other, callback = (a_long_url(name) for name in "abc")
         wanted = a_subscription(topic)
         wanted = evolve(wanted, callback=evolve(wanted.callback, url=callback), written=other)
@@ -201,7 +201,7 @@ class RecordsContract(TestCase):
         await self.store.put_subscription(a_subscription("http://site.example/"))
         await self.store.record_fetch(a_fetch(url=OTHER_FEED), None)
         ping = evolve(a_ping(), rss_url=FEED, changes_url=OTHER_FEED)
-        watched = {FEED, "http://site.example/"}  # nobody subscribed to the other feed
+        watched = {FEED, "http://site.example/"}  # the other feed has no subscription
         for repeat in (False, True):
             record = await self.store.add_ping(ping, 60)
             self.assertEqual((record.repeat, set(record.watched)), (repeat, watched))

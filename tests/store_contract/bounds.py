@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: it keeps only so much of what strangers cause."""
+"""The contract of ``IStore``: limits on the data that callers of the broker can make it keep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.store_contract.basics import (
     waits,
 )
 
-#: How many topics without subscriptions are kept here, and how many bytes of contents.
+#: The limits of the stores here: idle topics, bytes of contents of one host, and bytes in total.
 IDLE, OF_HOST, IN_ALL = 3, 1000, 2000
 
 
@@ -31,7 +31,7 @@ def feed(number: int, host: str = "feeds.example") -> str:
 
 
 class BoundsContract(TestCase):
-    """What holds for every ``IStore`` with small bounds."""
+    """The tests that every ``IStore`` with small limits must pass."""
 
     def make_store(self, bounds: Bounds) -> IStore:
         raise NotImplementedError
@@ -40,10 +40,10 @@ class BoundsContract(TestCase):
         self.store = self.make_store(Bounds(IDLE, contents=IN_ALL, contents_of_host=OF_HOST))
 
     async def known(self, *urls: str) -> list[str]:
-        """Those of some topics that are known."""
+        """Those of the given topics that the store knows."""
         return [url for url in urls if await self.store.topic(url) is not None]
 
-    # topics that nobody has subscribed to
+    # topics without subscriptions
 
     async def read(self, number: int, at: float) -> None:
         await self.store.record_fetch(a_fetch(at=at, url=feed(number)), None)
@@ -97,7 +97,7 @@ class BoundsContract(TestCase):
         self.assertEqual(len(await self.store.checks_due(10)), IDLE + 1)
 
     async def test_many_that_are_asked_for_at_once_have_the_same_room(self) -> None:
-        """What one of them is about makes no room for the others."""
+        """A topic that is asked for is not removed to make room for the others."""
         for number in range(2):
             await self.read(number, 1000 + number)
         given = await at_once(
@@ -127,13 +127,13 @@ class BoundsContract(TestCase):
     # contents
 
     async def wanting(self, url: str, number: int = 1) -> Subscription:
-        """A subscription that wants content."""
+        """Store a subscription that wants content."""
         return await self.store.put_subscription(
             evolve(a_subscription(url, number), wants_content=True)
         )
 
     async def bring(self, url: str, size: int, letter: bytes = b"1", at: float = 1000.0) -> Content:
-        """Have a content read, which its walk carries if there is room for it."""
+        """Record the fetch of a content, which its fan-out carries if there is room for it."""
         await self.record(url, content := a_content(letter * size), at)
         return content
 
@@ -142,7 +142,7 @@ class BoundsContract(TestCase):
         return await self.store.record_fetch(reading, None)
 
     async def let_wait(self, url: str, until: float = 3000.0) -> Subscription:
-        """End the walks of a topic, with all of its notifications waiting."""
+        """Finish the fan-outs of a topic, with pending notifications for all subscriptions."""
         subscribed = await self.store.subscriptions(url, 0, 10)
         for walk in await self.store.fanouts(100):
             if walk.topic == url:
@@ -151,7 +151,7 @@ class BoundsContract(TestCase):
         return subscribed[0]
 
     async def kept(self, *urls: str) -> list[str]:
-        """Those of some topics that have a content."""
+        """Those of the given topics that have a content."""
         return [url for url in urls if await self.store.newest_content(url) is not None]
 
     async def test_oldest_contents_of_a_host_make_room(self) -> None:
@@ -223,8 +223,8 @@ class BoundsContract(TestCase):
         (walk,) = await self.store.fanouts(10)
         self.assertTrue(walk.later)
 
-    async def test_room_of_what_is_gone_is_free_again(self) -> None:
-        """However it went."""
+    async def test_room_of_removed_contents_is_free_again(self) -> None:
+        """Contents are removed in several ways: delivered, given up, or with their topic."""
         url = feed(0)
         for number in range(4):
             one = await self.wanting(url)
@@ -253,8 +253,8 @@ class BoundsContract(TestCase):
         await self.bring(feed(0), 900, b"2", at=2000)
         self.assertEqual(await self.kept(feed(0)), [feed(0)])
 
-    async def test_what_is_handed_in_is_always_kept(self) -> None:
-        """It cannot be read once more."""
+    async def test_pushed_contents_are_always_kept(self) -> None:
+        """The broker could not fetch them again."""
         for number in range(4):
             await self.wanting(feed(number))
             await self.store.push_content(feed(number), a_content(b"x" * 900), 1000 + number)
@@ -276,9 +276,9 @@ class BoundsContract(TestCase):
 
 
 def make_bounds_tests(fixture: Callable[[TestCase, Bounds], IStore]) -> type[TestCase]:
-    """A TestCase that every ``IStore`` must pass.
+    """Make a TestCase that every ``IStore`` must pass.
 
-    :param fixture: as for ``make_store_tests``, also given the bounds of the store.
+    :param fixture: as for ``make_store_tests``; it is also given the limits of the store.
     """
 
     class BoundsTests(BoundsContract):

@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: walks, what waits to be tried again, and hosts."""
+"""The contract of ``IStore``: fan-outs, pending notifications, and hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.store_contract.pushed import PushedContract
 
 
 class DeliveriesContract(PushedContract):
-    """What holds for the deliveries of every ``IStore``."""
+    """The tests of deliveries that every ``IStore`` must pass."""
 
     # fan-out
 
@@ -101,17 +101,17 @@ class DeliveriesContract(PushedContract):
         await self.store.record_slice(walk, gone.id, [failed(gone), succeeded(gone)], True)
         self.assertEqual(await self.all_subscriptions(), [again])
 
-    # what waits to be tried again
+    # pending notifications
 
     async def stored(self, *numbers: int) -> list[Subscription]:
         return [await self.store.put_subscription(a_subscription(number=n)) for n in numbers]
 
     async def attempts(self) -> list[int | None]:
-        """How often what waits for each subscription was tried."""
+        """How many attempts the pending notification of each subscription has had."""
         return [one.attempts for one in await self.all_subscriptions()]
 
     async def due(self, now: float, limit: int = 10) -> list[int]:
-        """The ids of those that are claimed."""
+        """Claim what is due; the ids of the subscriptions."""
         return [one.id for one in await self.store.claim_due(now, limit, ())]
 
     async def test_nothing_waits_at_first(self) -> None:
@@ -138,7 +138,7 @@ class DeliveriesContract(PushedContract):
         self.assertEqual(await self.due(9999), [one.id])
 
     def news(self, subscription: Subscription, at: float, pause: float = 5.0) -> Delivery:
-        """That a subscriber is to be told of news by the notification that waits for it."""
+        """A delivery that says that the topic has changed again."""
         return Delivery(subscription, None, at=at, attempts=0, retry_at=at, pause=pause)
 
     async def test_news_begins_the_schedule_anew(self) -> None:
@@ -365,10 +365,10 @@ class DeliveriesContract(PushedContract):
 
 
 def make_store_tests(fixture: Callable[[TestCase], IStore]) -> type[TestCase]:
-    """A TestCase that every ``IStore`` must pass.
+    """Make a TestCase that every ``IStore`` must pass.
 
-    :param fixture: given the running test, makes an empty store that is ready
-        for use, and adds the cleanups it needs.
+    :param fixture: makes an empty store that is ready for use, given the running test, and adds
+        the cleanups that the store needs.
     """
 
     class StoreTests(DeliveriesContract):

@@ -1,7 +1,4 @@
-"""The contract of ``IStore``: contents, topics that end, and intents.
-
-They are what a hub needs, whose notifications carry the content of a topic.
-"""
+"""The contract of ``IStore`` for a WebSub hub: contents, topics that end, and intents."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def an_intent(number: int = 1, topic: str = FEED) -> Intent:
 
 
 class HubContract(RecordsContract):
-    """What holds for the contents, ends and intents of every ``IStore``."""
+    """The tests of contents, ends of topics and intents that every ``IStore`` must pass."""
 
     # contents
 
@@ -45,7 +42,7 @@ class HubContract(RecordsContract):
         return await self.store.put_subscription(wanted)
 
     async def read(self, content: Content, at: float = 1000.0) -> FetchRecord:
-        """Record that a content was read at the feed."""
+        """Record a fetch of the feed that found a content."""
         reading = evolve(a_fetch(at=at), digest=content.digest, content=content)
         return await self.store.record_fetch(reading, None)
 
@@ -60,14 +57,14 @@ class HubContract(RecordsContract):
         self.assertEqual(shown, [(None, 0)])
 
     async def walk_with(self, content: Content) -> Fanout:
-        """The last walk, which must carry a content."""
+        """The last fan-out, which must carry a content."""
         walk = (await self.store.fanouts(10))[-1]
         self.assertIsNotNone(walk.content_id)
         self.assertEqual(await self.store.content(walk.content_id or 0), content)
         return walk
 
     async def kept(self, walk: Fanout) -> bool:
-        """Whether what a walk carries, or carried, is kept."""
+        """Whether the store keeps the content that a fan-out carries or carried."""
         return await self.store.content(walk.content_id or 0) is not None
 
     async def test_content_is_kept_for_who_wants_it(self) -> None:
@@ -155,7 +152,7 @@ class HubContract(RecordsContract):
         self.assertFalse(await self.kept(older))
 
     async def test_content_that_was_left_behind_is_given_to_nobody(self) -> None:
-        """Who subscribes after a change that nobody wanted the content of gets no older one."""
+        """A subscription made after the change must not get the older content."""
         one = await self.wanting()
         await self.read(_ONE)
         await self.store.remove_subscription(FEED, one.callback)
@@ -245,7 +242,7 @@ class HubContract(RecordsContract):
         for number, pushed in enumerate((_PUSHED, evolve(_PUSHED, body=b"[]"))):
             await self.store.push_content(FEED, pushed, 1001.0 + number)
         await self.read(read[1], at=1003.0)
-        # The first reading is needless by now; what was pushed never is.
+        # The fan-out of the first fetch is superseded; those of pushed content never are.
         for content in (_PUSHED, evolve(_PUSHED, body=b"[]"), _TWO):
             walk = await self.walk_with(content)
             self.assertEqual(await self.store.fanouts(10), [walk])
@@ -270,7 +267,7 @@ class HubContract(RecordsContract):
         for _ in range(2):
             await self.store.record_slice(pushed, 1000, [], True)
             newer = await self.walk_with(_TWO)
-            self.assertTrue(await self.kept(older))  # its own end or that of the newer one ends it
+            self.assertTrue(await self.kept(older))  # until it or the newer fan-out is finished
         await self.store.record_slice(newer, 1000, [], True)
         self.assertFalse(await self.kept(older))
         self.assertEqual(await self.store.fanouts(10), [])
@@ -313,7 +310,7 @@ class HubContract(RecordsContract):
         self.assertEqual(await self.store.checks_due(10), [])
 
     async def test_subscriber_that_comes_when_a_topic_has_just_ended_is_to_be_told(self) -> None:
-        """The walk that tells the others may have passed already."""
+        """The fan-out that tells the others may be beyond its id already."""
         await self.store.put_subscription(a_subscription(number=1))
         await self.read(_ONE)
         await self.store.end_topic(FEED, "gone", 1400)
@@ -345,7 +342,7 @@ class HubContract(RecordsContract):
         urls = [f"http://feeds.example/{letter}" for letter in "bcad"]
         for url in urls:
             await self.store.put_subscription(a_subscription(url))
-        await self.store.record_fetch(a_fetch(), None)  # nobody subscribed
+        await self.store.record_fetch(a_fetch(), None)  # a topic without subscriptions
         await self.store.end_topic(urls[1], "moved away", 2000)
         watched = sorted({urls[0], urls[2], urls[3]})
         first = await self.store.watched_topics("", 2)
@@ -382,7 +379,7 @@ class HubContract(RecordsContract):
         assert first is not None and second is not None and again is not None
         self.assertGreater(again.id, second.id)
         self.assertEqual(await self.store.intents(), [second, again])
-        await self.store.remove_intent(first.id)  # whoever worked on the earlier one
+        await self.store.remove_intent(first.id)  # as the verifier of the earlier intent does
         self.assertEqual(await self.store.intents(), [second, again])
 
     async def test_intents_differ_by_topic_and_callback(self) -> None:

@@ -1,16 +1,13 @@
-"""Any ``IStore`` against a plain model of one, driven by hypothesis.
+"""A test of any ``IStore`` against a simple model of a store, driven by hypothesis.
 
-``make_store_machine`` gives a state machine: hypothesis runs what stores do in
-any order, and after each step everything that can be seen of the store must be
-what the model has.  It is not imported by the package, as only those who use it
-need hypothesis::
+``make_store_machine`` makes a state machine: hypothesis calls the methods of the store in any
+order, and after each step the store must return what the model has.  The package does not import
+this module, so that only its users need hypothesis::
 
     run_state_machine_as_test(make_store_machine(my_fixture))
 
-To cover another method of ``IStore``: what it keeps becomes a field of
-``store_model.Model``, what it does a rule (those of pings, topics and contents are in
-``store_rules``), and what can be seen of it a line in
-``everything_is_as_in_the_model``.
+To cover another method of ``IStore``, add a field to the model for the data that it stores, a rule
+that calls it, and a line to ``everything_is_as_in_the_model`` that compares the two.
 """
 
 from __future__ import annotations
@@ -55,12 +52,12 @@ _CALLBACKS = (
 _callbacks = st.sampled_from(_CALLBACKS)
 _leases = st.sampled_from((60, HOUR))
 _options = st.sampled_from(({}, {"secret": "ß", "signature": "sha256"}))
-# Quarters of seconds are exact as floats, and as whole microseconds.
+# Quarters of seconds are exact both as floats and as whole microseconds.
 _delays = st.sampled_from((0.25, 30.0, 60.0))
 
 
 def call_now(method: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a store's method that has its result at once."""
+    """Call a method of a store whose Deferreds have fired, and return its result."""
     results: list[Any] = []
     maybeDeferred(method, *arguments).addBoth(results.append)
     (result,) = results
@@ -70,7 +67,7 @@ def call_now(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class StoreMachine(PingsAndTopics):
-    """Does what stores do, in any order, and compares."""
+    """Calls the methods of a store in any order, and compares it with the model after each."""
 
     # subscriptions
 
@@ -89,7 +86,7 @@ class StoreMachine(PingsAndTopics):
         under_way: str,
         moves: tuple[str, ...],
     ) -> None:
-        """Begin where it takes many steps to come to."""
+        """Begin in a state that hypothesis would need many steps to reach."""
         for callback in sorted(callbacks, key=str):
             self.put_subscription(TOPICS[0], callback, HOUR, None, {}, wants_content)
         if pinged:
@@ -131,10 +128,10 @@ class StoreMachine(PingsAndTopics):
             assert stored.id > max((one.id for one in self.known_subscriptions), default=0)
         else:
             assert stored.id == before
-            if before in self.model.waiting:
-                waits = self.model.waiting[before]
+            if before in self.model.pending:
+                waits = self.model.pending[before]
                 anew = evolve(waits, attempts=0, due=self.now, failing_since=None)
-                self.model.waiting[before] = anew
+                self.model.pending[before] = anew
         self.model.subscriptions[stored.id] = evolve(wanted, id=stored.id)
         current = self.model.current_url(topic)
         read = self.model.topics.setdefault(current, Topic(current))
@@ -142,7 +139,7 @@ class StoreMachine(PingsAndTopics):
             self.model.due.setdefault(current, self.now)
         differs = read.digest is not None and read.digest != known
         if known is not None and (differs or read.ended):
-            self.model.waiting.setdefault(stored.id, Waits(0, self.now))
+            self.model.pending.setdefault(stored.id, Waits(0, self.now))
             kept = self.model.newest_of(topic) is not None
             if wants_content and not kept and not read.ended:
                 self.model.asked[current] = self.now
@@ -265,7 +262,7 @@ class StoreMachine(PingsAndTopics):
 
     @rule(data=st.data())
     def record_slice(self, data: st.DataObject) -> None:
-        """Record a slice of any walk, whether it is still there or not."""
+        """Record a slice of any fan-out, finished or not."""
         if not self.known_walks:
             return
         there = [walk.shown for walk in self.model.walks if walk.shown is not None]
@@ -297,7 +294,7 @@ class StoreMachine(PingsAndTopics):
         self._record(deliveries)
 
     def _deliveries(self, data: st.DataObject) -> list[Delivery]:
-        """What came of notifying some subscriptions, some of which may be gone by now."""
+        """Deliveries to some subscriptions, of which some may have been removed."""
         if not self.known_subscriptions:
             return []
         some = st.sampled_from(self.known_subscriptions)
@@ -331,7 +328,7 @@ class StoreMachine(PingsAndTopics):
 
     def _record(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
-            self.model.take_in(delivery)
+            self.model.record_delivery(delivery)
 
     @rule(
         limit=limits,
@@ -339,21 +336,21 @@ class StoreMachine(PingsAndTopics):
         data=st.data(),
     )
     def claim_due(self, limit: int, busy: set[str], data: st.DataObject) -> None:
-        self.go_on(data, {waits.due for waits in self.model.waiting.values()})
+        self.go_on(data, {waits.due for waits in self.model.pending.values()})
         due = sorted(
             waits.due
-            for key, waits in self.model.waiting.items()
+            for key, waits in self.model.pending.items()
             if waits.due <= self.now
             and not waits.claimed
             and self.model.subscriptions[key].callback.host not in busy
         )
         claimed = self.call(self.store.claim_due, self.now, limit, busy)
-        assert [self.model.waiting[one.id].due for one in claimed] == due[:limit]
+        assert [self.model.pending[one.id].due for one in claimed] == due[:limit]
         assert len({one.id for one in claimed}) == len(claimed)
         for one in claimed:
             assert one == self.model.subscription(one.id)
             assert one.callback.host not in busy
-            self.model.waiting[one.id] = evolve(self.model.waiting[one.id], claimed=True)
+            self.model.pending[one.id] = evolve(self.model.pending[one.id], claimed=True)
 
     # hosts
 
@@ -375,7 +372,7 @@ class StoreMachine(PingsAndTopics):
         there = sum(one.callback.host == host for one in self.model.subscriptions.values())
         assert self.call(self.store.count_of_host, host, limit) == min(there, limit)
 
-    # all of it
+    # comparison
 
     @invariant()
     def everything_is_as_in_the_model(self) -> None:
@@ -389,7 +386,7 @@ class StoreMachine(PingsAndTopics):
         for url in TOPICS:
             assert call(store.subscriptions, url, 0, ALL) == model.subscriptions_of(url)
         assert call(store.intents) == model.intents
-        free = [waits.due for waits in model.waiting.values() if not waits.claimed]
+        free = [waits.due for waits in model.pending.values() if not waits.claimed]
         first_due = min(free, default=None)
         assert call(store.next_due) == first_due
         hosts = call(store.hosts)
@@ -401,11 +398,11 @@ class StoreMachine(PingsAndTopics):
 def make_store_machine(
     fixture: Callable[[], AbstractContextManager[IStore]], call: Call = call_now
 ) -> type[StoreMachine]:
-    """A state machine for a store, to be run by ``run_state_machine_as_test``.
+    """Make a state machine for a store, for ``run_state_machine_as_test``.
 
-    :param fixture: gives an empty store that is ready for use, for one run.
-    :param call: calls a method of the store and waits for what it gives; by
-        default one that has it at once, as ``memory_store`` does.
+    :param fixture: makes an empty store that is ready for use, for one run.
+    :param call: calls a method of the store and waits for its result; the default is for stores
+        whose Deferreds have fired, such as ``memory_store``.
     """
 
     class Machine(StoreMachine):

@@ -1,4 +1,4 @@
-"""A plain model of a store, for ``store_machine`` to compare stores with."""
+"""A simple model of a store in memory, with which the state machine compares real stores."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from rsscloud_broker.records import Delivery, Fanout, HostState, WaitingIntent
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
 
-#: Seconds after which a URL that a topic has left may be the place of one again.
+#: Seconds after which a URL that a topic has left may have a topic again.
 SETTLED_AFTER = 7 * 86400
 
-#: Seconds for which a topic that ended is known to have.
+#: Seconds for which an ended topic without subscriptions is kept.
 KEEP_ENDED = 90 * 86400
 
 
 @define(eq=False)
 class Walk:
-    """A walk that has not ended.
+    """An unfinished fan-out.
 
-    :ivar content: what it carries, by its number in ``Model.contents``.
-    :ivar pushed: whether that was pushed.
+    :ivar content: the number in ``Model.contents`` of the content that it carries.
+    :ivar pushed: whether the content was pushed.
     :ivar later: whether a content was wanted and there was none.
-    :ivar shown: as the store showed it last; a walk that others go before is not.
+    :ivar shown: the fan-out as the store returned it last; None if the store has not returned it,
+        since others of the topic come first.
     """
 
     topic: str
@@ -39,9 +40,9 @@ class Walk:
 
 @frozen
 class Waits:
-    """A notification that waits.
+    """A pending notification.
 
-    :ivar claimed: whether somebody works on it.
+    :ivar claimed: whether a node has claimed it.
     """
 
     attempts: int
@@ -53,20 +54,21 @@ class Waits:
 
 @define
 class Model:
-    """What a store should have.
+    """The data that a store should have.  Each method changes them as a method of the store should.
 
-    :ivar pings: those not pruned, in the order in which they came.
-    :ivar topics: by the URLs where they are, as everything else of them is.
-    :ivar moved: URLs that topics have left: where they are now, and when they left.
-    :ivar failures: how often in a row those topics failed that were ever asked.
-    :ivar due: when topics are polled; those that are not are left out.
-    :ivar asked: when topics that wait to be read were asked for last.
-    :ivar pinged: those of them that somebody said had changed.
-    :ivar subscriptions: by id; their ``attempts`` are in ``waiting``.
-    :ivar contents: by numbers in their order, each with its topic: those that a
-        store has, and some of those that it may have removed.
-    :ivar walks: in their order; those that newer ones made needless too.
-    :ivar waiting: by ids of subscriptions.
+    :ivar pings: the pings that were not pruned, in the order in which they came.
+    :ivar pruned: how many pings were pruned.
+    :ivar topics: the topics by their present URLs, like everything below about topics.
+    :ivar moved: by each URL that a topic has left, its present URL and the time of the move.
+    :ivar failures: how many fetches in a row have failed, for topics that were ever fetched.
+    :ivar due: when topics are polled next; without topics that are not polled.
+    :ivar asked: when a check was last requested, for topics that wait to be fetched.
+    :ivar pinged: those of these topics that were pinged.
+    :ivar subscriptions: the subscriptions by id; their ``attempts`` are in ``pending``.
+    :ivar contents: by ascending numbers, contents with their topics: those that the store must
+        have, and some that it may have removed.
+    :ivar walks: unfinished fan-outs in their order, superseded ones too.
+    :ivar pending: the pending notifications by ids of subscriptions.
     """
 
     pings: list[Ping] = Factory(list)
@@ -80,7 +82,7 @@ class Model:
     subscriptions: dict[int, Subscription] = Factory(dict)
     contents: dict[int, tuple[str, Content]] = Factory(dict)
     walks: list[Walk] = Factory(list)
-    waiting: dict[int, Waits] = Factory(dict)
+    pending: dict[int, Waits] = Factory(dict)
     hosts: dict[str, HostState] = Factory(dict)
     intents: list[WaitingIntent] = Factory(list)
 
@@ -96,17 +98,17 @@ class Model:
         )
 
     def current_url(self, url: str) -> str:
-        """The URL of a topic that is or was at another."""
+        """The present URL of the topic that is or was at a URL."""
         return self.moved[url][0] if url in self.moved else url
 
     def topic(self, url: str) -> Topic | None:
-        """A topic as a store shows it."""
+        """A topic as the store should return it."""
         known = self.topics.get(self.current_url(url))
         return known and evolve(known, subscribers=len(self.subscriptions_of(url)))
 
     def subscription(self, key: int) -> Subscription:
-        """A subscription as a store shows it."""
-        waits = self.waiting.get(key)
+        """A subscription as the store should return it."""
+        waits = self.pending.get(key)
         one = self.subscriptions[key]
         current = self.current_url(one.topic)
         moved_to = "" if current == one.topic else current
@@ -146,7 +148,7 @@ class Model:
         self.topics.pop(here, None)
         differs = (known.digest, known.size) != (other.digest, other.size)
         self.topics[there] = evolve(known, url=there) if known.digest and differs else other
-        self._let_walks_meet(here, there)
+        self._merge_walks(here, there)
         self.contents = {
             key: (there if topic == here else topic, content)
             for key, (topic, content) in self.contents.items()
@@ -164,9 +166,9 @@ class Model:
             self.due.setdefault(there, at)
         return True
 
-    def _let_walks_meet(self, here: str, there: str) -> None:
-        """One walk in place of two, which begins where the one is that is less far, and
-        carries the newer content.
+    def _merge_walks(self, here: str, there: str) -> None:
+        """Replace two fan-outs by one, which starts at the smaller cursor and carries the newer
+        content.
         """
         newest = {
             walk.topic: walk
@@ -190,26 +192,26 @@ class Model:
             walk.topic = there if walk.topic == here else walk.topic
 
     def no_check(self, topic: str) -> None:
-        """Nobody waits for a topic to be read any more."""
+        """Remove the check of a topic."""
         self.asked.pop(topic, None)
         self.pinged.discard(topic)
 
     def next_walks(self) -> list[Walk]:
-        """Of each topic the first that is not needless."""
+        """The oldest fan-out of each topic that is not superseded."""
         newest = {walk.topic: walk for walk in self.walks if not walk.pushed}
         needed = [walk for walk in self.walks if walk.pushed or walk is newest[walk.topic]]
         first = {walk.topic: walk for walk in reversed(needed)}
         return [walk for walk in needed if walk is first[walk.topic]]
 
     def walk_of(self, key: int) -> Walk | None:
-        """A walk by the key that the store showed."""
+        """A fan-out by its id in the store."""
         for walk in self.walks:
             if walk.shown is not None and walk.shown.id == key:
                 return walk
         return None
 
     def end_walk(self, ended: Walk) -> None:
-        """Remove a walk, and those that it made needless."""
+        """Remove a fan-out, and those that it superseded."""
         until = self.walks.index(ended)
         self.walks = [
             walk
@@ -219,21 +221,21 @@ class Model:
         ]
 
     def wanted(self, topic: str) -> bool:
-        """Whether anybody wants content of a topic."""
+        """Whether a subscription of a topic wants content."""
         return any(one.wants_content for one in self.subscriptions_of(topic))
 
     def waited_for(self, topic: str) -> bool:
-        """Whether a notification waits that is to carry content of a topic."""
+        """Whether a pending notification is to carry the content of a topic."""
         return any(
             one.wants_content and one.attempts is not None for one in self.subscriptions_of(topic)
         )
 
-    def brought_later(self, topic: str) -> bool:
-        """Whether a walk over a topic waits for its content."""
+    def lacks_content(self, topic: str) -> bool:
+        """Whether a fan-out of a topic lacks its content."""
         return any(walk.later for walk in self.walks if walk.topic == self.current_url(topic))
 
     def newest_of(self, topic: str) -> int | None:
-        """The number of the last content of a topic."""
+        """The number of the newest content of a topic."""
         current = self.current_url(topic)
         return max((key for key, (url, _) in self.contents.items() if url == current), default=None)
 
@@ -242,29 +244,31 @@ class Model:
         return None if newest is None else self.contents[newest][1]
 
     def is_needed(self, key: int) -> bool:
-        """Whether a store must have a content."""
+        """Whether the store must have a content."""
         topic, _ = self.contents[key]
         carried = any(walk.content == key for walk in self.walks)
         return carried or (key == self.newest_of(topic) and self.waited_for(topic))
 
     def remove_unneeded(self, topic: str) -> None:
-        """Remove what nothing needs of the contents of a topic."""
+        """Remove those contents of a topic that nothing needs."""
         of_topic = [key for key, (url, _) in self.contents.items() if url == topic]
         for key in [key for key in of_topic if not self.is_needed(key)]:
             del self.contents[key]
 
-    def bring_content(self, topic: str, content: int | None, at: float) -> None:
-        """A content came that is waited for: who was not tried yet is due."""
+    def use_content(self, topic: str, content: int | None, at: float) -> None:
+        """Give a content to the fan-outs that lack it, and make notifications due that wait for it
+        and have had no attempt.
+        """
         for walk in self.walks:
             if walk.topic == topic and walk.later:
                 walk.content, walk.later = content, False
         for one in self.subscriptions_of(topic):
-            waits = self.waiting.get(one.id)
+            waits = self.pending.get(one.id)
             if one.wants_content and waits is not None and waits.attempts == 0:
-                self.waiting[one.id] = evolve(waits, due=min(waits.due, at))
+                self.pending[one.id] = evolve(waits, due=min(waits.due, at))
 
-    def outdate(self, topic: str) -> None:
-        """The topic changed, and what was found there is not kept."""
+    def remove_outdated(self, topic: str) -> None:
+        """Remove the fetched contents of a topic that changed to a content which is not kept."""
         for walk in self.walks:
             if walk.topic == topic and not walk.pushed:
                 walk.content = None
@@ -274,13 +278,13 @@ class Model:
         }
 
     def moments(self) -> set[float]:
-        """When anything was, is or will be: just then, a bound is crossed or not."""
+        """The times at which something happens, and shortly after, to test limits of time."""
         times = {ping.received_at for ping in self.pings}
         times |= {time + WINDOW for time in times}
         times |= {topic.read_at for topic in self.topics.values() if topic.read_at is not None}
         times |= set(self.asked.values())
         times |= {one.lease.expires_at for one in self.subscriptions.values()}
-        times |= {waits.due for waits in self.waiting.values()}
+        times |= {waits.due for waits in self.pending.values()}
         times |= {left_at + SETTLED_AFTER for _, left_at in self.moved.values()}
         times |= {
             topic.changed_at + KEEP_ENDED
@@ -292,7 +296,7 @@ class Model:
     def drop(self, key: int) -> None:
         """Remove a subscription."""
         del self.subscriptions[key]
-        self.waiting.pop(key, None)
+        self.pending.pop(key, None)
 
     def forget(self, topic: str) -> None:
         """Remove a topic."""
@@ -304,20 +308,20 @@ class Model:
         self.walks = [walk for walk in self.walks if walk.topic != topic]
         self.contents = {key: one for key, one in self.contents.items() if one[0] != topic}
 
-    def take_in(self, delivery: Delivery) -> None:
-        """What came of a delivery."""
+    def record_delivery(self, delivery: Delivery) -> None:
+        """Record the outcome of a delivery."""
         key, outcome = delivery.subscription.id, delivery.outcome
         if key not in self.subscriptions:
             return
-        over = outcome is not None and (delivery.retry_at is None or not delivery.attempts)
-        if over:
-            self.waiting.pop(key, None)
+        is_final = outcome is not None and (delivery.retry_at is None or not delivery.attempts)
+        if is_final:
+            self.pending.pop(key, None)
         if delivery.retry_at is not None:
             self._add_pending(delivery, delivery.retry_at)
-        if outcome is None or not over:
+        if outcome is None or not is_final:
             return
         if outcome.gone:
-            # Unless it was renewed since: whoever does that is not gone.
+            # A subscription that was renewed meanwhile stays.
             granted_at = delivery.subscription.lease.granted_at
             if self.subscriptions[key].lease.granted_at == granted_at:
                 self.drop(key)
@@ -334,17 +338,17 @@ class Model:
 
     def _add_pending(self, delivery: Delivery, due: float) -> None:
         key = delivery.subscription.id
-        known = self.waiting.get(key)
+        known = self.pending.get(key)
         if known is not None and delivery.pause is not None:
-            rested = 0.0 if known.tried_at is None else known.tried_at + delivery.pause
-            self.waiting[key] = evolve(known, attempts=0, due=min(known.due, max(due, rested)))
+            earliest = 0.0 if known.tried_at is None else known.tried_at + delivery.pause
+            self.pending[key] = evolve(known, attempts=0, due=min(known.due, max(due, earliest)))
             return
         known = known or Waits(0, 0.0)
         if delivery.outcome is not None:
             known = evolve(known, tried_at=delivery.at)
             if known.failing_since is None and not delivery.outcome.success:
                 known = evolve(known, failing_since=delivery.at)
-        self.waiting[key] = evolve(
+        self.pending[key] = evolve(
             known, attempts=delivery.attempts, due=due, claimed=delivery.claimed
         )
 

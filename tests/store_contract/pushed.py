@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: contents that were pushed, each an event of its own."""
+"""The contract of ``IStore``: pushed contents, each of which must be delivered."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.store_contract.topics import TopicsContract
 
 
 class PushedContract(TopicsContract):
-    """What holds for the contents that were pushed to every ``IStore``."""
+    """The tests of pushed contents that every ``IStore`` must pass."""
 
     async def pushed(self, *bodies: bytes) -> list[int]:
-        """The keys of contents that are pushed, in order; a walk carries each."""
+        """Push contents, and make their notifications pending; the keys of the contents."""
         for body in bodies:
             await self.store.push_content(FEED, Content(body), 2000.0)
         keys = []
@@ -33,14 +33,14 @@ class PushedContract(TopicsContract):
         self.eager = await self.store.put_subscription(wanted)
 
     async def next_content(self) -> bytes | None:
-        """What the notification that is due is to carry; it is claimed."""
+        """Claim the notification that is due; the content that it carries."""
         for one in await self.store.claim_due(9e9, 10, ()):
             self.claimed = one
             content = await self.store.content(one.content_id or 0)
             return None if content is None else content.body
         return None
 
-    async def test_contents_that_are_handed_in_wait_in_their_order(self) -> None:
+    async def test_pushed_contents_wait_in_their_order(self) -> None:
         await self.subscribe_to_content()
         keys = await self.pushed(b"1", b"2", b"3")
         for key, body in zip(keys, (b"1", b"2", b"3"), strict=True):
@@ -53,7 +53,7 @@ class PushedContract(TopicsContract):
             self.assertIsNone(await self.store.content(key), "nothing needs it any more")
         self.assertIsNone(await self.next_content())
 
-    async def test_one_that_fails_stays_before_those_behind_it(self) -> None:
+    async def test_failed_content_stays_before_later_ones(self) -> None:
         await self.subscribe_to_content()
         first, second = await self.pushed(b"1", b"2")
         await self.next_content()
@@ -63,7 +63,7 @@ class PushedContract(TopicsContract):
         self.assertEqual(await self.next_content(), b"2")
         self.assertEqual(self.claimed.content_id, second)
 
-    async def test_one_that_comes_to_wait_late_goes_before_those_behind_it(self) -> None:
+    async def test_content_that_is_recorded_late_goes_before_later_ones(self) -> None:
         await self.subscribe_to_content()
         for body in (b"1", b"2"):
             await self.store.push_content(FEED, Content(body), 2000.0)
@@ -73,13 +73,13 @@ class PushedContract(TopicsContract):
         await self.store.record_deliveries([late, early])
         self.assertEqual(await self.next_content(), b"1")
 
-    async def test_a_success_does_not_take_away_what_was_handed_in_since(self) -> None:
+    async def test_success_does_not_remove_content_pushed_since(self) -> None:
         await self.subscribe_to_content()
         (key,) = await self.pushed(b"2")
         await self.store.record_deliveries([evolve(succeeded(self.eager), content_id=key - 1)])
         self.assertEqual(await self.next_content(), b"2")
 
-    async def test_what_does_not_fit_is_told_of(self) -> None:
+    async def test_contents_that_do_not_fit_are_reported(self) -> None:
         await self.subscribe_to_content()
         await self.store.push_content(FEED, Content(b"0"), 2000.0)
         (walk,) = await self.store.fanouts(10)

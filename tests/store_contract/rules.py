@@ -1,4 +1,4 @@
-"""What stores do with pings, topics and contents, as rules for ``store_machine``."""
+"""Rules of the state machine that tests stores: pings, topics and contents."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rsscloud_broker.records import Check, Fanout, PollPlan
 from rsscloud_broker.urls import normal_form
 from tests.store_contract.model import WINDOW, Model, Walk
 
-#: Calls a method of the store with its arguments; gives what its Awaitable does.
+#: Calls a method of the store with its arguments, and returns the result of its Awaitable.
 Call: TypeAlias = Callable[..., Any]
 
-#: More than there ever is, and later than anything.
+#: A limit larger than any number of rows, and a time later than any other.
 ALL, END_OF_TIME = 1_000_000, 4e9
 
 HOUR = 3600
 
-# Few of everything, so that things meet.
+# There are few values of each kind, so that steps often concern the same topic.
 TOPICS = ("http://feeds.example/a.xml", "http://feeds.example/b.xml")
 
-#: Where topics may be: at one more, to which they can only move.
+#: The URLs of topics, and one more to which topics can only move.
 PLACES = (*TOPICS, "http://moved.example/c.xml")
 
 topics = st.sampled_from(TOPICS)
@@ -40,15 +40,15 @@ _tags = st.sampled_from(((), ("t",), ("a|b", "c")))
 
 
 def digest_of(content: bytes) -> bytes:
-    """What tells contents apart; those of different sizes may have the same here."""
+    """A digest by which contents are compared; contents of different sizes may share it here."""
     return content[:1] * 32
 
 
 class PingsAndTopics(RuleBasedStateMachine):
-    """A store, a model, and the time, which never goes back.
+    """Runs a store and the model side by side, at a time that only goes forward.
 
-    :param fixture: gives an empty store.
-    :param call: calls its methods.
+    :param fixture: makes an empty store.
+    :param call: calls the methods of the store.
     """
 
     def __init__(self, fixture: Callable[[], AbstractContextManager[IStore]], call: Call) -> None:
@@ -58,12 +58,12 @@ class PingsAndTopics(RuleBasedStateMachine):
         self.call = call
         self.model = Model()
         self.now = 1_714_561_200.0
-        # What was there once: ids are never used again.
+        # Everything that ever existed, since ids are never used again.
         self.known_subscriptions: list[Subscription] = []
         self.known_walks: dict[int, Fanout] = {}
         self.last_ping = 0
         self.last_content = 0
-        # By their keys, the numbers that they have in the model.
+        # The numbers of contents in the model, by their keys in the store.
         self.known_contents: dict[int, int] = {}
         self.last_intent = 0
 
@@ -76,16 +76,16 @@ class PingsAndTopics(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def time_comes(self, data: st.DataObject) -> None:
-        """Go on to the moment when something is due or ends."""
+        """Go on to a moment at which something is due or ends."""
         self.go_on(data, self.model.moments())
 
     def go_on(self, data: st.DataObject, moments: set[float]) -> None:
-        """Go on to one of these moments that is not over, or stay."""
+        """Go on to one of the given moments that lies in the future, or stay."""
         coming = {at for at in moments if at > self.now}
         self.now = data.draw(st.sampled_from(sorted(coming | {self.now})))
 
     def past(self, data: st.DataObject) -> float:
-        """A moment up to now."""
+        """A moment in the past, or now."""
         past = {at for at in self.model.moments() if at <= self.now}
         return data.draw(st.sampled_from(sorted(past | {self.now})))
 
@@ -113,15 +113,15 @@ class PingsAndTopics(RuleBasedStateMachine):
         assert record.repeat == self.model.repeats(ping, window)
         if not record.repeat:
             self._recorded(ping, record.ping)
-        # Those that have ended are not read, so it does not matter whether they are named.
-        going_on = [topic for topic in record.watched if not self.model.has_ended(topic)]
+        # Ended topics are not fetched, so it does not matter whether ``watched`` has them.
+        active = [topic for topic in record.watched if not self.model.has_ended(topic)]
         watched = {
             self.model.current_url(topic)
             for topic in map(normal_form, ping.named_urls)
             if self.model.subscriptions_of(topic) and not self.model.has_ended(topic)
         }
-        assert len(going_on) == len(watched)
-        assert set(going_on) == watched
+        assert len(active) == len(watched)
+        assert set(active) == watched
         self.model.asked |= dict.fromkeys(watched, self.now)
 
     def _recorded(self, ping: Ping, record: Ping) -> None:
@@ -152,7 +152,7 @@ class PingsAndTopics(RuleBasedStateMachine):
     # topics
 
     def new_content(self, body: bytes) -> Content:
-        """A content that is like no other."""
+        """A content that differs from all others."""
         self.last_content += 1
         return Content(body, f"text/xml; n={self.last_content}", self.last_content % 2 * "<x>")
 
@@ -170,7 +170,7 @@ class PingsAndTopics(RuleBasedStateMachine):
     def record_fetch(
         self, url: str, content: bytes, given: bool, pinged: bool, data: st.DataObject
     ) -> None:
-        # One fetch at a time: none begins before the last one that was recorded.
+        # The broker runs one fetch of a topic at a time, so none began before the last one.
         known = self.model.topic(url)
         last = (known and known.read_at) or 0.0
         self.read(url, content, given, pinged, max(self.past(data), last))
@@ -200,16 +200,16 @@ class PingsAndTopics(RuleBasedStateMachine):
             self.model.walks.append(Walk(current, started_at, key, later=later))
         assert record.brought == (key is not None and not record.changed)
         if record.brought:
-            self.model.bring_content(current, key, started_at)
+            self.model.use_content(current, key, started_at)
 
     def _record_content(self, url: str, found: Content | None, changed: bool) -> int | None:
-        """Keep what was found if somebody wants it; its number."""
+        """Keep the content if something needs it, and return its number."""
         wanted = self.model.wanted(url)
         if not changed:
-            waited_for = self.model.waited_for(url) or self.model.brought_later(url)
+            waited_for = self.model.waited_for(url) or self.model.lacks_content(url)
             wanted = waited_for and self.model.newest_of(url) is None
         elif not wanted or found is None:
-            self.model.outdate(url)
+            self.model.remove_outdated(url)
         return self._keep(url, found) if wanted and found is not None else None
 
     @rule(url=topics, body=contents)
@@ -327,12 +327,12 @@ class PingsAndTopics(RuleBasedStateMachine):
             assert self.call(self.store.topic, one.topic.url) == one.topic
             assert self.call(self.store.topic_status, one.topic.url) == one
 
-    # what can be seen of all this
+    # comparison
 
     def topics_are_as_in_the_model(self) -> None:
         model, store, call = self.model, self.store, self.call
         for url in TOPICS:
-            self._account_is_as_in_the_model(url)
+            self._status_is_as_in_the_model(url)
         due = call(store.checks_due, ALL)
         assert sorted(due, key=str) == sorted(
             (Check(url, url in model.pinged) for url in model.asked), key=str
@@ -348,20 +348,22 @@ class PingsAndTopics(RuleBasedStateMachine):
             elif content is not None or model.is_needed(number):
                 assert content == model.contents[number][1]
 
-    def _account_is_as_in_the_model(self, url: str) -> None:
-        account = self.call(self.store.topic_status, url)
-        if account is None:
+    def _status_is_as_in_the_model(self, url: str) -> None:
+        status = self.call(self.store.topic_status, url)
+        if status is None:
             assert self.model.topic(url) is None
             return
         current = self.model.current_url(url)
-        left = sorted(was for was, (now_at, _) in self.model.moved.items() if now_at == current)
-        assert account.topic == self.model.topic(url)
-        assert account.moved_from == tuple(left)
-        assert account.failures == self.model.failures.get(current, 0)
-        assert account.next_poll_at == self.model.due.get(current)
+        old_urls = sorted(
+            old for old, (present, _) in self.model.moved.items() if present == current
+        )
+        assert status.topic == self.model.topic(url)
+        assert status.moved_from == tuple(old_urls)
+        assert status.failures == self.model.failures.get(current, 0)
+        assert status.next_poll_at == self.model.due.get(current)
 
     def _contents_are_as_in_the_model(self) -> None:
-        """A store may remove at any time what is not needed."""
+        """Compare contents.  A store may remove a content that nothing needs at any time."""
         for url in TOPICS:
             shown = self.call(self.store.newest_content, url)
             while self.model.newest_content(url) != shown:

@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: what came of asking for topics, polls, and moves."""
+"""The contract of ``IStore``: the results of fetches, polls, and moves of topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VALIDATORS = Validators('W/"1"', "Wed, 01 May 2024 11:00:00 GMT")
 
 
 def a_full_fetch(at: float = 1000.0, url: str = FEED) -> FetchResult:
-    """A reading of which there is everything that a server may say."""
+    """The result of a fetch with everything that a server may say."""
     return evolve(
         a_fetch(at=at, url=url),
         validators=_VALIDATORS,
@@ -41,39 +41,39 @@ def a_plan(at: float | None, url: str = FEED) -> PollPlan:
 
 
 class TopicsContract(HubContract):
-    """What holds for accounts, polls and moves of topics in every ``IStore``."""
+    """The tests of statuses, polls and moves of topics that every ``IStore`` must pass."""
 
-    async def account(self, url: str = FEED) -> TopicStatus:
-        """What is known of a topic, which must be there."""
-        account = await self.store.topic_status(url)
-        assert account is not None
-        return account
+    async def status(self, url: str = FEED) -> TopicStatus:
+        """The status of a topic, which the store must know."""
+        status = await self.store.topic_status(url)
+        assert status is not None
+        return status
 
     async def polls(self, now: float = 9e9, limit: int = 10) -> list[str]:
         """The topics whose polls are due."""
         return [one.topic.url for one in await self.store.polls_due(now, limit)]
 
     async def moved(self, url: str = FEED, to: str = OTHER_FEED, at: float = 2000.0) -> None:
-        """Move a topic, which must work."""
+        """Move a topic, and check that the store has moved it."""
         self.assertTrue(await self.store.move_topic(url, to, at))
 
-    # what came of asking
+    # the results of fetches
 
-    async def test_account_of_a_reading(self) -> None:
+    async def test_status_after_a_fetch(self) -> None:
         self.assertIsNone(await self.store.topic_status(FEED))
         record = await self.store.record_fetch(a_full_fetch(), None)
         self.assertEqual(record.topic, Topic(FEED, b"1" * 32, 1, 1000, 1000, "", _VALIDATORS))
         self.assertEqual(await self.store.topic(FEED), record.topic)
-        account = TopicStatus(record.topic, 1000, "it came", fresh_seconds=90.5)
-        self.assertEqual(await self.account(), account)
+        expected = TopicStatus(record.topic, 1000, "it came", fresh_seconds=90.5)
+        self.assertEqual(await self.status(), expected)
 
     async def test_reading_replaces_what_its_server_said(self) -> None:
         await self.store.record_fetch(evolve(a_full_fetch(), pinged=True), None)
         await self.store.record_fetch(a_fetch(at=2000), None)
-        account = await self.account()
-        self.assertEqual(account.topic.validators, Validators())
-        self.assertEqual((account.asked_at, account.result), (2000, ""))
-        self.assertEqual((account.fresh_seconds, account.pinged_at), (None, 1000))
+        status = await self.status()
+        self.assertEqual(status.topic.validators, Validators())
+        self.assertEqual((status.asked_at, status.result), (2000, ""))
+        self.assertEqual((status.fresh_seconds, status.pinged_at), (None, 1000))
 
     async def test_failures_are_counted_until_it_is_read(self) -> None:
         await self.store.record_failure(FEED, 1000, "status 404")
@@ -81,14 +81,14 @@ class TopicsContract(HubContract):
         await self.store.record_fetch(a_full_fetch(), None)
         for at in (2000.0, 3000.5):
             await self.store.record_failure(FEED, at, "status 404" * 100)
-        account = await self.account()
-        self.assertEqual((account.failures, account.asked_at), (2, 3000.5))
-        self.assertEqual(account.result, "status 404" * 30)
-        self.assertEqual(account.topic.read_at, 1000)
-        self.assertEqual(account.topic.validators, _VALIDATORS)
+        status = await self.status()
+        self.assertEqual((status.failures, status.asked_at), (2, 3000.5))
+        self.assertEqual(status.result, "status 404" * 30)
+        self.assertEqual(status.topic.read_at, 1000)
+        self.assertEqual(status.topic.validators, _VALIDATORS)
         await self.store.record_fetch(a_full_fetch(4000), None)
-        account = await self.account()
-        self.assertEqual((account.failures, account.result), (0, "it came"))
+        status = await self.status()
+        self.assertEqual((status.failures, status.result), (0, "it came"))
 
     async def test_what_a_feed_says_of_itself(self) -> None:
         await self.store.record_feed(FEED, {"title": "nobody knows it"})
@@ -96,7 +96,7 @@ class TopicsContract(HubContract):
         await self.store.record_fetch(a_fetch(), None)
         for feed in ({"title": "Ünïcode", "ttl": 60, "days": [1, 2]}, {"title": "T"}, {}):
             await self.store.record_feed(FEED, feed)
-            self.assertEqual((await self.account()).feed, feed)
+            self.assertEqual((await self.status()).feed, feed)
 
     async def test_subscribers_are_counted(self) -> None:
         for number in range(3):
@@ -112,15 +112,15 @@ class TopicsContract(HubContract):
         wanted = evolve(a_subscription(), wants_content=True)
         await self.store.put_subscription(wanted, b"1" * 32)
         await self.store.put_subscription(a_subscription(number=2), b"0" * 32)
-        self.assertEqual((await self.account()).topic.validators, _VALIDATORS)
+        self.assertEqual((await self.status()).topic.validators, _VALIDATORS)
         await self.store.put_subscription(wanted, b"0" * 32)
-        self.assertEqual((await self.account()).topic.validators, Validators())
+        self.assertEqual((await self.status()).topic.validators, Validators())
 
     async def test_validators_are_forgotten_of_a_topic_that_is_revived(self) -> None:
         await self.store.record_fetch(a_full_fetch(), None)
         await self.store.end_topic(FEED, "moved away", 2000)
         await self.store.revive_topic(FEED)
-        self.assertEqual((await self.account()).topic.validators, Validators())
+        self.assertEqual((await self.status()).topic.validators, Validators())
 
     # polls
 
@@ -129,20 +129,20 @@ class TopicsContract(HubContract):
         self.assertEqual(await self.polls(), [])
         await self.store.put_subscription(a_subscription(granted_at=1000.5))
         self.assertEqual((await self.polls(1000), await self.polls(1000.5)), ([], [FEED]))
-        self.assertIsNone((await self.account()).planned_at)
+        self.assertIsNone((await self.status()).planned_at)
         await self.store.plan_polls([a_plan(5000.5)])
         await self.store.put_subscription(a_subscription(number=2))
-        account = await self.account()
-        self.assertEqual(await self.store.polls_due(5000.5, 10), [account])
-        self.assertEqual((account.next_poll_at, account.planned_at), (5000.5, 1500.25))
-        self.assertEqual(account.poll_reason, "it changes each hour")
-        self.assertEqual((account.poll_interval, account.topic.subscribers), (3600.5, 2))
+        status = await self.status()
+        self.assertEqual(await self.store.polls_due(5000.5, 10), [status])
+        self.assertEqual((status.next_poll_at, status.planned_at), (5000.5, 1500.25))
+        self.assertEqual(status.poll_reason, "it changes each hour")
+        self.assertEqual((status.poll_interval, status.topic.subscribers), (3600.5, 2))
 
     async def test_topic_that_is_not_polled_any_more(self) -> None:
         await self.store.put_subscription(a_subscription())
         await self.store.plan_polls([a_plan(None), a_plan(5000, "http://nobody.example/")])
         self.assertEqual(await self.polls(), [])
-        self.assertEqual((await self.account()).planned_at, 1500.25)
+        self.assertEqual((await self.status()).planned_at, 1500.25)
         await self.store.put_subscription(a_subscription(granted_at=2000))
         self.assertEqual(await self.polls(2000), [FEED])
 
@@ -172,12 +172,12 @@ class TopicsContract(HubContract):
         await self.store.record_fetch(a_full_fetch(), None)
         await self.moved()
         await self.moved(OTHER_FEED, _THIRD_FEED)
-        topic = Topic(_THIRD_FEED, b"1" * 32, 1, 1000, 1000)  # validators are of one URL
+        topic = Topic(_THIRD_FEED, b"1" * 32, 1, 1000, 1000)  # validators are for one URL only
         for url in (FEED, OTHER_FEED, _THIRD_FEED):
             self.assertEqual(await self.store.topic(url), topic)
-        account = await self.account()
-        self.assertEqual(account.moved_from, (OTHER_FEED, FEED))
-        self.assertEqual((account.asked_at, account.result), (1000, "it came"))
+        status = await self.status()
+        self.assertEqual(status.moved_from, (OTHER_FEED, FEED))
+        self.assertEqual((status.asked_at, status.result), (1000, "it came"))
 
     async def test_subscription_keeps_the_url_that_it_asked_for(self) -> None:
         one = await self.store.put_subscription(a_subscription())
@@ -189,7 +189,7 @@ class TopicsContract(HubContract):
         self.assertEqual((direct.topic, direct.moved_to), (OTHER_FEED, ""))
         for url in (FEED, OTHER_FEED):
             self.assertEqual(await self.all_subscriptions(url), known)
-        self.assertEqual((await self.account()).topic.subscribers, 3)
+        self.assertEqual((await self.status()).topic.subscribers, 3)
         await self.moved(OTHER_FEED, _THIRD_FEED)
         self.assertEqual(
             await self.all_subscriptions(), [evolve(one, moved_to=_THIRD_FEED) for one in known]
@@ -232,7 +232,7 @@ class TopicsContract(HubContract):
         await self.moved()
         self.assertFalse(await self.store.move_topic(FEED, OTHER_FEED, 2001))
         self.assertFalse(await self.store.move_topic(OTHER_FEED, FEED, 1999.0 + _WEEK))
-        self.assertEqual((await self.account()).topic.url, OTHER_FEED)
+        self.assertEqual((await self.status()).topic.url, OTHER_FEED)
 
     async def test_topic_moves_back_after_a_week(self) -> None:
         one = await self.store.put_subscription(a_subscription())
@@ -242,7 +242,7 @@ class TopicsContract(HubContract):
         known = [one, evolve(other, moved_to=FEED)]
         for url in (FEED, OTHER_FEED):
             self.assertEqual(await self.all_subscriptions(url), known)
-        self.assertEqual((await self.account()).moved_from, (OTHER_FEED,))
+        self.assertEqual((await self.status()).moved_from, (OTHER_FEED,))
 
     async def test_topic_that_ended_and_moves(self) -> None:
         await self.store.end_topic(OTHER_FEED, "gone", 1000)
@@ -253,11 +253,11 @@ class TopicsContract(HubContract):
     async def test_move_to_a_url_that_was_left_lately_leads_on(self) -> None:
         await self.moved(OTHER_FEED, _THIRD_FEED)
         await self.moved(FEED, OTHER_FEED, 2001)
-        self.assertEqual((await self.account()).topic.url, _THIRD_FEED)
-        self.assertEqual((await self.account()).moved_from, (OTHER_FEED, FEED))
+        self.assertEqual((await self.status()).topic.url, _THIRD_FEED)
+        self.assertEqual((await self.status()).moved_from, (OTHER_FEED, FEED))
 
     async def test_move_to_a_url_that_was_left_long_ago(self) -> None:
-        """It is a topic again, of those who asked for it."""
+        """It is a topic again, with the subscriptions whose subscribers asked for it."""
         back = await self.store.put_subscription(a_subscription(OTHER_FEED))
         await self.moved(OTHER_FEED, _THIRD_FEED)
         comes = await self.store.put_subscription(a_subscription(FEED))
@@ -279,9 +279,9 @@ class TopicsContract(HubContract):
             await self.store.record_fetch(a_full_fetch(at, url), None)
             await self.store.record_feed(url, {"title": url})
             await self.store.plan_polls([a_plan(at, url)])
-        before = await self.account(OTHER_FEED)
+        before = await self.status(OTHER_FEED)
         await self.moved()
-        self.assertEqual(await self.account(), evolve(before, moved_from=(FEED,)))
+        self.assertEqual(await self.status(), evolve(before, moved_from=(FEED,)))
 
     async def test_other_content_at_the_other_url_is_a_change_for_who_comes(self) -> None:
         await self.store.put_subscription(a_subscription())
@@ -291,7 +291,7 @@ class TopicsContract(HubContract):
         newer = evolve(a_full_fetch(1500, OTHER_FEED), digest=b"2" * 32)
         await self.store.record_fetch(newer, None)
         await self.moved()
-        self.assertEqual((await self.account()).topic.validators, Validators())
+        self.assertEqual((await self.status()).topic.validators, Validators())
         self.assertTrue((await self.store.record_fetch(newer, None)).changed)
         (walk,) = await self.store.fanouts(10)
         self.assertEqual((walk.topic, walk.cursor), (OTHER_FEED, 0))
@@ -301,11 +301,11 @@ class TopicsContract(HubContract):
         await self.store.request_check(FEED, 1000, True)
         await self.store.plan_polls([a_plan(5000.0)])
         await self.store.record_feed(FEED, {"title": "T"})
-        before = await self.account()
+        before = await self.status()
         await self.moved()
         self.assertEqual(await self.store.checks_due(10), [Check(OTHER_FEED, pinged=True)])
         topic = evolve(before.topic, url=OTHER_FEED)
-        self.assertEqual(await self.account(), evolve(before, topic=topic, moved_from=(FEED,)))
+        self.assertEqual(await self.status(), evolve(before, topic=topic, moved_from=(FEED,)))
         self.assertEqual(await self.polls(), [OTHER_FEED])
 
     async def test_pings_and_checks_by_old_urls(self) -> None:
@@ -328,13 +328,13 @@ class TopicsContract(HubContract):
         await self.store.record_failure(FEED, 4000, "status 404")
         await self.store.record_feed(FEED, {"title": "T"})
         await self.store.plan_polls([a_plan(5000)])
-        account = await self.account(OTHER_FEED)
-        self.assertEqual((account.failures, account.feed), (1, {"title": "T"}))
-        self.assertEqual(account.next_poll_at, 5000)
+        status = await self.status(OTHER_FEED)
+        self.assertEqual((status.failures, status.feed), (1, {"title": "T"}))
+        self.assertEqual(status.next_poll_at, 5000)
         self.assertTrue(await self.store.push_content(FEED, a_content(), 6000))
         self.assertEqual(await self.store.newest_content(FEED), a_content())
         self.assertTrue(await self.store.end_topic(FEED, "gone", 7000))
-        self.assertEqual((await self.account(OTHER_FEED)).topic.ended, "gone")
+        self.assertEqual((await self.status(OTHER_FEED)).topic.ended, "gone")
         self.assertTrue(await self.store.revive_topic(FEED))
 
     async def test_walk_that_is_under_way_goes_on(self) -> None:
@@ -363,7 +363,7 @@ class TopicsContract(HubContract):
         await self.store.record_slice(newer, 4, [], False, [2, 4])
         await self.moved()
         (both,) = await self.store.fanouts(10)
-        # It comes to the fourth again, so that one is not left.
+        # The new walk reaches the fourth subscription again, so that one is not in ``left``.
         self.assertEqual(both, evolve(newer, id=both.id, cursor=3, left=(1, 2)))
         for walk, done in ((newer, False), (older, True)):  # these do not know of the move
             await self.store.record_slice(walk, 9, [], done)
@@ -390,4 +390,4 @@ class TopicsContract(HubContract):
         for url in (FEED, OTHER_FEED):
             self.assertIsNone(await self.store.topic(url))
         self.assertTrue(await self.store.request_check(FEED, 9999, True))
-        self.assertEqual((await self.account()).topic.url, FEED)
+        self.assertEqual((await self.status()).topic.url, FEED)
