@@ -1,12 +1,12 @@
-"""Listens where Twisted's endpoints say, but for two things that Twisted does otherwise.
+"""Wraps the reactor so that Twisted's endpoints listen as the broker needs: ``listening`` uses it.
 
-A listener with TLS can have its certificate read again: see ``certificates``.
+The wrapper changes two things:
 
-A socket may be one that somebody else has opened, such as systemd.  Twisted takes a UNIX socket
-that it is given for one that it has made.  It changes the mode of the socket's file when it
-begins, and removes the file when it ends; both are for whoever made it.  And when it ends it
-shuts the socket down, so that nobody can listen on it again: systemd would hand a dead socket to
-the next broker.
+- A listener with TLS can read its certificate again while it runs: see ``certificates``.
+- A UNIX socket that systemd has opened stays as systemd made it.  Twisted treats a socket that it
+  adopts as its own: it changes the mode of the socket's file when it starts to listen, and
+  removes the file and shuts the socket down when it stops.  Nobody can listen on a socket that
+  was shut down, so systemd would pass a dead socket to the next broker.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ from rsscloud_broker.front_doors.certificates import Certificate
 
 
 class AdoptedPort(unix.Port):
-    """A UNIX socket that somebody else has opened, and keeps open when the broker ends."""
+    """A listening UNIX socket that another program opened, and that stays open after the broker."""
 
-    #: Twisted's own class for TCP says so of sockets that it adopts; the one for UNIX does not.
+    #: Twisted sets this on the TCP ports that it adopts, and forgets to on UNIX ports.
     _shouldShutdown = False
 
     @classmethod
     def adopt(cls, descriptor: int, factory: Factory[Any], reactor: Any) -> AdoptedPort:
-        """Listen on a socket.
+        """Accept connections on a socket that is already listening.
 
-        :param descriptor: the socket, which is listened on already.
+        :param descriptor: the file descriptor of the socket.
         """
         port: AdoptedPort = cls._fromListeningDescriptor(reactor, descriptor, factory)
-        # A name as of a socket without a file, by which Twisted knows to leave files alone.
+        # A leading NUL marks a socket without a file (the abstract namespace), so that Twisted
+        # does not touch the file.
         port._bindPath = b"\0" + port._bindPath
         port.startListening()
         return port
 
 
 class Adopting:
-    """A reactor that adopts UNIX sockets, and leaves their files alone.
+    """The reactor for one endpoint; it passes on everything but the methods below.
 
-    :param description: the endpoint that it is for.
-    :param certificates: takes the certificate of the endpoint, if it listens with TLS.
+    :param description: the endpoint.
+    :param certificates: the list to which the endpoint's certificate is added, if it listens
+        with TLS.
     """
 
     def __init__(self, reactor: Any, description: str, certificates: list[Certificate]) -> None:
@@ -60,7 +62,7 @@ class Adopting:
     def listenSSL(
         self, port: int, factory: Factory[Any], contextFactory: Any, **where: Any
     ) -> IListeningPort:
-        """See ``IReactorSSL``."""
+        """See ``IReactorSSL``; the certificate can be read again."""
         certificate = Certificate(self._description, contextFactory)
         self._certificates.append(certificate)
         listening: IListeningPort = self._reactor.listenSSL(port, factory, certificate, **where)
@@ -69,7 +71,7 @@ class Adopting:
     def adoptStreamPort(
         self, fileDescriptor: int, addressFamily: int, factory: Factory[Any]
     ) -> IListeningPort:
-        """See ``IReactorSocket``."""
+        """See ``IReactorSocket``; a UNIX socket stays as it was found."""
         if addressFamily == AF_UNIX:
             return AdoptedPort.adopt(fileDescriptor, factory, self._reactor)
         port: IListeningPort = self._reactor.adoptStreamPort(fileDescriptor, addressFamily, factory)
