@@ -111,4 +111,4 @@ class UsageTests(CommandTests):
     def test_a_secret_is_for_websub(self) -> None:
         result = self.run_command("listen", "http://a.example/", "--secret", "sesame")
         self.assertEqual(result.exit_code, 2)
-        self.assertIn("--secret is for --protocol websub", result.stderr)
+        self.assertIn("--secret needs --protocol websub", result.stderr)
