@@ -89,7 +89,7 @@ class NotifyTests(SynchronousTestCase):
                 self.assertIn(reason, complaint)
         for topic, capability_list in (("/relative", ""), (TOPIC, "capabilitylist.xml")):
             complaint = self.complaint(self.payload, topic, capability_list)
-            self.assertIn("is no absolute http or https URL", complaint)
+            self.assertIn("is not an absolute http or https URL", complaint)
         self.assertEqual(self.hub.asked, [])
 
     def test_only_a_hub_takes_it(self) -> None:

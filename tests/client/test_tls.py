@@ -65,10 +65,10 @@ class CertificateTests(TestCase):
 
     async def test_another_name(self) -> None:
         said = await self.complaint("other.example", trusts=self.file)
-        self.assertEqual(said, "its certificate is that of another name")
+        self.assertEqual(said, "its certificate is for another name")
 
     def test_files_without_certificates(self) -> None:
         for content in (b"", b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"):
             self.file.write_bytes(content)
             error = self.assertRaises(ClientError, trusting, running, str(self.file))
-            self.assertIn("there is no certificate in PEM in it", str(error))
+            self.assertIn("the file holds no certificate in PEM", str(error))

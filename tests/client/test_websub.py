@@ -204,7 +204,7 @@ class SubscriberTests(WebSubTestCase):
         """5.2: the hub says no, and why."""
         callback = self.subscribe()
         self.assertEqual(self.verify(callback, "denied", reason="gone\r\n").status, 200)
-        self.assertEqual(self.told, [f"{TOPIC}: the hub gives us nothing: gone"])
+        self.assertEqual(self.told, [f"{TOPIC}: the hub refused or ended the subscription: gone"])
         self.result(self.subscriber.leave())
         self.assertEqual(len(self.hub.asked), 1)
 
@@ -249,7 +249,7 @@ class SubscriberTests(WebSubTestCase):
         leaving = Deferred.fromCoroutine(self.subscriber.leave())
         self.clock.advance(LEAVING)
         self.successResultOf(leaving)
-        self.assertIn("did not ask back within 5 seconds", self.told[-1])
+        self.assertIn("did not verify the intent within 5 seconds", self.told[-1])
 
 
 class OwnAddressTests(SynchronousTestCase):

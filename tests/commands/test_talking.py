@@ -179,7 +179,7 @@ class ListenTests(ProcessTests):
         feed = f"{self.serve(Server(Answer(b'<rss><channel/></rss>')))}/rss.xml"
         command = self.start("listen", feed)
         self.assertEqual(await command.ended, 1)
-        self.assertIn(b"names no cloud. A broker can be named with --broker.", command.errors)
+        self.assertIn(b"names no cloud. Name a broker with --broker.", command.errors)
 
     async def told(self, command: Command, sentence: bytes) -> None:
         """Wait until a command has said something on stderr."""
