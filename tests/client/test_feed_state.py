@@ -1,4 +1,4 @@
-"""The reader's view: real exchanges without sockets, and what is said of each."""
+"""Reports on feeds, after real exchanges without sockets."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ GOOD_HEADERS = {
 
 
 class Publisher(Resource):
-    """Serves pages: a status, headers and a body for each path.
+    """A publisher's server, with a status, headers and a body for each path.
 
-    :ivar heeds: whether it looks at conditions.
-    :ivar packs: whether it compresses.
+    :ivar heeds: whether it obeys conditional requests.
+    :ivar packs: whether it compresses bodies.
     """
 
     isLeaf = True
@@ -77,7 +77,7 @@ class FeedStateCase(SynchronousTestCase):
     def publish(
         self, body: bytes = FEED, status: int = 200, uri: str = "/feed.xml", **headers: str
     ) -> None:
-        """Put something at a path, with good headers except for these; '' leaves one out."""
+        """Publish at a path with good headers, except for the given ones; '' leaves one out."""
         given_headers = {name.replace("_", "-"): text for name, text in headers.items()}
         wanted = {name: text for name, text in (GOOD_HEADERS | given_headers).items() if text}
         self.publisher.pages[uri] = (status, wanted, body)
@@ -87,7 +87,7 @@ class FeedStateCase(SynchronousTestCase):
         return self.successResultOf(Deferred.fromCoroutine(examine(web, url)))
 
     def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
-        """There is one finding of that kind and subject that says all this."""
+        """A finding of this kind and subject contains all these texts."""
         report = self.report()
         texts = [finding.text for finding in report.of(kind) if finding.subject == subject]
         for text in texts:
@@ -101,7 +101,7 @@ class FeedStateCase(SynchronousTestCase):
 
 
 class GoodFeedTests(FeedStateCase):
-    """A feed that does all it can."""
+    """A feed with nothing missing or wrong."""
 
     def test_what_is_good(self) -> None:
         self.publish()
@@ -144,7 +144,7 @@ class GoodFeedTests(FeedStateCase):
 
 
 class ValidatorTests(FeedStateCase):
-    """ETag, Last-Modified, and whether they are heeded."""
+    """ETag, Last-Modified, and whether the server obeys them."""
 
     def test_none(self) -> None:
         self.publish(ETag="", Last_Modified="")
@@ -191,7 +191,7 @@ class ValidatorTests(FeedStateCase):
 
 
 class HttpTests(FeedStateCase):
-    """Caching, compression, size and label."""
+    """Caching, compression, size and Content-Type."""
 
     def test_caching(self) -> None:
         for value, kind, part in (
@@ -235,7 +235,7 @@ class HttpTests(FeedStateCase):
 
 
 class PlaceTests(FeedStateCase):
-    """Feeds that have moved, ended, or were never there."""
+    """Feeds that have moved, have ended, or never existed."""
 
     def test_moved_for_good(self) -> None:
         self.publish(b"", 301, "/old", Location="/feed.xml")
@@ -301,7 +301,7 @@ class PlaceTests(FeedStateCase):
 
 
 class ContentTests(FeedStateCase):
-    """What the feed itself says, or does not."""
+    """Findings about the content of the feed."""
 
     def test_no_feed(self) -> None:
         self.publish(b"<html/>", Content_Type="text/html")
