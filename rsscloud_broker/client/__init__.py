@@ -1,1 +1,1 @@
-"""The other side of the protocols: what pings a broker, and what is notified by one."""
+"""The client side of the protocols: it pings brokers and subscribes to topics, for the command."""

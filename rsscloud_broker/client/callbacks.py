@@ -1,4 +1,4 @@
-"""The pages that a hub calls, and where they are for it.
+"""Answers the calls of WebSub hubs to the callbacks of a `HubSubscriber`.
 
 GET  /TOKEN?hub.mode=subscribe&hub.topic=...&hub.challenge=x91&hub.lease_seconds=600
                                                        200, x91
@@ -19,14 +19,14 @@ from rsscloud_broker.client.websub import HubSubscriber
 from rsscloud_broker.wire.text import decode
 from rsscloud_broker.wire.websub import BadRequest, parse_call
 
-#: Bytes of a topic that are taken.
+#: The largest content that is accepted, in bytes.
 MAX_CONTENT_BYTES: Final = 10 * 1024 * 1024
 
 _PLAIN = "text/plain; charset=utf-8"
 
 
 class HubCallbacks(Resource):
-    """Answers hubs, each at a path that only it knows."""
+    """The resource of all callbacks; each has a path that only its hub knows."""
 
     isLeaf = True
 
@@ -35,7 +35,7 @@ class HubCallbacks(Resource):
         self._subscriber = subscriber
 
     def render_GET(self, request: Request) -> bytes:
-        """Say whether we mean it: repeat the challenge."""
+        """Answer a verification of intent with its challenge, if the subscriber wants this."""
         request.setHeader("Content-Type", _PLAIN)
         request.setHeader("X-Content-Type-Options", "nosniff")
         fields = [
@@ -46,17 +46,17 @@ class HubCallbacks(Resource):
         except BadRequest as error:
             return _refuse(request, 400, str(error))
         if not self._subscriber.asked(_token(request), call):
-            return _refuse(request, 404, "This was not asked for here.")
+            return _refuse(request, 404, "Nobody here has asked for this.")
         return call.challenge.encode()
 
     def render_POST(self, request: Request) -> bytes:
-        """Take a content.  Whether its signature is right is none of the hub's business."""
-        assert request.content is not None  # Twisted renders what has arrived in whole
+        """Accept a content; the answer does not say whether its signature is right."""
+        assert request.content is not None  # Twisted renders a request once its body is there
         body: bytes = request.content.read()
         kind = request.getHeader("Content-Type") or ""
         signature = request.getHeader("X-Hub-Signature") or ""
         if not self._subscriber.deliver(_token(request), kind, signature, body):
-            return _refuse(request, 410, "This was not asked for here.")
+            return _refuse(request, 410, "Nobody here has asked for this.")
         request.setResponseCode(202)
         return b""
 
@@ -72,12 +72,13 @@ def _refuse(request: Request, status: int, reason: str) -> bytes:
 
 
 def own_address(hub: str) -> str:
-    """Our address as a hub is likely to see it, to be put into a URL.
+    """The address of this machine as a hub probably sees it, in the form for a URL.
 
-    Nothing is sent; but a name is looked up, and that is waited for: it is for
-    commands, which have nothing else to do meanwhile.
+    It sends nothing to the hub, but looks up the hub's name and blocks meanwhile, so it is only
+    for commands.
 
-    :raises ClientError: the hub's host cannot be found.
+    :param hub: the URL of the hub.
+    :raises ClientError: the name of the hub's host cannot be resolved.
     """
     try:
         parts = urlsplit(hub)

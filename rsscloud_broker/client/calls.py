@@ -1,7 +1,7 @@
-"""One call to a server, by form, by XML-RPC or by SOAP, and what it said.
+"""Calls a server by form, by XML-RPC or by SOAP, and returns its answer.
 
-Whatever goes wrong is a ``ClientError`` with the server's own words: a fault,
-``success="false"``, an HTTP error, an answer of some other kind, no answer.
+Every failure raises a ``ClientError``, with the server's own words if there are any: a fault,
+``success="false"``, an HTTP error, an answer in another format, or no answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> st
     """Send an rssCloud form: a ping or a registration.
 
     :returns: the ``msg`` of the answer.
-    :raises ClientError: it did not succeed.
+    :raises ClientError: the call failed.
     """
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/xml"}
     reply = await web.post(url, headers, urlencode(fields).encode("ascii"))
@@ -32,16 +32,17 @@ async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> st
         answer = xml.parse(reply.body)
     except xml.MalformedXML as error:
         raise ClientError(f"{url}: the answer is not that of an rssCloud server: {error}") from None
-    said = answer.get("msg", "")
+    message = answer.get("msg", "")
     if answer.get("success") != "true":
-        raise ClientError(said or f"{url}: the answer does not say that it succeeded")
-    return said
+        raise ClientError(message or f"{url}: the answer does not say that it succeeded")
+    return message
 
 
 async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[Any]) -> Any:
-    """Call an XML-RPC procedure; its value.
+    """Call an XML-RPC procedure.
 
-    :raises ClientError: it did not succeed.
+    :returns: the value of the response.
+    :raises ClientError: the call failed.
     """
     reply = await web.post(url, _XML, xmlrpc.encode_call(procedure, parameters))
     _require_success(url, reply)
@@ -56,13 +57,15 @@ async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[A
 async def call_soap(
     web: Web, url: str, action: str, operation: str, parameters: Mapping[str, Any]
 ) -> Any:
-    """Call a SOAP operation, named without a namespace; its result.
+    """Call a SOAP operation, without a namespace.
 
-    :raises ClientError: it did not succeed.
+    :param action: the SOAPAction.
+    :returns: the result of the response.
+    :raises ClientError: the call failed.
     """
     headers = _XML | {"SOAPAction": f'"{action}"'}
     reply = await web.post(url, headers, soap.encode_call(operation, parameters))
-    if reply.status != 500:  # which is how a fault comes
+    if reply.status != 500:  # a fault has this status
         _require_success(url, reply)
     try:
         return soap.decode_response(reply.body)
@@ -74,23 +77,23 @@ async def call_soap(
 
 
 async def call_page(web: Web, url: str) -> str:
-    """Get a page for people that does what its query says.
+    """Send a GET whose answer is a page for people, such as a ping by GET.
 
-    :returns: its text, without markup, or the beginning of a long one.
-    :raises ClientError: it did not succeed.
+    :returns: the text of the page without markup, cut to 200 characters.
+    :raises ClientError: the call failed.
     """
     reply = await web.get(url)
-    said = _visible_text(reply.body)
+    message = _visible_text(reply.body)
     if not reply.success:
-        raise ClientError(said or f"{url}: answered with HTTP status {reply.status}")
-    return said
+        raise ClientError(message or f"{url}: answered with HTTP status {reply.status}")
+    return message
 
 
 def _visible_text(page: bytes) -> str:
-    """What a page says in its main part, on one line."""
+    """The text of a page's main part, on one line."""
     try:
         document = html.document_fromstring(page)
-    except etree.ParserError:  # there is nothing in it
+    except etree.ParserError:  # the page is empty
         return ""
     etree.strip_elements(document, "title", "script", "style", "nav", "footer", with_tail=False)
     main = document.find(".//main")

@@ -1,7 +1,7 @@
-"""Asks for a feed as a careful reader does, and keeps what its server said each time.
+"""Fetches a feed twice, as a careful feed reader does, and keeps all answers.
 
-First without conditions, over whatever redirects there are; then once more,
-with the validators of the first answer, which is to bring a 304.
+The first request is unconditional and follows redirects.  The second sends the validators of the
+first answer, and should be answered with 304.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from twisted.web.http_headers import Headers
 
 from rsscloud_broker.client.web import ClientError, Web
 
-#: How many redirects are followed.
+#: The number of redirects that are followed.
 MAX_REDIRECTS: Final = 10
 
-#: Redirects that move a feed for good, and those that do not.
+#: The statuses of redirects that move a feed for good, and of those that do not.
 PERMANENT: Final = frozenset({301, 308})
 TEMPORARY: Final = frozenset({302, 303, 307})
 
 
 @frozen
 class Answer:
-    """What a server answered to one request.
+    """A server's answer to one request.
 
-    :ivar headers: by names in lower case; several lines of one are joined.
-    :ivar body: after decompression.
-    :ivar compressed: whether it came with gzip, which was offered.
-    :ivar at: when it was there, in seconds since the epoch.
+    :ivar headers: the headers by names in lower case; several lines of one name are joined.
+    :ivar body: the body, decompressed.
+    :ivar compressed: whether the body was sent with gzip, which the request accepts.
+    :ivar at: when the answer had arrived, in seconds since the epoch.
     """
 
     url: str
@@ -45,25 +45,25 @@ class Answer:
 
     @property
     def target(self) -> str:
-        """The URL that a redirect leads to; empty if this is none."""
+        """The URL to which a redirect leads; empty if the answer is not a redirect."""
         location = self.headers.get("location", "")
         if self.status not in PERMANENT | TEMPORARY or not location:
             return ""
         try:
             return urldefrag(urljoin(self.url, location)).url
-        except ValueError:  # a host in brackets that is none
+        except ValueError:  # an invalid host in brackets
             return ""
 
 
 @frozen
 class Fetches:
-    """All that came of asking for a feed.
+    """All answers to the requests for a feed.
 
-    :ivar redirects: answers that led on, in their order.
-    :ivar last: the answer that did not.
-    :ivar again: to the request with the validators of the last one; None if it
-        had none, or was no success.
-    :ivar circle: whether the last answer leads to where it was asked before.
+    :ivar redirects: the redirects that were followed, in their order.
+    :ivar last: the answer after them.
+    :ivar again: the answer to the second request; None if the last answer had no validators or was
+        not 200, so that there was no second request.
+    :ivar circle: whether the last answer redirects to a URL that was asked before.
     """
 
     redirects: tuple[Answer, ...]
@@ -73,17 +73,17 @@ class Fetches:
 
 
 async def fetch_twice(web: Web, url: str) -> Fetches:
-    """Ask for a feed, and ask again with what was learned.
+    """Fetch a feed, and fetch it again with the validators of the first answer.
 
-    :raises ClientError: there was no answer.
+    :raises ClientError: a request was not answered.
     """
     redirects: list[Answer] = []
     asked = {url}
-    answer = await _look(web, url, {})
+    answer = await _request(web, url, {})
     while answer.target and answer.target not in asked and len(redirects) < MAX_REDIRECTS:
         redirects.append(answer)
         asked.add(answer.target)
-        answer = await _look(web, answer.target, {})
+        answer = await _request(web, answer.target, {})
     conditions = {
         condition: answer.headers[validator]
         for condition, validator in (
@@ -94,14 +94,14 @@ async def fetch_twice(web: Web, url: str) -> Fetches:
     }
     again = None
     if answer.status == 200 and conditions:
-        again = await _look(web, answer.url, conditions)
+        again = await _request(web, answer.url, conditions)
     return Fetches(tuple(redirects), answer, again, answer.target in asked)
 
 
 class _Observer:
-    """Stands in for a treq client, to see what a Web does not look at.
+    """A treq client for one request of a `Web`, which keeps facts that a `Reply` does not have.
 
-    It follows no redirects, sends more headers, and keeps the answer.
+    It sends more headers, follows no redirects, and keeps the answer's headers and its coding.
     """
 
     def __init__(self, treq: HTTPClient, headers: Mapping[str, str]) -> None:
@@ -115,24 +115,24 @@ class _Observer:
         for name, text in self._headers.items():
             sent.setRawHeaders(name, [text])
         options["allow_redirects"] = False
-        asking: Deferred[Any] = self._treq.request(method, url, headers=sent, **options)
-        return asking.addCallback(self._observe, url)
+        requesting: Deferred[Any] = self._treq.request(method, url, headers=sent, **options)
+        return requesting.addCallback(self._observe, url)
 
     def _observe(self, response: Any, url: str) -> Any:
         self.headers = response.headers
-        # treq undoes the compression and hides that there was one.
+        # treq decompresses the body and hides that it was compressed.
         inner = response.original
         self.compressed = isinstance(inner, GzipDecoder)
         if self.compressed and isinstance(inner.original, GzipDecoder):
-            # A few bytes would become more than fits into memory.
+            # A few bytes could decompress to more than fits into memory.
             raise ClientError(f"{url}: the answer is compressed more than once")
         return response
 
 
-async def _look(web: Web, url: str, headers: Mapping[str, str]) -> Answer:
-    """One request; a redirect is an answer like any other."""
+async def _request(web: Web, url: str, headers: Mapping[str, str]) -> Answer:
+    """Send one request, without following a redirect."""
     observer = _Observer(web.treq, headers)
-    # It has the one method of an HTTPClient that a Web calls.
+    # The observer has the one method of an HTTPClient that a Web calls.
     reply = await evolve(web, treq=cast(HTTPClient, observer)).get(url)
     received = {
         name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)

@@ -1,7 +1,7 @@
-"""The reader's view of a feed: what it says about its state, for its publisher.
+"""Examines a feed as a feed reader sees it, and reports to its publisher, for ``feed-state``.
 
-Much of what publishers send is sent in vain: the same bytes again and again to
-readers that have them.  Most of that is a matter of a setting, if one knows.
+Many servers send the same bytes again and again to readers that already have them.  A setting of
+the server usually ends that, once the publisher knows.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WIDTH = 88
 
 @frozen
 class Report:
-    """What was found out about a feed.
+    """The findings about a feed.
 
-    :ivar url: what was asked for.
+    :ivar url: the URL that was asked for.
     """
 
     url: str
@@ -37,15 +37,15 @@ class Report:
 
 
 async def examine(web: Web, url: str) -> Report:
-    """Ask for a feed as a reader does, twice, and judge what comes.
+    """Fetch a feed twice, as a feed reader does, and judge the answers.
 
-    :raises ClientError: there was no answer.
+    :raises ClientError: a request was not answered.
     """
     return Report(url, tuple(findings_of(await fetch_twice(web, url))))
 
 
 def render(report: Report) -> str:
-    """The report as lines of text, the worst first; without a last line break."""
+    """A report as lines of text, the worst first, without a line break at the end."""
     lines = [clean(report.url)]
     for kind in _ORDER:
         for finding in report.of(kind):
@@ -54,7 +54,7 @@ def render(report: Report) -> str:
                 head + clean(finding.text),
                 _WIDTH,
                 subsequent_indent=" " * 9,
-                break_long_words=False,  # of URLs above all
+                break_long_words=False,  # so that URLs stay whole
                 break_on_hyphens=False,
             )
             lines += ["", paragraph]

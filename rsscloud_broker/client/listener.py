@@ -1,14 +1,14 @@
-"""The page that a cloud calls: notifications by form, by XML-RPC and by SOAP.
+"""Answers a cloud's rssCloud notifications: by form, by XML-RPC and by SOAP.
 
-By form (``http-post``), after a challenge if we gave our name::
+By form (``http-post``), after a challenge if the registration had a domain::
 
     GET  /notify?url=http://example.org/rss.xml&challenge=x91
                                                            200, x91
     POST /notify    url=http://example.org/rss.xml         200
 
-By ``xml-rpc`` the procedure that we named (``rssCloud.notify``) is called with
-the topic as its only parameter; by ``soap`` an operation of that name, with a
-parameter ``url``.  Both are answered with true.
+By ``xml-rpc`` the cloud calls the procedure of the registration (``rssCloud.notify``) with the
+topic as its only parameter; by ``soap`` it calls an operation of that name, with a parameter
+``url``.  The answer to both is true.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _UNKNOWN = "not subscribed to that url here"
 
 
 class Listener(Resource):
-    """Answers clouds, at whatever path it is put.
+    """The resource that a cloud calls, at any path.
 
-    :param topics: what we asked to be told about; anything else is refused, so
-        that nobody can subscribe us to something with our own echo.
-    :param on_notification: called with the URL of the topic.
-    :param procedure: the name that XML-RPC calls must use.
+    :param topics: the topics that were registered.  Other topics are refused, so that nobody can
+        register this callback for them by its answer to a challenge.
+    :param on_notification: called with the URL of the topic that has changed.
+    :param procedure: the procedure that XML-RPC calls must name.
     """
 
     isLeaf = True
@@ -57,8 +57,8 @@ class Listener(Resource):
     def render_GET(self, request: Request) -> bytes:
         """Repeat a challenge."""
         challenge = _argument(request, b"challenge")
-        if not challenge:  # somebody looks whether anything is there
-            return _plain(request, "notifications are taken here, by POST")
+        if not challenge:  # not from a cloud, but from a person or a monitor
+            return _plain(request, "send notifications here by POST")
         if decode(_argument(request, b"url")) not in self._topics:
             return _refuse(request, 404, _UNKNOWN)
         request.setHeader("Content-Type", "text/plain")
@@ -66,8 +66,8 @@ class Listener(Resource):
         return challenge
 
     def render_POST(self, request: Request) -> bytes:
-        """Take a notification, in whichever protocol it comes."""
-        assert request.content is not None  # Twisted renders what has arrived in whole
+        """Accept a notification by any of the three protocols."""
+        assert request.content is not None  # Twisted renders a request once its body is there
         body: bytes = request.content.read(MAX_BODY_BYTES + 1)
         if len(body) > MAX_BODY_BYTES:
             return _refuse(request, 413, f"a notification has at most {MAX_BODY_BYTES} bytes")
@@ -79,7 +79,7 @@ class Listener(Resource):
         return self._by_xmlrpc(body)
 
     def _by_form(self, request: Request) -> bytes:
-        if not self._take(decode(_argument(request, b"url"))):
+        if not self._notify(decode(_argument(request, b"url"))):
             return _refuse(request, 404, _UNKNOWN)
         request.setHeader("Content-Type", "text/plain")
         return b"Thanks for the update."
@@ -93,7 +93,7 @@ class Listener(Resource):
             return xmlrpc.encode_fault(
                 xmlrpc.METHOD_NOT_FOUND, f"{method} is not defined here, {self._procedure} is"
             )
-        if len(parameters) != 1 or not self._take(parameters[0]):
+        if len(parameters) != 1 or not self._notify(parameters[0]):
             return xmlrpc.encode_fault(xmlrpc.INVALID_PARAMS, _UNKNOWN)
         return xmlrpc.encode_response(True)
 
@@ -102,7 +102,7 @@ class Listener(Resource):
             call = soap.decode_call(body)
             if call.operation != self._procedure.rpartition(".")[2]:
                 raise soap.SoapFault("Client", f"{call.operation} is not defined here")
-            if not self._take(call.parameters.get("url")):
+            if not self._notify(call.parameters.get("url")):
                 raise soap.SoapFault("Client", _UNKNOWN)
             return soap.encode_response(call, True)
         except MalformedXML as error:
@@ -112,8 +112,8 @@ class Listener(Resource):
         request.setResponseCode(500)
         return soap.encode_fault(fault.code, fault.string)
 
-    def _take(self, topic: object) -> bool:
-        """Pass a notification on, if it is one that we asked for."""
+    def _notify(self, topic: object) -> bool:
+        """Pass a notification on; return False if its topic was not registered."""
         if not isinstance(topic, str) or topic not in self._topics:
             return False
         self._on_notification(topic)
@@ -121,7 +121,7 @@ class Listener(Resource):
 
 
 def _argument(request: Request, name: bytes) -> bytes:
-    """A parameter of a query or a form; empty if there is none."""
+    """The first value of a parameter of the query or the form; empty if there is none."""
     values: list[bytes] = request.args.get(name, [b""])
     return values[0]
 
@@ -137,16 +137,17 @@ def _plain(request: Request, text: str) -> bytes:
 
 
 def bind(reactor: IReactorTCP, site: Any, host: str, port: int) -> int:
-    """Listen; the number of the port.
+    """Listen on a TCP port.
 
-    :param site: the factory that serves the listener; a wrapped one is no
-        ``ServerFactory`` by its type.
-    :param host: the address to listen on; empty for all of them.
-    :param port: 0 for any that is free.
-    :raises CannotListenError: it is taken, or not ours.
+    :param site: the factory that serves the listener (by its type, a wrapped factory is not a
+        ``ServerFactory``).
+    :param host: the address to listen on; empty for all.
+    :param port: the number of the port; 0 for any that is free.
+    :returns: the number of the port.
+    :raises CannotListenError: the port is taken, or the address is not this machine's.
     """
     try:
-        # Where "::" can be had, it usually takes IPv4 as well.
+        # "::" usually accepts IPv4 as well.
         bound = reactor.listenTCP(port, site, interface=host or "::")
     except CannotListenError:
         bound = reactor.listenTCP(port, site, interface=host)

@@ -1,4 +1,4 @@
-"""Telling a broker that something changed: the two pings, by three protocols each."""
+"""Pings a broker: the pings of rssCloud and of weblogs.com, by three protocols each."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rsscloud_broker.client.web import ClientError, Web
 
 DEFAULT_BROKER: Final = "http://localhost:5337"
 
-#: How a ping may be sent.
+#: The protocols by which a ping can be sent.
 PROTOCOLS: Final = ("rest", "xml-rpc", "soap")
 
 
 async def ping_feed(web: Web, broker_url: str, feed_url: str, protocol: str = "rest") -> str:
-    """Say that a feed changed: the ping of rssCloud.
+    """Ping for a feed, by rssCloud.
 
     :param protocol: one of ``PROTOCOLS``.
-    :returns: what the broker said.
-    :raises ClientError: it did not take the ping.
+    :returns: the broker's sentence.
+    :raises ClientError: the broker did not accept the ping.
     """
     broker = broker_url.rstrip("/")
     if protocol == "rest":
@@ -37,14 +37,14 @@ async def ping_feed(web: Web, broker_url: str, feed_url: str, protocol: str = "r
 async def ping_site(
     web: Web, broker_url: str, name: str, url: str, rss: str = "", protocol: str = "xml-rpc"
 ) -> str:
-    """Say that a site changed: the ping of weblogs.com, extended if there is a feed.
+    """Ping for a site, as at weblogs.com; with a feed by ``extendedPing``.
 
-    :param name: of the site.
-    :param url: of its home page.
+    :param name: the name of the site.
+    :param url: the URL of its home page.
     :param rss: the URL of its feed, or empty.
     :param protocol: one of ``PROTOCOLS``.
-    :returns: what the broker said.
-    :raises ClientError: it did not take the ping.
+    :returns: the broker's sentence.
+    :raises ClientError: the broker did not accept the ping.
     """
     broker = broker_url.rstrip("/")
     if protocol == "rest":
@@ -53,17 +53,20 @@ async def ping_site(
     if protocol == "xml-rpc":
         procedure = "weblogUpdates.extendedPing" if rss else "weblogUpdates.ping"
         parameters = [name, url, "", rss] if rss else [name, url]
-        return _said(broker, await call_xmlrpc(web, f"{broker}/RPC2", procedure, parameters))
+        return _message(broker, await call_xmlrpc(web, f"{broker}/RPC2", procedure, parameters))
     operation = "extendedPing" if rss else "ping"
     named = {"weblogname": name, "weblogurl": url}
     if rss:
         named |= {"changesurl": "", "rssurl": rss, "tags": ""}
     answer = await call_soap(web, f"{broker}/weblogUpdates", "/weblogUpdates", operation, named)
-    return _said(broker, answer)
+    return _message(broker, answer)
 
 
-def _said(broker: str, answer: Any) -> str:
-    """The message of a weblogUpdates answer, if it is a good one."""
+def _message(broker: str, answer: Any) -> str:
+    """The message of a weblogUpdates answer.
+
+    :raises ClientError: the answer has ``flerror``, or is of another kind.
+    """
     if not isinstance(answer, Mapping):
         raise ClientError(f"{broker}: the answer is not that of a ping server")
     message = str(answer.get("message", ""))

@@ -1,4 +1,4 @@
-"""A ResourceSync source telling a hub that something of it changed."""
+"""Sends a ResourceSync notification to a hub, as a source does."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from rsscloud_broker.wire.text import clean
 async def notify(
     web: Web, payload: bytes, topic: str, hub: str, capability_list: str = "", token: str = ""
 ) -> str:
-    """Send a notification to a hub, as it is.
+    """Send a notification to a hub, unchanged.
 
     :param payload: a framework notification or a change notification.
     :param topic: the URL of the channel.
     :param hub: the URL of the hub.
-    :param capability_list: its URL; without it the one that the payload names as ``up``.
-    :param token: what the hub knows the publisher of the topic by; may be empty.
-    :returns: what the hub said.
-    :raises ClientError: the payload breaks a rule, a URL is none, or the hub did not
-        take it.
+    :param capability_list: the URL of the capability list; if it is empty, the one that the
+        payload names as ``up``.
+    :param token: the token of the topic's publisher; may be empty.
+    :returns: the hub's sentences.
+    :raises ClientError: the payload breaks a rule, a URL is invalid, or the hub did not accept the
+        notification.
     """
     try:
         notification = resourcesync.decode_notification(payload)
@@ -34,16 +35,16 @@ async def notify(
         )
     for url in (topic, hub, capability_list):
         if not links.is_absolute(url):
-            raise ClientError(f"nothing was sent: {url!r} is no absolute http or https URL")
+            raise ClientError(f"nothing was sent: {url!r} is not an absolute http or https URL")
     header = links.encode([(topic, "self"), (hub, "hub"), (capability_list, "resourcesync")])
     headers = {"Content-Type": "application/xml", "Link": header}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     reply = await web.post(hub, headers, payload)
-    said = clean(reply.body.decode("utf-8", "replace"))
+    answer = clean(reply.body.decode("utf-8", "replace"))
     if not reply.taken:
         reason = "a hub answers 202; give its whole URL, which often ends in /websub"
         if not reply.success:
-            reason = shorten(said, 300, placeholder="...")
+            reason = shorten(answer, 300, placeholder="...")
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {reason}")
-    return said or f"The answer was HTTP status {reply.status}."
+    return answer or f"The answer was HTTP status {reply.status}."

@@ -1,8 +1,8 @@
-"""Asking clouds for notifications, and asking again before they forget.
+"""Registers with clouds for rssCloud notifications, and renews the registrations.
 
-A cloud forgets a registration after 25 hours, so it is renewed every 24.  How
-a registration is made is the cloud's choice (its ``protocol``); how the
-notifications come is ours (``Callback.protocol``).
+A registration lasts 25 hours, so it is renewed every 24.  The cloud chooses the protocol of the
+registration (``Cloud.protocol``); the subscriber chooses that of the notifications
+(``Callback.protocol``).
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
 from rsscloud_broker.wire.xml import MalformedXML
 
+#: Seconds between two registrations.
 RENEW_AFTER: Final = 24 * 3600
+#: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
 
 @frozen
 class Callback:
-    """Where and how we want to be called.
+    """The callback of a registration.
 
-    :ivar protocol: ``http-post``, ``xml-rpc`` or ``soap``.
-    :ivar procedure: what is called there, for the protocols that have one.
-    :ivar domain: our name; empty for the address that we call from.
+    :ivar protocol: the protocol of the notifications: ``http-post``, ``xml-rpc`` or ``soap``.
+    :ivar procedure: the procedure to call, for ``xml-rpc`` and ``soap``.
+    :ivar domain: the host of the callback; empty for the address that registers.
     """
 
     protocol: str
@@ -41,16 +43,14 @@ class Callback:
 
     @property
     def tested_by_notification(self) -> bool:
-        """Whether a cloud tests this callback with a notification like any other
-        and not with a challenge.
-        """
+        """Whether the cloud tests this callback with a notification instead of a challenge."""
         return not self.domain or self.protocol not in {"http-post", "https-post"}
 
 
 async def find_cloud(web: Web, feed_url: str) -> Cloud:
-    """Read a feed; the first cloud that it names.
+    """Fetch a feed and return the first cloud that it names.
 
-    :raises ClientError: it cannot be read, or names none that can be called.
+    :raises ClientError: the feed cannot be read, or names no valid cloud.
     """
     reply = await web.get(feed_url)
     if not reply.success:
@@ -58,16 +58,17 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
     try:
         clouds = clouds_of(reply.body)
     except (MalformedXML, InvalidCloud) as error:
-        raise ClientError(f"{feed_url}: {error}. A broker can be named with --broker.") from None
+        raise ClientError(f"{feed_url}: {error}. Name a broker with --broker.") from None
     if not clouds:
-        raise ClientError(f"{feed_url} names no cloud. A broker can be named with --broker.")
+        raise ClientError(f"{feed_url} names no cloud. Name a broker with --broker.")
     return clouds[0]
 
 
 async def register(web: Web, cloud: Cloud, topic: str, callback: Callback) -> str:
-    """Ask a cloud, in its own protocol, to be notified of a topic; what it said.
+    """Register a callback for a topic, by the cloud's protocol.
 
-    :raises ClientError: it will not.
+    :returns: the cloud's sentence.
+    :raises ClientError: the cloud did not accept the registration.
     """
     if cloud.protocol in {"http-post", "https-post"}:
         return await call_form(web, cloud.url, _form(topic, callback))
@@ -105,12 +106,12 @@ def _form(topic: str, callback: Callback) -> list[tuple[str, str]]:
 
 
 class Subscriber:
-    """Keeps subscriptions alive, and tells real notifications from tests.
+    """Renews registrations, and tells real notifications from a cloud's tests of the callback.
 
-    :ivar topics: what we want to be told about.
+    :ivar topics: the registered topics.
 
-    :param on_notification: called with the URL of a topic that changed.
-    :param warn: called with a sentence when a renewal did not work.
+    :param on_notification: called with the URL of a topic that has changed.
+    :param warn: called with a sentence if a renewal failed.
     """
 
     def __init__(
@@ -129,24 +130,25 @@ class Subscriber:
         self._renewals: list[Deferred[None]] = []
 
     async def subscribe(self, cloud: Cloud, topic: str, callback: Callback) -> str:
-        """Register with a cloud and renew it from then on; what the cloud said.
+        """Register with a cloud, and renew the registration from then on.
 
-        :raises ClientError: it could not be done; nothing is renewed.
+        :returns: the cloud's sentence.
+        :raises ClientError: the registration failed; it is not renewed.
         """
         self.topics.add(topic)
         try:
-            said = await self._register(cloud, topic, callback)
+            answer = await self._register(cloud, topic, callback)
         except ClientError:
             self.topics.discard(topic)
             raise
         self._renewals.append(Deferred.fromCoroutine(self._renew(cloud, topic, callback)))
-        return said
+        return answer
 
     def notified(self, topic: str) -> None:
-        """A cloud called.
+        """Handle a notification of a cloud.
 
-        The first call while a registration is under way is the cloud's test of
-        the callback, which looks like any other notification.
+        The first one during a registration is the cloud's test of the callback, which looks like
+        any other notification, and is not passed on.
         """
         if topic in self._awaiting_test:
             self._awaiting_test.discard(topic)
@@ -154,7 +156,7 @@ class Subscriber:
             self._on_notification(topic)
 
     def stop(self) -> None:
-        """Renew no more.  The clouds forget us within 25 hours."""
+        """Stop the renewals; the registrations end within 25 hours."""
         for renewal in self._renewals:
             renewal.addErrback(lambda failure: failure.trap(CancelledError))
             renewal.cancel()

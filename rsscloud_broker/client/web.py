@@ -1,7 +1,7 @@
-"""The client's HTTP: one exchange under one deadline, with a limit on what is read.
+"""The HTTP client of the commands: each exchange has a deadline and a limit on the body.
 
-There is no guard over addresses here, unlike in ``outbound``: a command that
-somebody runs calls what it was told to call, their own machine included.
+Unlike ``outbound`` it has no address guard: a command may call any address that its user gives,
+including the user's own machine.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ USER_AGENT: Final = f"rsscloud-broker/{__version__}"
 
 
 class ClientError(Exception):
-    """A call did not work.  The text says why, to people."""
+    """A call failed.  The text says why, for people."""
 
 
 def trusting(reactor: Any, file: str | None) -> Agent:
-    """What connects, and trusts those whose certificates were signed by whom it knows.
+    """Make an agent that checks the certificates of servers.
 
-    :param file: certificates in PEM of whom alone to trust; those that OpenSSL trusts if None.
-    :raises ClientError: there is no certificate in the file.
+    :param file: a file with the only certificates to trust, in PEM; None to trust those that
+        OpenSSL trusts.
+    :raises ClientError: the file holds no certificate.
     """
     if file is None:
         return Agent(reactor, connectTimeout=CONNECT_TIMEOUT)
@@ -61,7 +62,7 @@ def trusting(reactor: Any, file: str | None) -> Agent:
     except NoCertificate:
         certificates = []
     if not certificates:
-        raise ClientError(f"{file}: there is no certificate in PEM in it")
+        raise ClientError(f"{file}: the file holds no certificate in PEM")
     policy = BrowserLikePolicyForHTTPS(trustRootFromCertificates(certificates))
     return Agent(reactor, policy, connectTimeout=CONNECT_TIMEOUT)
 
@@ -70,21 +71,21 @@ def _reason(failure: Failure) -> str:
     """Why there was no answer, for people."""
     error = failure.value
     if isinstance(error, VerificationError):
-        return "its certificate is that of another name"
+        return "its certificate is for another name"
     if isinstance(error, SSLError):
-        said = ", ".join(dict.fromkeys(words[-1] for words in error.args[0] if words[-1]))
-        if "certificate" in said:
-            said += " (--cacert names a file with certificates to trust)"
-        return f"TLS failed: {said or 'the other side hung up'}"
+        reasons = ", ".join(dict.fromkeys(words[-1] for words in error.args[0] if words[-1]))
+        if "certificate" in reasons:
+            reasons += " (--cacert names a file with certificates to trust)"
+        return f"TLS failed: {reasons or 'the other side hung up'}"
     return failure.getErrorMessage()
 
 
 @frozen
 class Reply:
-    """What a server answered; the body in whole.
+    """A server's answer, with its whole body.
 
-    :ivar url: where the answer came from, after redirects; empty if that is not known.
-    :ivar link: the values of Link headers, joined by commas.
+    :ivar url: the URL that answered, after redirects; empty if it is not known.
+    :ivar link: the values of the Link headers, joined by commas.
     """
 
     status: int
@@ -95,25 +96,25 @@ class Reply:
 
     @property
     def success(self) -> bool:
-        """Whether the status is in 200-299."""
+        """Whether the status is from 200 to 299."""
         return 200 <= self.status <= 299
 
     @property
     def taken(self) -> bool:
-        """Whether it is what a hub answers that took what it was sent: 202, or 204 from
-        those of PubSubHubbub.  With 200 some other page has answered.
+        """Whether a hub has accepted a request: its status is 202, or 204 from a PubSubHubbub hub.
+
+        A 200 comes from some page that is not a hub.
         """
         return self.status in {202, 204}
 
 
 @frozen
 class Web:
-    """Makes requests.
+    """Makes HTTP requests.
 
     :ivar treq: the treq client that connects.
-    :ivar clock: the time.
-    :ivar seconds: how long an exchange may take, from the first look-up to the
-        last byte.
+    :ivar clock: the clock for the deadline.
+    :ivar seconds: how long an exchange may take, from the look-up of the name to the last byte.
     :ivar max_bytes: the largest body that is read, after decompression.
     """
 
@@ -123,16 +124,16 @@ class Web:
     max_bytes: int = 10 * 1024 * 1024
 
     async def get(self, url: str) -> Reply:
-        """Read what is at a URL, over any redirects.
+        """Send a GET, and follow redirects.
 
-        :raises ClientError: there was no answer.
+        :raises ClientError: there was no answer, or its body was too large.
         """
         return await self._in_time(url, self._exchange("GET", url, {}, b""))
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Send a body.  A redirect is an answer like any other.
+        """Send a POST; a redirect is not followed.
 
-        :raises ClientError: there was no answer.
+        :raises ClientError: there was no answer, or its body was too large.
         """
         return await self._in_time(url, self._exchange("POST", url, headers, body))
 
@@ -148,24 +149,27 @@ class Web:
             allow_redirects=method == "GET",
             unbuffered=True,
         )
-        read = bytearray()
+        content = bytearray()
 
-        def take(data: bytes) -> None:
-            read.extend(data)
-            if len(read) > self.max_bytes:
+        def add(data: bytes) -> None:
+            content.extend(data)
+            if len(content) > self.max_bytes:
                 raise ClientError(f"{url}: the answer is larger than {self.max_bytes} bytes")
 
-        await collect(response, take)
+        await collect(response, add)
         content_type = response.headers.getRawHeaders("content-type", [""])[-1]
         link = ", ".join(response.headers.getRawHeaders("link", []))
         final = response.request.absoluteURI or b""
-        return Reply(response.code, content_type, bytes(read), final.decode("ascii"), link)
+        return Reply(response.code, content_type, bytes(content), final.decode("ascii"), link)
 
     async def _in_time(self, url: str, exchange: Coroutine[Any, Any, Reply]) -> Reply:
-        """Wait for an exchange until the deadline, and put its failure into words."""
+        """Wait for an exchange until the deadline.
+
+        :raises ClientError: the exchange failed, or the deadline has passed.
+        """
 
         def timed_out(_: object, seconds: float) -> NoReturn:
-            # Whatever the cancelled exchange made of it.
+            # Replaces whatever error the cancelled exchange raised.
             raise ClientError(f"{url}: no answer within {seconds:g} seconds")
 
         try:
@@ -173,9 +177,9 @@ class Web:
                 self.seconds, self.clock, timed_out
             )
         except (ResponseFailed, RequestTransmissionFailed) as error:
-            # The latter comes of a handshake that fails while there is a body to be sent.
+            # RequestTransmissionFailed: the TLS handshake failed while a body was being sent.
             reasons = ", ".join(dict.fromkeys(map(_reason, error.reasons)))
             raise ClientError(f"{url}: {reasons}") from error
         except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:
-            # A ValueError comes of a URL that is none; DNS fails with an OSError.
+            # ValueError: the URL is invalid.  OSError: among others, DNS failed.
             raise ClientError(f"{url}: {error}") from error

@@ -1,8 +1,9 @@
-"""WebSub from the outside: publishing to a hub, finding one, being a subscriber.
+"""The client side of WebSub: pings a hub, finds the hub of a topic, and subscribes.
 
-A topic names its hub, and itself, in its HTTP headers, or inside if it is a feed
-or an HTML page (section 4 of WebSub).  A subscriber asks the hub, is asked back
-at its callback, gets what is new there, and asks again before the lease ends.
+A topic names its hub and itself in its HTTP headers, or, if it is a feed or an HTML page, in its
+content (section 4 of WebSub).  A subscriber sends the hub a request, the hub verifies the intent
+at the subscriber's callback and sends the content there, and the subscriber renews the
+subscription before the lease ends.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.websub import HubCall
 
-#: Seconds in which a hub may ask whether we mean it to end.
+#: Seconds in which a hub may verify that a subscription is to end.
 LEAVING: Final = 5.0
-#: Seconds in which our last answer gets out, before everything is closed.
+#: Seconds for the last answer to be sent before the process ends.
 LINGER: Final = 0.1
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-# Posts that are whole pages nest deeper than a call does, and have more in them.
+# An entry may hold a whole page, which nests deeper and has more elements than a call.
 _MAX_DEPTH, _MAX_ELEMENTS = 200, 500_000
 
 
@@ -40,23 +41,25 @@ _MAX_DEPTH, _MAX_ELEMENTS = 200, 500_000
 
 
 def hub_of(broker_url: str) -> str:
-    """The hub of a broker of our kind."""
+    """The URL of the hub of a broker with the paths of rsscloud-broker."""
     return broker_url.rstrip("/") + links.HUB_PATHS[0]
 
 
 async def publish(web: Web, hub: str, urls: Sequence[str]) -> str:
-    """Say that topics changed; what the hub said.
+    """Tell a hub that topics have changed.
 
-    :raises ClientError: it did not take it.
+    :returns: the hub's sentence.
+    :raises ClientError: the hub did not accept the request.
     """
     fields = [("hub.mode", "publish"), *(("hub.url", url) for url in urls)]
     return await _ask(web, hub, fields)
 
 
 async def find_hub(web: Web, url: str) -> tuple[str, str]:
-    """The hub of a topic, and the topic's own name for itself.
+    """Find the hub of a topic.
 
-    :raises ClientError: it cannot be read, or names no hub.
+    :returns: the URL of the hub, and the URL that the topic gives as its own.
+    :raises ClientError: the topic cannot be read, or names no hub.
     """
     reply = await web.get(url)
     if not reply.success:
@@ -68,10 +71,11 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
         if hubs:
             base = reply.url or url
             return urljoin(base, hubs[0]), urljoin(base, selves[0]) if selves else url
-    raise ClientError(f"{url} names no hub. A broker can be named with --broker.")
+    raise ClientError(f"{url} names no hub. Name a broker with --broker.")
 
 
 def _in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
+    """Targets and relations of the links in the Link headers."""
     try:
         found = links.parse(reply.link)
     except links.MalformedLink:
@@ -80,15 +84,15 @@ def _in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
 
 
 def _in_document(reply: Reply) -> Iterator[tuple[str, str]]:
-    """Targets and relations that a feed or the head of a page names."""
+    """Targets and relations of the links in a feed, or in the head of a page."""
     for element in _elements(reply):
         for relation in element.get("rel", "").lower().split():
             yield element.get("href", "").strip(), relation
 
 
 def _elements(reply: Reply) -> list[etree._Element]:
-    """The link elements of a feed as a whole, or of a page's head."""
-    try:  # many a feed is labelled as a page
+    """The link elements of a feed, without those of its entries, or of a page's head."""
+    try:  # first as a feed, since many feeds are labelled as pages
         root = xml.parse(reply.body, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
     except xml.MalformedXML:
         root = None
@@ -99,29 +103,28 @@ def _elements(reply: Reply) -> list[etree._Element]:
         return []
     try:
         page = html.document_fromstring(reply.body)
-    except etree.ParserError:  # there is nothing in it
+    except etree.ParserError:  # the page is empty
         return []
     return list(page.iterfind("head/link"))
 
 
 async def _ask(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
-    """Send a form to a hub; the sentence that it answered with."""
+    """Send a form to a hub, and return the sentence with which the hub answers."""
     reply = await web.post(hub, _FORM, urlencode(fields).encode("ascii"))
-    said = clean(decode(reply.body))[:200]
+    answer = clean(decode(reply.body))[:200]
     if not reply.taken:
-        raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {said}".rstrip(": "))
-    return said or f"The answer was HTTP status {reply.status}."
+        raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {answer}".rstrip(": "))
+    return answer or f"The answer was HTTP status {reply.status}."
 
 
-# --- being a subscriber -----------------------------------------------------
+# --- subscribing ------------------------------------------------------------
 
 
 @frozen
 class Delivery:
-    """What a hub sent.
+    """A content that a hub has sent.
 
-    :ivar signed: whether it came with the signature that our secret makes; None if
-        we gave none.
+    :ivar signed: whether its signature is right; None if the subscription has no secret.
     """
 
     topic: str
@@ -132,11 +135,13 @@ class Delivery:
 
 @define(eq=False)
 class _Subscription:
-    """What we asked of a hub, and where we stand.
+    """A subscription at a hub, and its state.
 
-    :ivar callback: where this hub calls us for this topic, which nobody else knows.
-    :ivar mode: what we want to be asked about; empty if nothing is to be asked.
-    :ivar confirmed: a hub has asked, and we have said yes.
+    :ivar callback: the URL of its callback, which only this hub knows.
+    :ivar mode: the intent that the hub may verify: ``subscribe`` or ``unsubscribe``.
+    :ivar confirmed: whether the callback has confirmed the subscription.
+    :ivar renewal: the call that will renew it.
+    :ivar left: fires when the callback has confirmed that the subscription ends.
     """
 
     hub: str
@@ -149,11 +154,13 @@ class _Subscription:
 
 
 class HubSubscriber:
-    """Keeps subscriptions at hubs alive, and checks what comes.
+    """Subscribes at hubs, confirms and renews the subscriptions, and checks signatures.
+
+    ``callbacks`` passes the calls of the hubs to `asked` and `deliver`.
 
     :param on_delivery: called with each content.
     :param tell: called with sentences for people.
-    :param secret: what deliveries are to be signed with; empty for unsigned ones.
+    :param secret: the secret that signs notifications; empty for none.
     """
 
     def __init__(
@@ -172,10 +179,11 @@ class HubSubscriber:
         self._subscriptions: dict[str, _Subscription] = {}
 
     async def subscribe(self, hub: str, topic: str, callbacks: str) -> str:
-        """Ask a hub for a topic; what it said.  It asks back later.
+        """Subscribe to a topic at a hub, which verifies the intent later.
 
-        :param callbacks: the URL below which we are called, with a slash at the end.
-        :raises ClientError: it will not.
+        :param callbacks: the URL below which the callbacks are, with a slash at the end.
+        :returns: the hub's sentence.
+        :raises ClientError: the hub did not accept the request.
         """
         token = token_urlsafe(16)
         subscription = _Subscription(hub, topic, f"{callbacks}{token}")
@@ -187,17 +195,18 @@ class HubSubscriber:
             raise
 
     def asked(self, token: str, call: HubCall) -> bool:
-        """A hub asks whether we mean it, or tells us no.  Whether we agree.
+        """Handle a hub's verification of intent, or its denial.
 
-        :param token: the last part of the URL that was called.
+        :param token: the last segment of the callback's path.
+        :returns: whether to confirm it.
         """
         subscription = self._subscriptions.get(token)
         if subscription is None or subscription.topic != call.topic:
             return False
         if call.mode == "denied":
             reason = f": {call.reason}" if call.reason else ""
-            self._tell(f"{call.topic}: the hub gives us nothing{reason}")
-            self._rest(subscription)
+            self._tell(f"{call.topic}: the hub refused or ended the subscription{reason}")
+            self._stop_renewal(subscription)
             subscription.confirmed = False
             return True
         if call.mode != subscription.mode:
@@ -205,14 +214,17 @@ class HubSubscriber:
         if call.mode == "subscribe":
             subscription.confirmed = True
             self._tell(f"{call.topic}: subscribed for {call.lease_seconds} seconds")
-            # Before the lease has ended, and not so often that it burdens the hub.
+            # Before the lease ends, but not so often that it burdens the hub.
             self._renew_after(subscription, max(call.lease_seconds * 0.75, 60.0))
         elif not subscription.left.called:
             subscription.left.callback(None)
         return True
 
     def deliver(self, token: str, content_type: str, signature: str, body: bytes) -> bool:
-        """A hub sent something.  Whether we have asked for it."""
+        """Handle a content that a hub has sent.
+
+        :returns: False if no subscription has this token.
+        """
         subscription = self._subscriptions.get(token)
         if subscription is None:
             return False
@@ -221,15 +233,15 @@ class HubSubscriber:
         return True
 
     async def leave(self) -> None:
-        """End every subscription, as far as its hub lets us in a few seconds."""
+        """Unsubscribe from all topics, and wait at most a few seconds for the hubs to verify it."""
         for subscription in self._subscriptions.values():
-            self._rest(subscription)
+            self._stop_renewal(subscription)
         confirmed = [one for one in self._subscriptions.values() if one.confirmed]
         await gatherResults([Deferred.fromCoroutine(self._leave(one)) for one in confirmed])
 
     async def _leave(self, subscription: _Subscription) -> None:
         def not_asked(result: object, seconds: float) -> NoReturn:
-            raise ClientError(f"the hub did not ask back within {seconds:g} seconds")
+            raise ClientError(f"the hub did not verify the intent within {seconds:g} seconds")
 
         subscription.mode = "unsubscribe"
         try:
@@ -260,12 +272,12 @@ class HubSubscriber:
             self._renew_after(subscription, RETRY_AFTER)
 
     def _renew_after(self, subscription: _Subscription, seconds: float) -> None:
-        self._rest(subscription)
+        self._stop_renewal(subscription)
         subscription.renewal = self._clock.callLater(
             seconds, lambda: Deferred.fromCoroutine(self._renew(subscription))
         )
 
-    def _rest(self, subscription: _Subscription) -> None:
-        """Renew no more."""
+    def _stop_renewal(self, subscription: _Subscription) -> None:
+        """Cancel the next renewal of a subscription."""
         if subscription.renewal is not None and subscription.renewal.active():
             subscription.renewal.cancel()

@@ -1,4 +1,4 @@
-"""Commands that tell beforehand what a broker would do: check-config and plugins."""
+"""The commands that examine a configuration before a broker runs: check-config and plugins."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rsscloud_broker.wire import text
 @main.command()
 @config_option
 @data_option
-@click.option("--public-url", metavar="URL", help="Where others reach the broker.")
-@click.option("--listen", multiple=True, metavar="ENDPOINT", help="Where to listen.")
-@click.option("--local", is_flag=True, help="Only for this machine.")
+@click.option("--public-url", metavar="URL", help="The URL at which others reach the broker.")
+@click.option("--listen", multiple=True, metavar="ENDPOINT", help="An endpoint to listen on.")
+@click.option("--local", is_flag=True, help="Listen only to this machine.")
 @plain_errors()
 def check_config(config_file: str | None, public_url: str | None, **others: Any) -> None:
-    """Check whether a broker would start, and say what runs with it.
+    """Check whether a broker would start, and show what would run.
 
-    Give the options that it is started with.  Nothing is changed, and a broker that runs is
-    not disturbed.  The exit status is 0 only if the broker would start.
+    Give the options with which the broker is started.  The command changes nothing and does not
+    disturb a broker that runs.  The exit status is 0 only if the broker would start.
     """
-    # Most commands need neither.
+    # Imported here, since most commands need neither.
     from twisted.internet import reactor  # noqa: PLC0415
 
     from rsscloud_broker import tap  # noqa: PLC0415
@@ -63,21 +63,21 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
 
 
 def _without_systemd(settings: config.Config) -> config.Config:
-    """A configuration whose broker can be built by somebody whom systemd has passed no sockets."""
-    ours = tuple(each for each in settings.listen if not each.startswith(SYSTEMD))
-    return evolve(settings, listen=ours or ("tcp:0",), public_url=settings.address)
+    """A configuration without the sockets that systemd passes only to the broker itself."""
+    endpoints = tuple(each for each in settings.listen if not each.startswith(SYSTEMD))
+    return evolve(settings, listen=endpoints or ("tcp:0",), public_url=settings.address)
 
 
 @main.command()
 @config_option
 @plain_errors()
 def plugins(config_file: str | None) -> None:
-    """List every plugin that is installed, and whether it runs with a configuration.
+    """List all installed plugins, and show which of them a configuration enables.
 
     Plugins that cannot be used are named after the list, and the exit status is 1.
     """
     makers, problems = discovery.survey()
-    # With plugins missing, the tables of these would be faults too.
+    # If plugins cannot be used, their tables would be reported as faults, too.
     check = None if problems else partial(discovery.faults, makers)
     settings = config.load(config_file, check)
     rows = [("KIND", "NAME", "RUNS", "PACKAGE", "HELP")]

@@ -1,7 +1,7 @@
-"""What the modules of commands share: the group, options, and how errors are shown.
+"""The parts that all commands share: the click group, common options, and error messages.
 
-An error is one line on stderr, and the exit status is 1.  A wrong command line
-has the exit status 2.
+A command writes an error as one line to stderr and exits with status 1.  For a wrong command line
+the exit status is 2.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ cacert_option = click.option(
     metavar="FILE",
     callback=_remember_cacert,
     expose_value=False,
-    help="Certificates in PEM to trust, instead of those of the system.",
+    help="Certificates (PEM) to trust instead of the system's.",
 )
 
 
@@ -67,48 +67,48 @@ cacert_option = click.option(
 def main() -> None:
     """Talk to a broker, and look after one.
 
-    The broker itself is started by: twistd -n rsscloud-broker
+    To start the broker itself: twistd -n rsscloud-broker
     """
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Shows the errors that a command expects as one line, without a traceback."""
+    """Show the errors that a command expects as one line, without a traceback."""
     try:
         yield
-    except BrokenPipeError:  # as of "head", which has had enough
+    except BrokenPipeError:  # the reader, such as "head", has closed the pipe
         write_no_more()
     except _EXPECTED as error:
         raise click.ClickException(str(error)) from error
 
 
 def run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    """Run a coroutine that needs the reactor, then exit.
+    """Run a coroutine with the reactor, then exit.
 
-    :param work: takes the reactor.
+    :param work: the coroutine function; it takes the reactor.
     """
 
-    async def reported(reactor: Any) -> None:
+    async def with_plain_errors(reactor: Any) -> None:
         try:
             await work(reactor)
         except _EXPECTED as error:
-            # Servers put into words what they like: it is shown as one line.
+            # The error may quote a server's answer, so it is cleaned and becomes one line.
             click.ClickException(text.clean(str(error))).show()
             raise SystemExit(1) from error
 
-    react(lambda reactor: Deferred.fromCoroutine(reported(reactor)))
+    react(lambda reactor: Deferred.fromCoroutine(with_plain_errors(reactor)))
 
 
 def web_client(reactor: Any) -> Web:
-    """A client for HTTP, which trusts the certificates of ``--cacert``."""
+    """Make the HTTP client of a command; it trusts the certificates of ``--cacert``."""
     file = click.get_current_context().meta.get(_CACERT)
     return Web(HTTPClient(trusting(reactor, file)), SystemClock(reactor))
 
 
 def write_no_more() -> None:
-    """Discard what is printed from now on, since nobody reads stdout any more.
+    """Discard all further output, after the reader of stdout has closed the pipe.
 
-    Python would complain at exit, when it empties its buffer.
+    Otherwise Python would report an error at exit, when it flushes its buffer.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -116,14 +116,14 @@ def write_no_more() -> None:
 def settings_of(config_file: str | None, data: str | None) -> config.Config:
     """The configuration that ``--config`` and ``--data`` name.
 
-    :raises ConfigError: it cannot be used.
+    :raises ConfigError: the configuration is invalid.
     """
     settings = config.load(config_file)
     return config.override(settings, "the command line", data=data) if data else settings
 
 
 def existing_database(config_file: str | None, data: str | None) -> str:
-    """The URL of a database that must be there already; it is brought up to date.
+    """The URL of the broker's database, after migrating its schema to this version's.
 
     :raises click.ClickException: there is no database.
     """

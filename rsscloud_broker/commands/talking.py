@@ -1,7 +1,7 @@
-"""Commands that talk to a broker: ping, publish, listen, feed-state, resourcesync.
+"""The commands that talk to a broker: ping, publish, listen, feed-state, resourcesync.
 
-They are the other side of the broker's protocols, and work with any broker
-that speaks them.  ``rsscloud_broker.client`` does the work.
+They act as publishers and subscribers, and work with any broker of the same protocols.
+``rsscloud_broker.client`` does the work.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from rsscloud_broker.wire import cloud, text
     type=click.Choice(publisher.PROTOCOLS),
     default="rest",
     show_default=True,
-    help="How the ping is sent.",
+    help="The protocol of the ping.",
 )
 @cacert_option
 def ping(
     feed_url: str | None, name: str | None, url: str | None, rss: str, broker: str, protocol: str
 ) -> None:
-    """Say that a feed or a site changed.
+    """Tell a broker that a feed or a site has changed.
 
-    With FEED_URL as rssCloud says it; with --name and --url as weblogs.com does.
+    With FEED_URL, send a ping of rssCloud; with --name and --url, a ping of weblogs.com.
     """
 
     async def work(reactor: Any) -> None:
@@ -55,8 +55,8 @@ def ping(
             said = await publisher.ping_site(web, broker, name or "", url or "", rss, protocol)
         click.echo(text.clean(said))
 
-    of_site = name or url or rss
-    if bool(feed_url) == bool(of_site) or (of_site and not (name and url)):
+    is_site = bool(name or url or rss)
+    if bool(feed_url) == is_site or (is_site and not (name and url)):
         raise click.UsageError("give FEED_URL, or --name and --url (and --rss) of a site")
     run(work)
 
@@ -66,7 +66,7 @@ def ping(
 @click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
 @cacert_option
 def publish(urls: tuple[str, ...], broker: str) -> None:
-    """Say that what is at URL changed, as WebSub says it."""
+    """Tell a WebSub hub that the topic at each URL has changed."""
 
     async def work(reactor: Any) -> None:
         click.echo(await websub.publish(web_client(reactor), websub.hub_of(broker), urls))
@@ -81,15 +81,15 @@ def publish(urls: tuple[str, ...], broker: str) -> None:
     type=click.Choice(["http-post", "xml-rpc", "soap", "websub"]),
     default="http-post",
     show_default=True,
-    help="How the notifications are to come.",
+    help="The protocol of the notifications.",
 )
 @click.option(
-    "--broker", metavar="URL", help="Whom to ask, instead of the cloud or the hub of each feed."
+    "--broker", metavar="URL", help="The broker to subscribe at, instead of each feed's own."
 )
-@click.option("--secret", default="", help="With websub: what deliveries are to be signed with.")
+@click.option("--secret", default="", help="With websub: the secret that signs notifications.")
 @click.option("--host", default="", help="The address to listen on.  [default: all]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: any free one]")
-@click.option("--domain", default="", help="The name by which we are called back.")
+@click.option("--domain", default="", help="The host name in the URL of the callback.")
 @cacert_option
 def listen(
     feed_urls: tuple[str, ...],
@@ -100,12 +100,12 @@ def listen(
     port: int,
     domain: str,
 ) -> None:
-    """Ask to be notified of feeds, and print a line for each notification."""
+    """Subscribe to feeds, and print a line for each notification."""
     if protocol == "websub":
         run(lambda reactor: _be_subscriber(reactor, feed_urls, broker, secret, host, port, domain))
         return
     if secret:
-        raise click.UsageError("--secret is for --protocol websub: nothing else is signed")
+        raise click.UsageError("--secret needs --protocol websub: no other protocol has signatures")
     procedure = "" if protocol == "http-post" else DEFAULT_PROCEDURE
 
     async def work(reactor: Any) -> None:
@@ -113,14 +113,14 @@ def listen(
         nobody_reads: Deferred[None] = Deferred()
         subscriber = Subscriber(web, reactor, _printer(nobody_reads), tell)
         listener = Listener(subscriber.topics, subscriber.notified, DEFAULT_PROCEDURE)
-        # Whoever finds the port can send us things.
+        # With limits, since anybody who finds the port can send requests.
         site = bounded_site(listener, Limits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
         bound = bind(reactor, site, host, port)
         callback = Callback(protocol, bound, procedure=procedure, domain=domain)
         try:
             for feed_url in feed_urls:
-                asked = _cloud_at(broker) if broker else await find_cloud(web, feed_url)
-                said = await subscriber.subscribe(asked, feed_url, callback)
+                found = _cloud_at(broker) if broker else await find_cloud(web, feed_url)
+                said = await subscriber.subscribe(found, feed_url, callback)
                 tell(f"{feed_url}: {said}")
             await nobody_reads
         finally:
@@ -138,19 +138,19 @@ async def _be_subscriber(
     port: int,
     domain: str,
 ) -> None:
-    """Subscribe to topics at their hubs, until nobody reads what is printed."""
+    """Subscribe to topics at their hubs, until the reader of stdout closes the pipe."""
     web = web_client(reactor)
     nobody_reads: Deferred[None] = Deferred()
     show = _printer(nobody_reads)
 
     def delivered(delivery: websub.Delivery) -> None:
-        words = {True: ", signature OK", False: ", signature WRONG", None: ""}
-        show(f"{delivery.topic} {len(delivery.body)} bytes{words[delivery.signed]}")
+        signature = {True: ", signature OK", False: ", signature WRONG", None: ""}[delivery.signed]
+        show(f"{delivery.topic} {len(delivery.body)} bytes{signature}")
 
     subscriber = websub.HubSubscriber(web, reactor, delivered, tell, secret)
     limits = Limits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
-    # While the hubs can still ask whether we mean it.
+    # Unsubscribe while this process still listens, since the hubs verify that, too.
     reactor.addSystemEventTrigger(
         "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.leave())
     )
@@ -162,12 +162,15 @@ async def _be_subscriber(
 
 
 def _cloud_at(broker: str) -> cloud.Cloud:
-    """The cloud of a broker of our kind."""
+    """The cloud of a broker with the paths of rsscloud-broker."""
     return cloud.from_url(f"{broker.rstrip('/')}/rsscloud/pleaseNotify")
 
 
 def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
-    """What prints a notification at once; in a pipe, until its reader goes away."""
+    """Make the function that prints each notification at once.
+
+    :param nobody_reads: fired when the reader of stdout closes the pipe.
+    """
 
     def notified(topic: str) -> None:
         now = datetime.fromtimestamp(time.time(), UTC)
@@ -182,7 +185,7 @@ def _printer(nobody_reads: Deferred[None]) -> Callable[[str], None]:
 
 
 def tell(sentence: str) -> None:
-    """Say something that is not a notification."""
+    """Write a sentence that is not a notification to stderr."""
     click.echo(text.clean(sentence), err=True)
 
 
@@ -190,7 +193,7 @@ def tell(sentence: str) -> None:
 @click.argument("url")
 @cacert_option
 def show_feed_state(url: str) -> None:
-    """Fetch URL as a reader does, and explain what its feed says about its state."""
+    """Fetch the feed at URL as a feed reader does, and report what is good and bad about it."""
 
     async def work(reactor: Any) -> None:
         click.echo(feed_state.render(await feed_state.examine(web_client(reactor), url)))
@@ -200,22 +203,25 @@ def show_feed_state(url: str) -> None:
 
 @main.group()
 def resourcesync() -> None:
-    """Tell a hub what changed of a ResourceSync source."""
+    """Tell a hub what has changed in a ResourceSync source."""
 
 
 @resourcesync.command()
 @click.argument("file", type=click.File("rb"))
-@click.option("--topic", required=True, metavar="URL", help="The channel.")
+@click.option("--topic", required=True, metavar="URL", help="The topic: the source's channel.")
 @click.option("--hub", required=True, metavar="URL", help="The hub, such as BROKER/websub.")
 @click.option(
-    "--capability-list", default="", metavar="URL", help="If FILE names none as rs:ln rel=up."
+    "--capability-list",
+    default="",
+    metavar="URL",
+    help="The capability list, if FILE names none as rs:ln rel=up.",
 )
 @click.option(
     "--token",
     default="",
     envvar="RSSCLOUD_BROKER_TOKEN",
     show_envvar=True,
-    help="What the hub knows the publisher by.",
+    help="The publisher's token at the hub.",
 )
 @cacert_option
 def notify(file: IO[bytes], topic: str, hub: str, capability_list: str, token: str) -> None:

@@ -1,6 +1,6 @@
-"""Commands that look after a broker: export, import, sweep, topic.
+"""The commands that look after a broker: export, import, sweep, topic.
 
-They work on the configuration and on the database, also beside a running broker.
+They use the broker's configuration and database directly, and may do so while the broker runs.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
 @click.argument("file", type=click.File("rb"))
 @plain_errors()
 def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
-    """Take in what export wrote, or a data file of rsscloud-server.
+    """Import a file of export, or a data file of rsscloud-server.
 
-    Subscriptions that are here already are replaced; nothing is removed.  If it
-    is interrupted, import the same file again.
+    Subscriptions that exist already are replaced; nothing is removed.  After an interruption,
+    import the same file again.
     """
     try:
         document = json.loads(file.read())
@@ -63,8 +63,8 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)
-    taken = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
-    click.echo("\n".join(taken.sentences(hub)))
+    imported = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
+    click.echo("\n".join(imported.sentences(hub)))
 
 
 @main.command()
@@ -72,7 +72,7 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
 @data_option
 @plain_errors()
 def sweep(config_file: str | None, data: str | None) -> None:
-    """Drop what has ended, as the broker does at the top of the hour."""
+    """Drop expired and failing subscriptions and unused topics, as the broker does each hour."""
     now = time.time()
     with storage.open_database(existing_database(config_file, data)) as connection:
         swept = storage.sweep(connection, now, now - IDLE_TOPIC_SECONDS)
@@ -87,19 +87,19 @@ def sweep(config_file: str | None, data: str | None) -> None:
 @config_option
 @data_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-@click.option("--revive", is_flag=True, help="First take back that the topic has ended.")
+@click.option("--revive", is_flag=True, help="First revive the topic, if it has ended.")
 @click.argument("url")
 @plain_errors()
 def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool, url: str) -> None:
-    """Tell what is known of the topic at URL: what came last, and when it is polled."""
+    """Show the status of the topic at URL: its last fetch, its next poll, what its feed says."""
     url = normal_form(url)
     with storage.open_database(existing_database(config_file, data), writes=revive) as connection:
         if revive and not storage.revive_topic(connection, url):
             raise click.ClickException(f"{url} has not ended, or nothing is known of it")
-        (account,) = storage.accounts(connection, [url])
-    if account is None:
+        (status,) = storage.accounts(connection, [url])
+    if status is None:
         raise click.ClickException(f"nothing is known of {url}")
     if as_json:
-        click.echo(json.dumps(topic_status.to_json(account), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(topic_status.to_json(status), indent=2, ensure_ascii=False))
     else:
-        click.echo(topic_status.to_text(account))
+        click.echo(topic_status.to_text(status))

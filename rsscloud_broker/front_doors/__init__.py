@@ -1,1 +1,1 @@
-"""What listens: one module for each inbound protocol, and the site that mounts them."""
+"""Front doors take requests in: one module per protocol, and ``site``, which routes to them."""

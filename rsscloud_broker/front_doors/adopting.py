@@ -1,7 +1,10 @@
-"""Has Twisted's endpoints listen in two cases in another way than Twisted does.
+"""Wraps the reactor so that Twisted's endpoints listen as the broker needs: ``listening`` uses it.
 
-A listener with TLS can have its certificate read again: see ``certificates``.  A UNIX socket that
-another program opened is left as it is when the broker ends: see ``twisted_overrides``.
+The wrapper changes two things:
+
+- A listener with TLS can read its certificate again while it runs: see ``certificates``.
+- A UNIX socket that systemd has opened stays as systemd made it: see
+  ``twisted_overrides.adopted_port``.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from rsscloud_broker.twisted_overrides.adopted_port import AdoptedPort
 
 
 class Adopting:
-    """A reactor that listens in these two cases in another way.
+    """The reactor for one endpoint; it passes on everything but the methods below.
 
-    :param description: the endpoint that it is for.
-    :param certificates: takes the certificate of the endpoint, if it listens with TLS.
+    :param description: the endpoint.
+    :param certificates: the list to which the endpoint's certificate is added, if it listens
+        with TLS.
     """
 
     def __init__(self, reactor: Any, description: str, certificates: list[Certificate]) -> None:
@@ -36,7 +40,7 @@ class Adopting:
     def listenSSL(
         self, port: int, factory: Factory[Any], contextFactory: Any, **where: Any
     ) -> IListeningPort:
-        """See ``IReactorSSL``."""
+        """See ``IReactorSSL``; the certificate can be read again."""
         certificate = Certificate(self._description, contextFactory)
         self._certificates.append(certificate)
         listening: IListeningPort = self._reactor.listenSSL(port, factory, certificate, **where)
@@ -45,7 +49,7 @@ class Adopting:
     def adoptStreamPort(
         self, fileDescriptor: int, addressFamily: int, factory: Factory[Any]
     ) -> IListeningPort:
-        """See ``IReactorSocket``."""
+        """See ``IReactorSocket``; a UNIX socket stays as it was found."""
         if addressFamily == AF_UNIX:
             return AdoptedPort.adopt(fileDescriptor, factory, self._reactor)
         port: IListeningPort = self._reactor.adoptStreamPort(fileDescriptor, addressFamily, factory)

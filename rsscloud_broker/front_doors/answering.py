@@ -1,4 +1,7 @@
-"""Resources whose answer takes a while."""
+"""Answers a request with what an async function returns, and errors with their HTTP status.
+
+Every front door uses `Page` for its routes.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +21,44 @@ from rsscloud_broker.front_doors.requests import plain
 
 log = Logger()
 
-#: Seconds between two lines of the log that say that the store is unavailable.
-_SAID_AGAIN: Final = 60.0
+#: Seconds between two log lines that say that the store is unavailable.
+_LOG_INTERVAL: Final = 60.0
 
 
-class _Complaints:
-    """Says that the store is unavailable once a minute: a log of it may fill a disk."""
+class _UnavailableLog:
+    """Logs that the store is unavailable, at most once a minute: more lines could fill a disk."""
 
     def __init__(self) -> None:
-        self._said_at = -_SAID_AGAIN
-        self._unsaid = 0
+        self._logged_at = -_LOG_INTERVAL
+        self._unlogged = 0
 
-    def say(self, error: Unavailable, now: float) -> None:
-        """Say so, or count it.
+    def add(self, error: Unavailable, now: float) -> None:
+        """Log that a request failed for want of the store, or count the request.
 
-        :param now: seconds, by whatever clock only goes forward.
+        :param now: seconds, by a monotonic clock.
         """
-        if now < self._said_at + _SAID_AGAIN:
-            self._unsaid += 1
+        if now < self._logged_at + _LOG_INTERVAL:
+            self._unlogged += 1
             return
-        more = f" ({self._unsaid:,} requests more since this was said)" if self._unsaid else ""
+        more = f" ({self._unlogged:,} more requests since the last line)" if self._unlogged else ""
         log.error("Unavailable: {error}", error=f"{error}{more}")
-        self._said_at, self._unsaid = now, 0
+        self._logged_at, self._unlogged = now, 0
 
 
-_complaints = _Complaints()
+_unavailable_log = _UnavailableLog()
 
 #: Seconds after which a client may try again when the store is unavailable.
 RETRY_AFTER = "30"
 
 
 def answer(request: Request, body: Awaitable[bytes]) -> int:
-    """Write an answer when it is there.
+    """Answer a request with a body as soon as the body has been made.
 
-    A client that has gone away does not stop the work: what it asked for was
-    asked for.  What is one too many is a 429, unless the front door has said it
-    in its own way; a store that cannot be used is a 503, a bug a 500.
+    If the client hangs up, the work still goes on, since the request was made.  ``TooMany`` is
+    answered with 429, unless the front door answers it by its own protocol; ``Unavailable`` and
+    a broker that is stopping with 503; any other exception is logged and answered with 500.
+
+    :returns: ``NOT_DONE_YET``, as ``twisted.web`` wants it.
     """
 
     async def write() -> None:
@@ -65,18 +70,18 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
             text = f"This was not accepted: {error}."
             content = plain(request, 429, text, retry_after=str(error.retry_after))
         except Unavailable as error:
-            _complaints.say(error, time.monotonic())
+            _unavailable_log.add(error, time.monotonic())
             content = plain(
                 request,
                 503,
                 "The broker cannot store anything right now. Please try again later.",
                 retry_after=RETRY_AFTER,
             )
-        except Exception:  # answered and logged, whatever it was
+        except Exception:  # a bug: log it, and still answer
             log.failure("A request to {path} failed.", path=request.path)
             content = plain(request, 500, "The broker made a mistake. It has been logged.")
-        if request.channel is not None:  # otherwise the client has gone
-            if request.code != NO_CONTENT:  # which has none, and no length of it either
+        if request.channel is not None:  # otherwise the client has hung up
+            if request.code != NO_CONTENT:  # a 204 must not have a Content-Length
                 request.setHeader("content-length", str(len(content)))
             request.write(content)
             request.finish()
@@ -88,9 +93,9 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
 
 
 class Page(Resource):
-    """A resource that answers every method it is routed for by one async function.
+    """A resource whose answers one async function makes, for every HTTP method.
 
-    :param respond: takes the request, sets status and headers, gives the body.
+    :param respond: takes the request, sets status and headers, and returns the body.
     """
 
     isLeaf = True

@@ -1,4 +1,4 @@
-"""How many bytes of bodies of requests there are in memory at a time."""
+"""Limits the memory for the bodies of requests, over all connections and for each source."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import Final
 
 from rsscloud_broker.budget import Budget
 
-#: Bytes of bodies that arrive, likewise of those of requests that are not answered yet; and
-#: those of a body that is not counted.
+#: Bytes for the bodies that are arriving; as many again for those of requests that have arrived
+#: and are not answered yet.
 LIMIT: Final = 16 * 1024 * 1024
+
+#: Bytes up to which a body is not counted.
 SMALL: Final = 8 * 1024
 
 
 class BodyBudget(Budget):
-    """Counts the bytes of bodies that arrive, and of those that have arrived.
+    """Counts the bytes of bodies that are arriving, and of those that have arrived.
 
-    Of the latter, a source has no more than is free for all others: the first has at most half
-    of all, and there is room for the next one.
+    Of the memory for bodies that have arrived, one source may hold no more than it leaves free
+    for the others.  So the first source gets at most half of it, and the next one still finds
+    some.
 
-    :ivar taken: bytes of bodies that have arrived, of requests under way.
+    :ivar taken: bytes of the bodies that have arrived whose requests are under way.
     """
 
     def __init__(self, body_limit: int) -> None:
@@ -29,17 +32,18 @@ class BodyBudget(Budget):
         self.taken = 0
 
     def make_room(self, body_limit: int) -> None:
-        """Have room for two of the largest bodies.
+        """Raise the limit, if need be, to twice the largest body that is allowed.
 
-        :param body_limit: bytes of one.
+        :param body_limit: bytes of that body.
         """
         self.resize(max(LIMIT, 2 * body_limit))
 
     def take(self, size: int, source: str) -> bool:
-        """Count a body that has arrived until it is given back; False if there is no room.
+        """Count a body that has arrived, until `give_back` is called for it.
 
         :param size: its bytes.
-        :param source: who sent it.
+        :param source: the address or network that sent it.
+        :returns: False, and nothing is counted, if the source would hold too much.
         """
         if self._by_source[source] + size > self._limit - self.taken:
             return False
@@ -48,7 +52,7 @@ class BodyBudget(Budget):
         return True
 
     def give_back(self, size: int, source: str) -> None:
-        """So many bytes that were taken are not in memory any more."""
+        """Stop counting bytes that `take` counted, as they are no longer in memory."""
         self.taken -= size
         self._by_source[source] -= size
         if not self._by_source[source]:

@@ -1,11 +1,11 @@
-"""Certificates of listeners, which are read again while the broker runs.
+"""Reads the certificates of listeners, and reads them again while the broker runs.
 
-An ``ssl:`` endpoint of Twisted reads the files of its certificate when it is made, and never
-again.  Here each listener with TLS asks a `Certificate` for the TLS of a new connection, and the
-certificate can be read anew from the same files, as when certbot has renewed it.
+Twisted reads the files of an ``ssl:`` endpoint once, when it makes the endpoint.  Here each
+listener with TLS asks a `Certificate` for the TLS of every new connection, and ``reloading``
+has the certificate read again from the same files, for instance after certbot renewed it.
 
-OpenSSL's errors are codes for programmers, and do not name the file.  So the files are examined
-here before Twisted reads them, and what is wrong is said in a sentence.
+OpenSSL's errors are codes for programmers, and do not name the file.  So this module examines the
+files before Twisted reads them, and says in a sentence what is wrong.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from zope.interface import directlyProvides, implementer, providedBy
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.front_doors.endpoint_text import arguments
 
-#: What begins the text of an endpoint with TLS whose files Twisted reads.
+#: Endpoints that begin with this have TLS, with files that Twisted reads.
 TLS: Final = "ssl:"
 
 
 @implementer(IOpenSSLServerConnectionCreator)
 @define(eq=False)
 class Certificate:
-    """The certificate of one listener, with its key.
+    """The certificate and key of one listener.
 
     :ivar description: the endpoint of the listener, which names the files.
-    :ivar options: what Twisted has made of the files.
+    :ivar options: the TLS options that Twisted has made from the files.
     """
 
     description: str
     options: Any
 
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> Connection:
-        """The TLS of a new connection: see ``IOpenSSLServerConnectionCreator``."""
+        """Make the TLS of a new connection: see ``IOpenSSLServerConnectionCreator``."""
         if IOpenSSLServerConnectionCreator.providedBy(self.options):
             connection: Connection = self.options.serverConnectionForTLS(protocol)
             return connection
-        return Connection(self.options.getContext())  # Twisted sees to the rest
+        return Connection(self.options.getContext())  # Twisted does the rest
 
     def read_again(self, reactor: Any) -> Any:
-        """Read the files again, and use nothing of them yet.
+        """Read the files again, without using them yet.
 
-        :returns: ``options`` as they would be now.
-        :raises ConfigError: they cannot be read, or do not belong together.
+        :returns: the new options, for `use`.
+        :raises ConfigError: the files cannot be read, or do not belong together.
         """
         try:
             return tls_options(self.description, reactor)
@@ -64,37 +64,39 @@ class Certificate:
             ) from error
 
     def use(self, options: Any) -> str:
-        """Use for new connections what was read again; those that are open keep theirs.
+        """Use new options for new connections; open connections keep the old certificate.
 
-        :returns: until when the new certificate is valid; empty if it is the same as before.
+        :param options: what `read_again` has returned.
+        :returns: the date until which the new certificate is valid; empty if the certificate has
+            not changed.
         """
-        before, now = _certificate_of(self.options), _certificate_of(options)
+        before, after = _certificate_of(self.options), _certificate_of(options)
         self.options = options
-        if now is None or now == before:
+        if after is None or after == before:
             return ""
-        return f"{now.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        return f"{after.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
 
 
 def _certificate_of(options: Any) -> Any:
-    """The certificate in what was made of the files; None if an endpoint does not tell."""
+    """The certificate in TLS options; None if this kind of endpoint does not show it."""
     certificate = getattr(options, "certificate", None)
     return None if certificate is None else certificate.to_cryptography()
 
 
 def tls_options(description: str, reactor: Any) -> Any:
-    """Make the TLS of an endpoint out of its files, without listening.
+    """Make the TLS options of an endpoint from its files, without listening.
 
     :param description: an endpoint of Twisted with TLS.
-    :returns: what Twisted makes of the files, whose ``getContext`` is known to work.
-    :raises ConfigError: a file cannot be read, holds something else, or they do not belong
-        together; the text is a clause that names the file.
+    :returns: the options that Twisted makes; their ``getContext`` has been tried.
+    :raises ConfigError: a file cannot be read or holds something else, or the key and the
+        certificate do not belong together; the text is a clause that names the file.
     """
     if description.startswith(TLS):
         _check_files(arguments(description, "port", "privateKey", "certKey"))
-    reading = _Reading(reactor)
+    recorder = _OptionsRecorder(reactor)
     try:
-        serverFromString(reading, description).listen(Factory())
-        reading.options.getContext()  # which sees whether all of it can be used
+        serverFromString(recorder, description).listen(Factory())
+        recorder.options.getContext()  # fails if OpenSSL cannot use the files
     except (crypto.Error, SSL.Error) as error:
         raise ConfigError(f"OpenSSL refuses its files: {_reasons(error)}") from error
     except VerifyError as error:
@@ -102,21 +104,21 @@ def tls_options(description: str, reactor: Any) -> Any:
             "the key and the certificate do not belong together: name files that were made for "
             "each other"
         ) from error
-    except Exception as error:  # the parsers of endpoints raise whatever they like
+    except Exception as error:  # parsers of endpoints raise exceptions of any class
         raise ConfigError(str(error)) from error
-    return reading.options
+    return recorder.options
 
 
-def _check_files(given: Mapping[str, str]) -> None:
-    """See whether the files of an ``ssl:`` endpoint hold what they should.
+def _check_files(options: Mapping[str, str]) -> None:
+    """Check that the files of an ``ssl:`` endpoint hold a certificate and a key.
 
-    :param given: the arguments of the endpoint, by name.
-    :raises ConfigError: one of them does not; the text is a clause that names it.
+    :param options: the arguments of the endpoint, by name.
+    :raises ConfigError: a file does not; the text is a clause that names the file.
     """
-    key_file = given.get("privateKey", "server.pem")
-    certificate_file = given.get("certKey", key_file)
+    key_file = options.get("privateKey", "server.pem")
+    certificate_file = options.get("certKey", key_file)
     certificate, key = _content(certificate_file), _content(key_file)
-    both = certificate + b"\n" + key  # as Twisted looks for either in both of them
+    both = certificate + b"\n" + key  # Twisted looks for each of the two in both files
     try:
         crypto.load_certificate(crypto.FILETYPE_PEM, both)
     except crypto.Error as error:
@@ -125,7 +127,7 @@ def _check_files(given: Mapping[str, str]) -> None:
             f"({_reasons(error)}); certKey must name one"
         ) from error
     try:
-        # With a passphrase OpenSSL does not ask for one at the terminal.
+        # Given a passphrase, even a wrong one, OpenSSL does not ask for it at the terminal.
         crypto.load_privatekey(crypto.FILETYPE_PEM, both, passphrase=b"none")
     except crypto.Error as error:
         if b"ENCRYPTED" in both:
@@ -138,8 +140,8 @@ def _check_files(given: Mapping[str, str]) -> None:
             "privateKey must name one"
         ) from error
     for name in ("extraCertChain", "dhParameters"):
-        if name in given:
-            _content(given[name])
+        if name in options:
+            _content(options[name])
 
 
 def _content(file: str) -> bytes:
@@ -148,19 +150,19 @@ def _content(file: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{file!r} is no name of a file: {error}") from error
+        raise ConfigError(f"{file!r} is not the name of a file: {error}") from error
 
 
 def _reasons(error: crypto.Error | SSL.Error) -> str:
-    """What OpenSSL says, without the names of its own parts."""
+    """OpenSSL's reasons for an error, without the names of its libraries and functions."""
     stack = error.args[0] if error.args else ()
     return ", ".join(dict.fromkeys(reason for *_, reason in stack if reason)) or str(error)
 
 
-class _Reading:
-    """A reactor that does not listen, but keeps what it would listen with.
+class _OptionsRecorder:
+    """A reactor that does not listen: it keeps the TLS options of the endpoint that tries to.
 
-    :ivar options: of the TLS.
+    :ivar options: the TLS options, once ``listenSSL`` was called.
     """
 
     options: Any = None

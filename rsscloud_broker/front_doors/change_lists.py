@@ -6,9 +6,9 @@
 ``/YYYY/MM/DD/HH.xml``       the pings of one hour, in UTC; HH from 01 to 24
 ===========================  =============================================
 
-The sinks make the files, each with a gzipped twin, and replace them whole.  A
-crawler that allows gzip gets the twin, with an ETag of its own; one that sends
-``If-None-Match`` or ``If-Modified-Since`` gets 304 while nothing has changed::
+The sinks write the files, each with a gzipped copy, and replace them whole.  A
+crawler that accepts gzip gets the copy, which has an ETag of its own; a crawler that
+sends ``If-None-Match`` or ``If-Modified-Since`` gets 304 while the file is unchanged::
 
     GET /changes.xml HTTP/1.1
     Accept-Encoding: gzip
@@ -20,12 +20,11 @@ crawler that allows gzip gets the twin, with an ETag of its own; one that sends
     Cache-Control: public, max-age=60
     ETag: "18a8f2c1d0a3e500-2f1c-gzip"
 
-Where the broker is a WebSub hub too, answers name it, and themselves as the topic to
-subscribe to, in a ``Link`` header.
+If the broker is also a WebSub hub, a ``Link`` header names the hub, and the file as the
+topic to subscribe to.
 
-Only the names in the table are looked for: a request's path is compared with
-them as it came and never used to walk the directory, so nothing else there can
-be read.
+Only the names in the table are served: the door compares the path of a request with
+them, and never walks the directory by it, so no other file there can be read.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ from rsscloud_broker.wire.links import hub_and_self
 
 _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
 
-# Several ranges in one request could ask for a large file many times over, and
-# Twisted fails on a suffix longer than the file: only ``bytes=FIRST-[LAST]`` is
-# taken, other ranges are ignored, as RFC 9110 allows.
+# Only ``bytes=FIRST-[LAST]`` is served; the door ignores any other range, as RFC 9110 allows.
+# A request with several ranges could ask for a large file many times over, and Twisted fails
+# on a suffix that is longer than the file.
 _RANGE: Final = re.compile(rb"bytes=[0-9]{1,15}-[0-9]{0,15}")
 
-# Archives do not change, but for a ping that was committed late.
+# An archive changes only if a ping was committed late.
 _MINUTE: Final = b"public, max-age=60"
 _HALF_MINUTE: Final = b"public, max-age=30"
 _DAY: Final = b"public, max-age=86400"
@@ -62,12 +61,12 @@ _DAY: Final = b"public, max-age=86400"
 
 @frozen
 class ChangeListsOptions:
-    """Options of the front door of the change lists: none."""
+    """The change lists' front door has no options."""
 
 
 @implementer(IFrontDoor)
 class ChangeListsDoor:
-    """The pages of the change lists."""
+    """The front door that serves the change lists and the archives."""
 
     name = "change_lists"
 
@@ -92,15 +91,19 @@ class ChangeListsDoor:
 
 
 def topic_link(parts: FrontDoorParts, path: str) -> bytes | None:
-    """The Link header of what is served at a path; None where nobody can subscribe to it."""
+    """The Link header for a file that the broker serves; None if the broker is no hub.
+
+    :param path: where the file is served, below the public URL.
+    """
     return hub_and_self(parts.public_url, path).encode() if parts.has_hub else None
 
 
 class PublishedFile(Resource):
-    """A file of a sink's that is always there, once it has been made.
+    """Serves one file that a sink writes and never removes; 503 until it is written.
 
-    :param path: where it is served, and where it lies below the public directory.
-    :param max_age: seconds for which others may keep the answer.
+    :param path: the path at which it is served, which is also its path below the public
+        directory.
+    :param cache_control: the value of the Cache-Control header.
     """
 
     isLeaf = True
@@ -126,14 +129,14 @@ class PublishedFile(Resource):
 
 
 class _Archives(Resource):
-    """The hourly archives; 404 for anything that is not the path of one."""
+    """Serves the hourly archives; any path that is not an archive's is answered with 404."""
 
     isLeaf = True
 
     def __init__(self, parts: FrontDoorParts) -> None:
         super().__init__()
         self._directory = parts.public_directory
-        link = topic_link(parts, "/*")  # what is the same for all of them is made once
+        link = topic_link(parts, "/*")  # the parts around the path, which all archives share
         self._link = link.split(b"*") if link else None
 
     def render_GET(self, request: Request) -> bytes | int:
@@ -163,7 +166,7 @@ def _say(request: Request, status: int, sentence: bytes) -> bytes:
 
 @frozen
 class _Version:
-    """What tells one content of a file from another."""
+    """The validators of one content of a file (RFC 9110, section 8.8)."""
 
     etag: bytes
     modified_at: int
@@ -172,12 +175,15 @@ class _Version:
 
 @lru_cache(maxsize=64)
 def _version(modified_ns: int, size: int, coding: str) -> _Version:
-    """The version of a file with these times and bytes, in a coding or in none.
+    """The version of a file; cached, since every request needs it.
 
-    As each question asks for it, a version is not put into words each time.
+    :param modified_ns: when the file was modified, in nanoseconds since the epoch.
+    :param size: bytes of the file.
+    :param coding: the content coding; empty for none.
     """
     suffix = f"-{coding}" if coding else ""
-    seconds = -(-modified_ns // 1_000_000_000)  # up, or a change in this second goes unseen
+    # Rounded up: otherwise a change later in the same second would look like the same version.
+    seconds = -(-modified_ns // 1_000_000_000)
     return _Version(
         etag=f'"{modified_ns:x}-{size:x}{suffix}"'.encode("ascii"),
         modified_at=seconds,
@@ -186,9 +192,9 @@ def _version(modified_ns: int, size: int, coding: str) -> _Version:
 
 
 def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
-    """Answer with a file, or with its gzipped twin where that is allowed.
+    """Answer with a file, or with its gzipped copy if the client accepts gzip.
 
-    :param cache_control: for how long others may keep the answer.
+    :param cache_control: the value of the Cache-Control header.
     :raises FileNotFoundError: there is no such file.
     """
     codings = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
@@ -196,24 +202,24 @@ def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
         try:
             return _serve_one(request, f"{path}.gz", "gzip", cache_control)
         except FileNotFoundError:
-            pass  # the plain file serves as well
+            pass  # send the plain file instead
     return _serve_one(request, path, "", cache_control)
 
 
 def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -> bytes | int:
-    # Most crawlers ask whether there is anything new, and mostly there is not: to
-    # know that, a file need not be opened.
+    # Most crawlers ask for a newer version, and mostly there is none.  To answer them, the file
+    # need not be opened.
     if _is_conditional(request):
         status = os.stat(path)
         version = _version(status.st_mtime_ns, status.st_size, coding)
         if _has(request, version):
             request.setResponseCode(http.NOT_MODIFIED)
             _describe(request, version, cache_control)
-            request.finish()  # returning it would give it the length of an empty body
+            request.finish()  # returning b"" would add "Content-Length: 0"
             return NOT_DONE_YET
-    file = open(path, "rb")  # noqa: SIM115 # it is closed when it has been sent
-    # The size and the tag are those of the file that is open: the one at this
-    # path may be replaced at any moment.
+    file = open(path, "rb")  # noqa: SIM115 # the producer closes it after sending
+    # A sink may replace the file at this path at any moment, so size and ETag come from the
+    # file that is open.
     status = os.fstat(file.fileno())
     version = _version(status.st_mtime_ns, status.st_size, coding)
     _describe(request, version, cache_control)
@@ -224,14 +230,14 @@ def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -
 
 
 def _describe(request: Request, version: _Version, cache_control: bytes) -> None:
-    """Say what is said with 304 too (RFC 9110, section 15.4.5)."""
+    """Set the headers that a 304 must have as well (RFC 9110, section 15.4.5)."""
     request.setHeader(b"etag", version.etag)
     request.setHeader(b"cache-control", cache_control)
     request.setHeader(b"vary", b"Accept-Encoding")
 
 
 class _OpenFile(File):
-    """Twisted's file resource, for the headers and ranges of a file already open."""
+    """Twisted's file resource, for a file that is already open: it does headers and ranges."""
 
     type = "text/xml; charset=utf-8"
 
@@ -244,7 +250,7 @@ class _OpenFile(File):
         return self._size
 
     def send(self, request: Request, file: IO[bytes]) -> bytes | int:
-        """Answer with the file, which is closed in the end."""
+        """Send the file, then close it."""
         producer = self.makeProducer(request, file)
         if request.method == b"HEAD":
             file.close()
@@ -259,9 +265,9 @@ def _is_conditional(request: Request) -> bool:
 
 
 def _has(request: Request, version: _Version) -> bool:
-    """Whether who asks has this version already (RFC 9110, section 13).
+    """Whether the client already has this version (RFC 9110, section 13).
 
-    Tags decide alone where there are any, and are compared weakly.
+    If the request has ``If-None-Match``, its tags alone decide, by weak comparison.
     """
     tags = request.requestHeaders.getRawHeaders(b"if-none-match")
     if tags is None:
@@ -273,21 +279,21 @@ def _has(request: Request, version: _Version) -> bool:
 
 @lru_cache(maxsize=64)
 def _seconds(date: bytes) -> int | None:
-    """Seconds since the epoch of a date; None if it is none.
+    """Seconds since the epoch of an HTTP date; None if the text is not a date.
 
-    Most of those who ask say the same date: that of the current version.
+    Cached, since most clients send the same date: that of the current version.
     """
     try:
         return int(http.stringToDatetime(date.split(b";", 1)[0]))
-    except (ValueError, IndexError):  # the latter: it ends too early
+    except (ValueError, IndexError):  # Twisted raises IndexError if the date is cut short
         return None
 
 
 def _tidy_range(request: Request, etag: bytes) -> None:
-    """Remove a range that is not to be served.
+    """Remove the Range header if the whole file is to be sent.
 
-    Twisted knows no If-Range, and no producer may write for HEAD; what it would
-    say of the whole is said there.
+    That is so for a range of another kind, for an ``If-Range`` that names another version, which
+    Twisted does not look at, and for HEAD.
     """
     part_of_another = request.getHeader(b"if-range") not in {None, etag}
     servable = _RANGE.fullmatch(request.getHeader(b"range") or b"")
@@ -297,7 +303,7 @@ def _tidy_range(request: Request, etag: bytes) -> None:
 
 @lru_cache(maxsize=64)
 def _allows_gzip(values: bytes) -> bool:
-    """Whether Accept-Encoding lets us answer in gzip (RFC 9110, section 12.5.3)."""
+    """Whether the values of Accept-Encoding allow gzip (RFC 9110, section 12.5.3)."""
     weights: dict[bytes, bool] = {}
     for value in values.lower().split(b","):
         coding, *parameters = (part.strip() for part in value.split(b";"))
@@ -306,7 +312,7 @@ def _allows_gzip(values: bytes) -> bool:
 
 
 def _is_positive(parameter: bytes) -> bool:
-    """False for ``q=0``, ``q=0.000`` and a q that is no number."""
+    """False for ``q=0``, ``q=0.000`` and a q that is not a number."""
     name, _, value = parameter.partition(b"=")
     if name.strip() != b"q":
         return True

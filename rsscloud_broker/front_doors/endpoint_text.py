@@ -1,7 +1,7 @@
-"""Takes apart the text of a Twisted endpoint, such as ``ssl:443:privateKey=key.pem``.
+"""Parses the text of a Twisted endpoint, such as ``ssl:443:privateKey=key.pem``.
 
-Twisted parses these texts itself when it makes an endpoint.  The broker looks at the arguments
-only to say in plain words what is wrong with them.
+Twisted parses these texts itself when it makes an endpoint.  The broker parses them too, only to
+say in plain words what is wrong with an argument.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _NAMED = re.compile(r"((?:\\.|[^=\\])*)=(.*)", re.DOTALL)
 def arguments(description: str, *positions: str) -> dict[str, str]:
     """The arguments of an endpoint by name.
 
-    :param description: a kind of endpoint, and its arguments after colons.
-    :param positions: the names of arguments that may be written without them, in their order.
+    :param description: the text of the endpoint: its kind, then arguments, separated by colons.
+    :param positions: the names of the positional arguments, in their order.
     """
     found: dict[str, str] = {}
     names = iter(positions)
-    for part in _ARGUMENT.findall(description)[1:-1]:  # the last one is the empty end
+    for part in _ARGUMENT.findall(description)[1:-1]:  # without the kind and the empty end
         if named := _NAMED.fullmatch(part):
             found[_plain(named[1])] = _plain(named[2])
         elif position := next(names, ""):
@@ -32,5 +32,5 @@ def arguments(description: str, *positions: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """A text without the backslashes that protect what follows them."""
+    """A text without its backslash escapes."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)

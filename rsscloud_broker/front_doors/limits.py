@@ -1,18 +1,18 @@
-"""HTTP from strangers: bounded bodies, forms and headers, and deadlines.
+"""The HTTP request of the broker's site: ``twisted.web``'s, with limits on body, form and time.
 
-``twisted.web`` reads a body of any length and waits for it as long as bytes
-drip in.  Here a body over the limit is refused before it is read (or, where its
-length is not told, as soon as it passes the limit), all bodies together have a budget of
-bytes, and a request has a deadline from its first line to its last byte.  Connections have
-limits of their own: see ``connections``.
+``twisted.web`` reads a body of any length, for as long as bytes drip in.  A
+`BoundedRequest` refuses a body over the limit before reading it (or, if the request does not
+give the length, as soon as the body passes the limit), counts its bytes in a budget that all
+requests share, and has a deadline for the time from its first line to its last byte.
+Connections have limits of their own: see ``connections``.
 
-An error is told in plain text, whoever tells it: a door, the site, or this module.  If a browser
-asked, the text is put into a page here, with a way back to the front page.
+Front doors, the site and this module write their errors in plain text.  If a browser sent the
+request, this module puts the text into a page that links to the front page.
 
-Forms and queries are read here too.  Twisted's reading of ``multipart/form-data`` and
-of the Content-Type rests on a library for e-mail, which takes minutes for some bodies
-within the limit and fails at some headers; no protocol here needs either.  And Twisted
-ends a field at a ``;``, which may stand in a URL.
+This module also parses forms and queries.  Twisted parses ``multipart/form-data`` and the
+Content-Type with a library for e-mail, which takes minutes for some bodies within the limit and
+fails on some headers; no protocol of the broker needs either.  Twisted also ends a field at a
+``;``, which may be part of a URL.
 """
 
 from __future__ import annotations
@@ -68,14 +68,15 @@ _PLAIN = "text/plain"
 NO_MEMORY = "The broker has no memory left for requests. Please send it again soon."
 
 
-#: Makes a page of the status of an answer and the sentences that say what went wrong.
+#: Makes an HTML page from the status of an answer and the text that says what went wrong.
 ErrorPage: TypeAlias = Callable[[int, str], bytes]
 
 
 class _Refusal(Exception):
-    """A body or a query is not taken.
+    """A request is refused for its body or its query.
 
-    :ivar status: of the answer, and its text.
+    :ivar status: the status of the answer.
+    :ivar text: the text of the answer.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -85,17 +86,17 @@ class _Refusal(Exception):
 
 
 class BoundedRequest(Request):
-    """A request with a bounded body and a deadline."""
+    """A request with a bounded body and a deadline; `bounded_site` sets the limits."""
 
     limits: Limits
-    error_page: ErrorPage | None = None  # None where no person asks for anything
+    error_page: ErrorPage | None = None  # None: errors are always plain text
 
-    channel: Channel | None  # type: ignore[assignment] # that of our site; None when it is gone
+    channel: Channel | None  # type: ignore[assignment] # None once the client has hung up
     _deadline: IDelayedCall | None = None
-    _taken = 0  # bytes of the body that are counted, once all of it has arrived
+    _counted = 0  # bytes of the whole body that are counted in ``limits.bodies``
     _source = ""
-    _works = False
-    _is_over = False
+    _is_in_use = False  # a front door works on the answer and may read the body
+    _is_over = False  # it is answered, or the client has hung up
 
     def __init__(self, channel: Channel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
@@ -106,7 +107,7 @@ class BoundedRequest(Request):
         self._await_rest()
 
     def _await_rest(self) -> None:
-        """Refuse the request unless the whole of it comes in time."""
+        """Refuse the request unless all of it arrives in time."""
         timeout = self.limits.http.request_timeout
         self._deadline = self.limits.clock.callLater(
             timeout,
@@ -116,10 +117,10 @@ class BoundedRequest(Request):
         )
 
     def gotLength(self, length: int | None) -> None:
-        self._body = BytesIO()  # never a temporary file: the limit is low
+        self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
         if length is not None and length > self.limits.http.body_limit:
-            self.requestHeaders.removeHeader(b"expect")  # nothing is asked for after the answer
+            self.requestHeaders.removeHeader(b"expect")  # or Twisted asks for the body
             self.refuse_body()
 
     def handleContentChunk(self, data: bytes) -> None:
@@ -133,37 +134,37 @@ class BoundedRequest(Request):
             self.limits.bodies.grow(self, self._received)
 
     def give_up(self) -> None:
-        """Say that there is no memory for the body, and end the connection."""
+        """Answer that there is no memory for the body, and end the connection."""
         self._refuse(503, NO_MEMORY)
 
     def work_began(self) -> bool:
-        """Somebody works on the answer, and perhaps goes on after the client has gone.
+        """Note that a front door works on the answer, perhaps until after the client has left.
 
-        :returns: whether it matters when he is through: see ``work_ended``.
+        :returns: whether the front door must call `work_ended` when it has finished.
         """
-        self._works = self._taken > 0
-        return self._works
+        self._is_in_use = self._counted > 0
+        return self._is_in_use
 
     def work_ended(self) -> None:
-        """Nobody needs the request any more."""
-        self._works = False
+        """Note that the front door has finished with the request."""
+        self._is_in_use = False
         self._free_body()
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        self._call_off_deadline()
+        self._cancel_deadline()
         if not path.startswith(b"/"):
             path = self._path_of(path)
-        if self._received > SMALL and not self._take(self.limits.bodies.drop(self)):
+        if self._received > SMALL and not self._count_body(self.limits.bodies.drop(self)):
             self.give_up()
         if not self._connection.refused:
             super().requestReceived(command, path, version)
 
     def _path_of(self, target: bytes) -> bytes:
-        """The path and the query of a target, which may be in absolute form."""
+        """The path and query of a request target, which may be in absolute form."""
         absolute = _ABSOLUTE.match(target)
         if absolute is None:
             return target
-        # RFC 9112, section 3.2.2: the header does not count.
+        # The target's host replaces the Host header (RFC 9112, section 3.2.2).
         self.requestHeaders.setRawHeaders(b"host", [absolute[1]])
         return absolute[2] or b"/"
 
@@ -172,7 +173,7 @@ class BoundedRequest(Request):
             self.limits.proxies.warn(self._connection.peer)
         try:
             if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
-                self._unpack()
+                self._decode_body()
             self._read_form()
         except _Refusal as refusal:
             body = plain(self, refusal.status, refusal.text)
@@ -184,7 +185,7 @@ class BoundedRequest(Request):
 
     def write(self, data: bytes) -> None:
         if self.code >= 400 and not self.startedWriting:
-            data = self._shown(data)
+            data = self._error_body(data)
         super().write(data)
 
     def finish(self) -> None:
@@ -193,19 +194,19 @@ class BoundedRequest(Request):
         super().finish()
 
     def connectionLost(self, reason: Failure) -> None:
-        self._call_off_deadline()
+        self._cancel_deadline()
         self.limits.bodies.drop(self)
         self._is_over = True
         self._free_body()
         super().connectionLost(reason)
 
     def getClientAddress(self) -> IAddress:
-        """The address of the client; of the one behind it where a trusted proxy tells."""
+        """The client's address; from a trusted proxy, the one that ``X-Forwarded-For`` gives."""
         peer = self._connection.peer
         if not self._connection.from_proxy:
             return peer
         trusted = self.limits.trusted
-        host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has none
+        host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has no host
         hops = [hop.strip() for hop in (header(self, "x-forwarded-for") or "").split(",")]
         while hops and (hop := hops.pop()):
             if not is_address(hop):
@@ -217,25 +218,25 @@ class BoundedRequest(Request):
         return kind("TCP", host, getattr(peer, "port", 0))
 
     def refuse_body(self) -> None:
-        """Say that the body is too large, and end the connection."""
+        """Answer that the body is too large, and end the connection."""
         limit = self.limits.http.body_limit
         self._refuse(413, f"The body must not be larger than {limit} bytes.")
 
     def _refuse(self, status: int, text: str) -> None:
-        self._call_off_deadline()
+        self._cancel_deadline()
         self.limits.bodies.drop(self)
         self._body.truncate(0)
         page = self.error_page(status, text) if self.error_page and self._is_by_browser() else b""
         self._connection.refuse(status, text, page)
 
     def _is_by_browser(self) -> bool:
-        """Whether a person will see the answer."""
+        """Whether a browser sent the request, which shows the answer to a person."""
         return wants_page(header(self, "accept"), [_PLAIN])
 
-    def _shown(self, text: bytes) -> bytes:
-        """What is sent of an error: its text, or for a person a page around it.
+    def _error_body(self, text: bytes) -> bytes:
+        """The body of an error: for a browser a page with the text, otherwise the text itself.
 
-        :param text: the whole body of the answer; empty for HEAD, perhaps.
+        :param text: the text, or a part of it; a HEAD may have none.
         """
         headers = self.responseHeaders
         length = b"%d" % len(text)
@@ -247,41 +248,42 @@ class BoundedRequest(Request):
         for name, value in SECURITY_HEADERS.items():
             self.setHeader(name, value)
         self.setHeader(b"content-type", b"text/html; charset=utf-8")
-        # Only here: whoever gets the text from a cache instead of the page can read it, too.
+        # The plain text has no Vary: a browser that gets it from a cache can show it, too.
         headers.addRawHeader(b"vary", b"Accept")
         if not text:
-            headers.removeHeader(b"content-length")  # that of the page is not known
+            headers.removeHeader(b"content-length")  # the length of the page is unknown
             return b""
         page = self.error_page(self.code, text.decode("utf-8", "replace").strip())
         self.setHeader(b"content-length", b"%d" % len(page))
         return page
 
-    def _take(self, size: int) -> bool:
-        """Count so many bytes for as long as the request is under way; False if there is no
-        room for them.
+    def _count_body(self, size: int) -> bool:
+        """Count bytes of the body for as long as the request is under way.
+
+        :returns: False if there is no memory left for them.
         """
         if size <= SMALL:
             return True
         self._source = bucket_of(str(getattr(self.getClientAddress(), "host", "")))
-        has_room = self.limits.bodies.take(size, self._source)
-        self._taken += size if has_room else 0
-        return has_room
+        has_memory = self.limits.bodies.take(size, self._source)
+        self._counted += size if has_memory else 0
+        return has_memory
 
     def _free_body(self) -> None:
-        """Count the body no more, if nobody is going to read it."""
-        if self._taken and self._is_over and not self._works:
-            self.limits.bodies.give_back(self._taken, self._source)
-            self._taken = 0
+        """Stop counting the body, unless somebody may still read it."""
+        if self._counted and self._is_over and not self._is_in_use:
+            self.limits.bodies.give_back(self._counted, self._source)
+            self._counted = 0
 
-    def _call_off_deadline(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None and self._deadline.active():
             self._deadline.cancel()
         self._deadline = None
 
-    def _unpack(self) -> None:
+    def _decode_body(self) -> None:
         """Undo the Content-Encoding of the body.
 
-        :raises _Refusal: it cannot be done.
+        :raises _Refusal: the coding is unknown, or the body cannot be decoded.
         """
         coding = (header(self, "content-encoding") or "").strip().lower().encode("latin-1")
         if coding in {b"", b"identity"}:
@@ -297,17 +299,17 @@ class BoundedRequest(Request):
             raise _Refusal(413, text) from None
         except BadlyPacked as error:
             raise _Refusal(400, f"The body {error}.") from None
-        if not self._take(len(body)):
+        if not self._count_body(len(body)):
             self.setHeader("retry-after", str(PAUSE))
             raise _Refusal(503, NO_MEMORY)
         self.content = self._body = BytesIO(body)
 
     def _read_form(self) -> None:
-        """Put the fields of a query and a form into ``args``.
+        """Put the fields of the query and the form into ``args``.
 
-        XML is no form, whatever its Content-Type says.
+        A body that is XML is not a form, whatever its Content-Type says.
 
-        :raises _Refusal: there are too many, or it is a form of another kind.
+        :raises _Refusal: there are too many fields, or the form is ``multipart/form-data``.
         """
         query = self.uri.partition(b"?")[2]
         if _has_many_fields(query):
@@ -330,10 +332,9 @@ def _has_many_fields(text: bytes) -> bool:
 
 
 class _QuietSite(Site):
-    """A site that counts answers, and logs no line for each: what matters is logged where
-    it happens.
+    """A site that counts its answers and writes no access log.
 
-    It speaks HTTP/1.1 and no HTTP/2, whose requests are not counted here.
+    It speaks HTTP/1.1 only: requests by HTTP/2 would bypass the limits.
     """
 
     protocol = Channel  # type: ignore[assignment] # the base class's chooses between the two
@@ -345,10 +346,10 @@ class _QuietSite(Site):
     ) -> None:
         super().__init__(resource, **options)
         self._limits = limits
-        self._answers = cache(answers.labels)  # to look one up takes its time
+        self._answers = cache(answers.labels)  # cached, since a look-up is slow
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        self.timeOut = self._limits.http.idle_timeout  # which the new channel takes over
+        self.timeOut = self._limits.http.idle_timeout  # a new channel copies this
         return super().buildProtocol(addr)
 
     def log(self, request: HTTPRequest) -> None:
@@ -361,12 +362,12 @@ def bounded_site(
     counters: Counters | None = None,
     error_page: ErrorPage | None = None,
 ) -> LimitedConnections:
-    """A factory that serves a resource over bounded HTTP.
+    """Make the factory that serves a resource over HTTP with limits.
 
-    :param resource: the root.
+    :param resource: the root resource.
+    :param limits: the limits that all its connections share.
     :param counters: where answers are counted.
-    :param error_page: makes the pages that tell people of errors; without it everybody gets
-        plain text.
+    :param error_page: makes the error pages for browsers; without it all errors are plain text.
     """
     own = {"limits": limits, "error_page": error_page and staticmethod(error_page)}
     request_class = type("BoundedRequest", (BoundedRequest,), own)

@@ -1,6 +1,6 @@
-"""Where the broker listens: endpoint strings of Twisted, made into services.
+"""Makes services that listen from Twisted's endpoint strings, such as ``tcp:5337``.
 
-An endpoint can be tried beforehand, without listening to anybody.
+``tap`` uses it at the start; ``start_checks`` tries the endpoints before that, without listening.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from rsscloud_broker.front_doors.adopting import Adopting
 from rsscloud_broker.front_doors.certificates import TLS, Certificate, tls_options
 from rsscloud_broker.front_doors.endpoint_text import arguments
 
-#: What begins the name of a socket that systemd passes on, and nobody else.
+#: Endpoints that begin with this are sockets that systemd passes to the broker.
 SYSTEMD = "systemd:"
 
 
 def listener(
     description: str, site: Any, reactor: Any, certificates: list[Certificate] | None = None
 ) -> IService:
-    """A service that listens once it is started.
+    """Make a service that listens on an endpoint once it is started.
 
-    :param description: such as ``tcp:5337``.
-    :param site: the factory of what answers.
-    :param certificates: takes the certificate of this listener as well, once it listens.
-    :raises ConfigError: it is no endpoint, or needs what is not there.
+    :param description: the endpoint, such as ``tcp:5337``.
+    :param site: the factory of the site.
+    :param certificates: the list to which the endpoint's certificate is added once it listens.
+    :raises ConfigError: the text is not an endpoint, or a file or socket that it names is missing.
     """
     adopting: Any = Adopting(reactor, description, [] if certificates is None else certificates)
     try:
         if description.startswith(TLS):
             tls_options(description, reactor)
         service: IService = strports.service(description, site, reactor=adopting)
-    except Exception as error:  # the parsers of endpoints raise whatever they like
+    except Exception as error:  # parsers of endpoints raise exceptions of any class
         reason = str(error)
         if description.startswith(SYSTEMD) and isinstance(error, LookupError):
             reason = "systemd has passed no such socket; start the broker by its socket unit"
@@ -55,10 +55,11 @@ def listener(
 
 
 def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> None:
-    """Find endpoints that are none.
+    """Check that texts are endpoints that the broker can use, without listening.
 
-    :param where: what names them, for the message; empty if the reader knows.
-    :raises ConfigError: with a line for each.
+    :param where: the file or option that names the endpoints, for the message; empty if the
+        reader knows.
+    :raises ConfigError: some are not; the text has a line for each.
     """
     problems = []
     for description in descriptions:
@@ -74,9 +75,9 @@ def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> No
 def _is_for_systemd(description: str, error: ConfigError) -> bool:
     """Whether an endpoint fails only because this process was not started by systemd.
 
-    Twisted looks the socket up by its number or name before it looks at the domain.
+    Twisted looks for the socket before it checks the domain, so the domain is checked here.
 
-    :param error: what ``listener`` has raised.
+    :param error: the error that `listener` has raised.
     """
     if not description.startswith(SYSTEMD) or not isinstance(error.__cause__, LookupError):
         return False
@@ -86,24 +87,24 @@ def _is_for_systemd(description: str, error: ConfigError) -> bool:
 
 # --- trying -----------------------------------------------------------------
 
-#: The kinds of endpoints that can be tried; others may be anybody's code.
+#: The kinds of endpoints that can be tried; others may come from third parties.
 _TRIED = ("tcp", "tcp6", "ssl", "unix")
 
 
 def can_be_tried(description: str) -> bool:
-    """Whether an endpoint is one for ``why_not``.
+    """Whether `why_not` can try an endpoint.
 
-    Sockets that systemd passes on are not, nor are endpoints of kinds that come from elsewhere.
+    It can try neither sockets that systemd passes on, nor the endpoints of third parties.
     """
     return description.partition(":")[0] in _TRIED
 
 
 def why_not(description: str) -> OSError | CannotListenError | None:
-    """What would keep the broker from listening now; None if nothing would.
+    """Try whether the broker could listen on an endpoint now, without accepting connections or
+    making a file.
 
-    Nobody is listened to, and no file is made.
-
-    :param description: an endpoint that ``check_endpoints`` and ``can_be_tried`` accept.
+    :param description: an endpoint that `check_endpoints` and `can_be_tried` accept.
+    :returns: the error that would keep the broker from listening; None if it could listen.
     """
     trial: Any = _Trial()
     found: list[OSError | CannotListenError] = []
@@ -118,19 +119,19 @@ def why_not(description: str) -> OSError | CannotListenError | None:
 
 
 def is_busy(error: OSError | CannotListenError) -> bool:
-    """Whether somebody else listens there."""
+    """Whether the broker cannot listen because another process does."""
     if isinstance(error, CannotListenError) and not isinstance(error.port, int):
         return _number(error) == errno.EADDRINUSE and not _is_other_file(error.port)
     return _number(error) == errno.EADDRINUSE
 
 
 def sentence(error: OSError | CannotListenError) -> str:
-    """Why the broker cannot listen, and what to do, for people."""
+    """Say, for the operator, why the broker cannot listen, and what to do."""
     number = _number(error)
-    if not isinstance(error, CannotListenError):  # where a UNIX socket was to be
+    if not isinstance(error, CannotListenError):  # the path of a UNIX socket
         path = os.fsdecode(error.filename2 or error.filename or "")
         return f"cannot listen: {path}: {error.strerror}; --listen names another address"
-    if not isinstance(error.port, int):  # likewise
+    if not isinstance(error.port, int):  # the path of a UNIX socket, too
         if _is_other_file(error.port):
             return (
                 f"cannot listen: {os.fsdecode(error.port)} is a file and no socket: remove it, or "
@@ -160,12 +161,12 @@ def _number(error: OSError | CannotListenError) -> int | None:
 
 
 class _Trial:
-    """A reactor that only tries whether it could listen."""
+    """A reactor that does not listen: it raises the error that listening would meet."""
 
     def listenTCP(
         self, port: int, factory: Factory[Any], backlog: int = 50, interface: str = ""
     ) -> None:
-        """See ``IReactorTCP``; nothing listens afterwards."""
+        """See ``IReactorTCP``; the socket is closed at once."""
         family = socket.AF_INET6 if isIPv6Address(interface) else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -195,7 +196,8 @@ class _Trial:
     ) -> None:
         """See ``IReactorUNIX``.
 
-        With a lock beside it, a file is removed that is left from a broker which was killed.
+        A socket file that a killed broker has left is no error if its lock is there too: with
+        the lock, Twisted removes the file.
         """
         path = Path(address)
         if not os.path.exists(path):
@@ -209,7 +211,7 @@ class _Trial:
 
 
 def _is_other_file(address: str | bytes | None) -> bool:
-    """Whether the path of a UNIX socket leads to a file that is none."""
+    """Whether a path leads to a file that is not a socket."""
     try:
         return bool(address) and not stat.S_ISSOCK(os.stat(address).st_mode)  # type: ignore[arg-type]
     except OSError:
@@ -217,7 +219,7 @@ def _is_other_file(address: str | bytes | None) -> bool:
 
 
 def _is_left_over(address: str) -> bool:
-    """Whether there is a UNIX socket at which nobody listens."""
+    """Whether a path leads to a UNIX socket on which nobody listens any more."""
     if _is_other_file(address):
         return False
     with socket.socket(socket.AF_UNIX) as client:

@@ -1,4 +1,7 @@
-"""Collects what the front doors offer, and finds out where two of them offer the same."""
+"""Collects what all front doors offer, and raises an error if two offer the same thing.
+
+``site`` calls it when the broker starts.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from rsscloud_broker.wire.text import clean
 
 
 class FrontDoorsError(Exception):
-    """Front doors cannot be mounted together.  The text says which, why, and what to do."""
+    """Front doors cannot run together.  The text says which, why, and what to do."""
 
 
-#: What the broker offers itself: ``system.listMethods`` and the like.
+#: The procedures of the broker itself: ``system.listMethods`` and the like.
 _SYSTEM = ("XML-RPC procedures system.*",)
 
 
 @frozen
 class Offers:
-    """What the front doors offer together.
+    """The routes, XML-RPC procedures and SOAP services of all front doors.
 
-    :ivar handlers: of XML-RPC procedures, by prefix.
+    :ivar handlers: the handlers of XML-RPC procedures, by prefix.
     """
 
     routes: list[Route] = field(factory=list)
@@ -33,17 +36,17 @@ class Offers:
 
     @classmethod
     def of(cls, doors: Iterable[IFrontDoor]) -> Offers:
-        """What front doors offer.
+        """Ask front doors for what they offer.
 
-        :raises FrontDoorsError: two offer the same, or one cannot say what it offers.
+        :raises FrontDoorsError: two doors offer the same thing, or one raised an exception.
         """
         offers = cls(owners={_SYSTEM: None})
         for door in doors:
             try:
-                offers._take(door)
+                offers._add(door)
             except FrontDoorsError:
                 raise
-            except Exception as error:  # it may be anybody's code
+            except Exception as error:  # the front door may be a third party's
                 said = f"{type(error).__name__}: {clean(str(error))}"
                 raise FrontDoorsError(
                     f"the front door {door.name!r} cannot say what it offers: {said}; mend or "
@@ -51,7 +54,7 @@ class Offers:
                 ) from error
         return offers
 
-    def _take(self, door: IFrontDoor) -> None:
+    def _add(self, door: IFrontDoor) -> None:
         for route in door.routes():
             what = f"{route.method} {route.path}"
             self._claim(door, what, route.requires, route.content_types)
@@ -67,10 +70,11 @@ class Offers:
             self.services.append(service)
 
     def _claim(self, door: IFrontDoor, what: str, *details: Hashable) -> None:
-        """Note who offers something.
+        """Note that a front door offers something.
 
-        :param what: is offered, for people; the details tell it from its like.
-        :raises FrontDoorsError: it is offered already.
+        :param what: what it offers, in words for the message.
+        :param details: what distinguishes it from another offer with the same words.
+        :raises FrontDoorsError: another front door, or this one, offers it already.
         """
         key = (what, *details)
         if key not in self._owners:

@@ -1,9 +1,9 @@
-"""The ping sink: sites say that they changed, in the manner of weblogs.com.
+"""The ping sink, a front door: sites announce that they have changed, as at weblogs.com.
 
-A ping is stored and answered; nothing is fetched before the answer, since blog
-engines wait for no more than a few seconds.
+The broker stores a ping and answers at once.  It fetches topics only after the answer, since
+blog engines wait no more than a few seconds.
 
-By XML-RPC, at any of many paths::
+By XML-RPC, at any of the paths for calls (see ``site``)::
 
     weblogUpdates.ping(name, url[, changesurl[, category]])
     weblogUpdates.extendedPing(name, url, check, rss[, tags])
@@ -60,15 +60,18 @@ from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 class PingSinkOptions:
     """Options of the ping sink.
 
-    :ivar repeat_window: seconds within which the same ping again is thanked for
-        and not recorded a second time.
+    :ivar repeat_window: seconds within which a repeated ping is answered with thanks and not
+        recorded again.
     """
 
     repeat_window: int = field(default=60, validator=ge(0))
 
 
 class WeblogUpdates(XMLRPC):
-    """``weblogUpdates.*``: refusals are answers with ``flerror``, wrong calls are faults."""
+    """The XML-RPC procedures ``weblogUpdates.*``.
+
+    A ping that is refused is answered with ``flerror``, a call with wrong parameters with a fault.
+    """
 
     def __init__(self, door: PingSinkDoor) -> None:
         super().__init__()
@@ -111,7 +114,7 @@ class WeblogUpdates(XMLRPC):
 
 @implementer(IFrontDoor)
 class PingSinkDoor:
-    """Pings in the manner of weblogs.com by XML-RPC, SOAP, GET and POST."""
+    """The front door for pings as at weblogs.com, by XML-RPC, SOAP, GET and POST."""
 
     name = "ping_sink"
 
@@ -127,7 +130,13 @@ class PingSinkDoor:
         return self._clock.wall_seconds()
 
     async def answer(self, ping: Ping, source: str) -> dict[str, Any]:
-        """Store a ping and thank for it, or say that it is one too many."""
+        """Store a ping.
+
+        :param ping: the ping.
+        :param source: the address that it came from.
+        :returns: the result of the call: ``flerror`` and ``message``, which is either thanks, or
+            why the ping was refused.
+        """
         try:
             await self._broker.ping(ping, self._repeat_window, source)
         except TooMany as error:
@@ -141,7 +150,7 @@ class PingSinkDoor:
         form, ping = Page(self._ping_site_form), Page(self._ping_page)
         feed_ping, home_ping = Page(self._feed_ping), Page(self._home_ping)
         any_way, by_url, by_name = frozenset[str](), frozenset({"url"}), frozenset({"url", "name"})
-        # A POST to /ping with a URL alone is an rssCloud ping, where that is spoken.
+        # If the rssCloud front door runs, a POST to /ping with only a URL is an rssCloud ping.
         form_of_ping = by_name if "rsscloud" in self._running else by_url
         by_blog = frozenset({"blogurl"})  # as in the form of Ping-O-Matic
         routes = [
@@ -234,7 +243,7 @@ class PingSinkDoor:
         )
 
     async def _answer(self, request: Request, name: str, url: str, **urls: str) -> bytes:
-        """Take a ping in and say so on a page."""
+        """Store a ping and answer with a page: thanks, or the form and why it was refused."""
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
             await self._broker.ping(ping, self._repeat_window, caller(request))
@@ -258,9 +267,9 @@ class PingSinkDoor:
         )
 
     async def _form(self, request: Request, status: int, message: str = "") -> bytes:
-        """The form, with what was filled in, and why that was not taken.
+        """The form for a ping, with the values that the person has filled in.
 
-        :param message: empty if nothing was sent yet.
+        :param message: why the ping was refused; empty if none was sent yet.
         """
         sent = parameters(request)
         url = sent.get("url") or sent.get("blogurl") or sent.get("u", "")

@@ -1,4 +1,4 @@
-"""What front doors read from a request: its parameters, its caller."""
+"""Reads the parts of a request that front doors need, and sets those of their answers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z][A-Za-z0-9_.:-]{0,40})
 
 
 def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
-    """The fields of a form or a query: names, and the values of each.
+    """Parse a form or a query into the values of each field, by its name.
 
-    Only ``&`` stands between fields, while ``;`` belongs to them (URL Standard,
-    application/x-www-form-urlencoded).  A word without ``=``, such as ``?wsdl``, has
-    an empty value.
+    Only ``&`` separates fields; a ``;`` is part of a field (URL Standard,
+    application/x-www-form-urlencoded).  A field without ``=``, such as ``?wsdl``, has an empty
+    value.
     """
     found: dict[bytes, list[bytes]] = {}
     for pair in filter(None, text.replace(b"+", b" ").split(b"&")):
@@ -34,30 +34,30 @@ def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
 def all_parameters(
     request: Request, read: Callable[[bytes], str] = decode
 ) -> list[tuple[str, str]]:
-    """The parameters of a query and a form: names, in lower case, and values.
+    """The parameters of the query and the form: pairs of a name, in lower case, and a value.
 
-    :param read: makes the text of a value.
+    :param read: decodes the bytes of a value.
     """
     fields = (request.args or {}).items()
     return [(decode(name).lower(), read(value)) for name, values in fields for value in values]
 
 
 def parameters(request: Request) -> dict[str, str]:
-    """The parameters of a query and a form by name, in lower case; the first of several."""
+    """The parameters of the query and the form by name, in lower case; of several, the first."""
     return dict(reversed(all_parameters(request)))
 
 
 def header(request: HTTPRequest, name: str) -> str | None:
     """The values of a header, joined by commas as RFC 9110 allows; None if it is absent.
 
-    Bytes that are not ASCII, which have no meaning there, are read as latin-1.
+    Bytes that are not ASCII have no meaning in a header; they are read as latin-1.
     """
     values = request.requestHeaders.getRawHeaders(name.encode("ascii"))
     return None if values is None else ", ".join(value.decode("latin-1") for value in values)
 
 
 def body_of(request: Request) -> bytes:
-    """The bytes of the body, which others can read again."""
+    """The bytes of the body; it can be read any number of times."""
     if isinstance(request.content, BytesIO):
         return request.content.getvalue()
     if request.content is None:
@@ -69,28 +69,31 @@ def body_of(request: Request) -> bytes:
 
 
 def begins_as_xml(body: bytes) -> bool:
-    """Whether a body means to be XML: that can be told from how it begins."""
+    """Whether a body begins like an XML document, in UTF-8 or UTF-16."""
     return body.lstrip().startswith((codecs.BOM_UTF8, *_XML_BEGINNINGS))
 
 
 def media_type(request: Request) -> str:
-    """The Content-Type in lower case, without its parameters; may be empty."""
+    """The media type of the Content-Type header, in lower case; empty if there is none."""
     return (header(request, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def charset(request: Request) -> str | None:
-    """The charset parameter of the Content-Type, if there is one."""
+    """The charset parameter of the Content-Type header, in lower case; None if there is none."""
     found = _CHARSET.search(header(request, "content-type") or "")
     return found[1].lower() if found else None
 
 
 def caller(request: Request) -> str:
-    """The address that a request came from, as the site has found it out."""
+    """The address of the client, which may be behind a trusted proxy: see ``limits``."""
     return str(request.getClientAddress().host)
 
 
 def respond(request: Request, status: int, content_type: str, body: bytes, **headers: str) -> bytes:
-    """Set what is around a body; give the body."""
+    """Set the status and the headers of an answer, and return its body.
+
+    :param headers: more headers; ``_`` in a name stands for ``-``.
+    """
     request.setResponseCode(status)
     request.setHeader("content-type", content_type)
     for name, value in headers.items():
@@ -99,5 +102,5 @@ def respond(request: Request, status: int, content_type: str, body: bytes, **hea
 
 
 def plain(request: Request, status: int, text: str, **headers: str) -> bytes:
-    """A plain-text answer."""
+    """Set the status and the headers of a plain-text answer, and return its body."""
     return respond(request, status, "text/plain; charset=utf-8", f"{text}\n".encode(), **headers)

@@ -1,7 +1,7 @@
-"""ResourceSync: the hub for other sources, and the documents of the broker's own.
+"""The ResourceSync front door: a hub for other sources, and the broker's own documents.
 
-A source sends its hub a notification, framework or change, and the hub carries the same
-bytes, Content-Type and links to the subscribers of the topic::
+A source pushes a framework notification or a change notification to its hub, and the hub
+sends the same bytes, Content-Type and links to the subscribers of the topic::
 
     POST /websub
     Content-Type: application/xml
@@ -12,20 +12,21 @@ bytes, Content-Type and links to the subscribers of the topic::
 
     <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" ...
 
-at any path of the hub, or at ``/resourcesync``.  What it says cannot be checked by
-reading the topic, so only those publishers may that the operator has named, each for the
-topics that begin in one way; and such topics are not read at all.
+A source may use any path of the hub, or ``/resourcesync``.  The broker cannot check a
+notification by fetching the topic.  So only publishers that the operator has named may push,
+each for the topics whose URLs begin with a given prefix, and the broker never fetches those
+topics.
 
 ====  =============================================================================
-202   taken in; the text tells what is odd about it
-400   a rule was broken, which the text names
+202   accepted; the text says what is odd about the notification
+400   the notification breaks a rule, which the text names
 401   the publisher's token is missing or wrong
 403   nobody may publish that topic, or not from that address
-415   it is not XML
+415   the body is not XML
 ====  =============================================================================
 
-The documents of the broker's own are files that the ``resourcesync`` sink makes; they
-begin at ``/.well-known/resourcesync``.
+The broker's own documents are files that the ``resourcesync`` sink writes.  They begin at
+``/.well-known/resourcesync``.
 
 Source: ResourceSync Framework Notification, sections 4.1 and 4.3.
 """
@@ -70,17 +71,17 @@ _XML: Final = frozenset({"application/xml", "text/xml"})
 _MINUTE: Final = b"public, max-age=60"
 
 _CONTENT_TYPE: Final = re.compile(r"[\t\x20-\x7e]{1,255}")
-_TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # what nobody guesses
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{16,}")  # long enough that nobody guesses it
 
-#: Section 4.1 of the specification demands the link, but published sources do without it, and
-#: nothing here needs it.
+#: Section 4.1 of the specification requires this link.  Published sources omit it, and the broker
+#: does not need it, so its absence is only a warning.
 _NO_CAPABILITY_LIST: Final = (
     "the Link header has no link with rel=resourcesync, so subscribers do not learn where the "
     "capability list is"
 )
 
-#: Characters of the links.  They go on to the subscribers, and there are servers that
-#: answer requests with more than 8 KiB in a line as bad ones.
+#: Characters of the Link header.  The broker sends it on to subscribers, and some servers refuse
+#: requests with a line of more than 8 KiB.
 MAX_LINK: Final = 8000
 
 
@@ -102,11 +103,11 @@ def _is_token(_: object, __: object, text: str) -> None:
 
 @frozen
 class Publisher:
-    """Who may publish what.  Where it has both a token and networks, both must fit.
+    """A publisher that may push notifications: it must send its token, from its networks.
 
-    :ivar topic: how the URLs of the topics begin, which are not read then.
-    :ivar token: what is sent as ``Authorization: Bearer TOKEN``.
-    :ivar networks: networks (CIDRs) that it sends from.
+    :ivar topic: the prefix of the URLs of its topics, which the broker never fetches.
+    :ivar token: the token that it sends as ``Authorization: Bearer TOKEN``; empty for none.
+    :ivar networks: the networks (CIDRs) that it sends from; empty for any.
     """
 
     topic: str = field(validator=_is_topic)
@@ -118,11 +119,11 @@ class Publisher:
             raise ValueError("a publisher needs a token or networks, or both")
 
     def sends_from(self, address: str) -> bool:
-        """Whether requests may come from an address."""
+        """Whether the publisher may send from an address."""
         return not self.networks or within(address, [ip_network(net) for net in self.networks])
 
     def knows(self, token: str) -> bool:
-        """Whether a token is the right one.  How long this takes says nothing of it."""
+        """Whether a token is the right one, compared in constant time."""
         return not self.token or compare_digest(self.token.encode(), token.encode())
 
 
@@ -130,7 +131,7 @@ class Publisher:
 class ResourceSyncOptions:
     """Options of the ResourceSync front door.
 
-    :ivar publishers: who may publish what; without any, nobody may.
+    :ivar publishers: the publishers that may push notifications; without any, nobody may.
     """
 
     publishers: tuple[Publisher, ...] = ()
@@ -139,12 +140,18 @@ class ResourceSyncOptions:
 def pushed_prefixes(
     options: ResourceSyncOptions, public_url: str, has_hub: bool
 ) -> tuple[str, ...]:
-    """How the URLs of the topics begin that the publishers push; see ``IPushesContent``."""
+    """The URL prefixes of the topics whose content publishers push; see ``IPushesContent``."""
     return tuple(each.topic for each in options.publishers)
 
 
 class _Refusal(Exception):
-    """A notification that is not taken in: with the status, and a text for its publisher."""
+    """A notification is refused.
+
+    Its text is for the publisher.
+
+    :ivar status: the status of the answer.
+    :ivar headers: headers of the answer.
+    """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -154,7 +161,7 @@ class _Refusal(Exception):
 
 @implementer(IFrontDoor)
 class ResourceSyncDoor:
-    """Notifications of ResourceSync sources, and the documents of our own."""
+    """The front door for the notifications of sources, and for the broker's own documents."""
 
     name = "resourcesync"
 
@@ -201,14 +208,15 @@ class ResourceSyncDoor:
         try:
             return await self._broker.push_content(topic, content)
         except TooMany:
-            raise  # which is answered like everywhere
+            raise  # ``answering`` answers it with 429
         except Refused as error:
             raise _Refusal(400, f"This was not accepted: {error}.") from error
 
     def _links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
-        """The value of the Link header, the topic that it names, and what is odd about it.
+        """Check the Content-Type and the Link header of a notification.
 
-        :raises _Refusal: the type of the body or a link is not what it must be.
+        :returns: the value of the Link header, the topic that it names, and what is odd about it.
+        :raises _Refusal: the Content-Type or a link breaks a rule.
         """
         content_type = header(request, "content-type") or ""
         if media_type(request) not in _XML or not _CONTENT_TYPE.fullmatch(content_type):
@@ -243,9 +251,9 @@ class ResourceSyncDoor:
         return value, topic, odd
 
     def _authorize(self, request: Request, topic: str) -> None:
-        """Find the publisher of a topic.
+        """Check that the caller is a publisher of a topic.
 
-        :raises _Refusal: whoever calls is none.
+        :raises _Refusal: the topic has no publisher, or the caller's address or token is wrong.
         """
         url = normal_form(topic)
         of_topic = [each for each in self._publishers if url.startswith(each.topic)]
@@ -273,9 +281,10 @@ def _payload(request: Request) -> codec.Document:
 
 
 def _only(found: Sequence[links.Link], relation: str, meaning: str) -> str:
-    """The one URL to which links of a relation lead.
+    """The one URL to which the links of a relation lead.
 
-    :raises _Refusal: there is none, there are several, or it is not absolute.
+    :param meaning: what the link leads to, for the message.
+    :raises _Refusal: there is no such link, there are several, or the URL is not absolute.
     """
     urls = links.targets(found, relation)
     if len(urls) != 1:

@@ -1,7 +1,7 @@
 """The rssCloud front door: subscribers register, publishers ping.
 
-By REST, where the answer is XML or JSON and its HTTP status 200 even when it
-says no::
+By REST, where the answer is XML or JSON, with HTTP status 200 even if the request is
+refused::
 
     POST /rsscloud/pleaseNotify          also /pleaseNotify
       notifyProcedure=&port=5337&path=/notify&protocol=http-post&url1=http://example.org/rss.xml
@@ -11,13 +11,13 @@ says no::
       url=http://example.org/rss.xml
     <result success="true" msg="Thanks for the ping."/>
 
-People find forms for both at ``GET /rssCloud``; browsers get pages as answers (see
+``GET /rssCloud`` has forms for both, and browsers get pages as answers (see
 ``rsscloud_pages``).
 
 By XML-RPC, as ``rssCloud.pleaseNotify(notifyProcedure, port, path, protocol,
-urlList[, domain])`` and ``rssCloud.ping(url)``, both returning true or a fault;
-by SOAP 1.1 with parameters of the same names.  Registrations without a domain
-are for the caller's own address.
+urlList[, domain])`` and ``rssCloud.ping(url)``, which return true or a fault;
+by SOAP 1.1 with parameters of the same names.  A registration without a domain
+is for the caller's own address.
 
 Sources: "SOAP meets RSS" (2003), the implementor's guide to rssCloud (2009).
 """
@@ -75,10 +75,10 @@ from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
-#: In what programs get the answers of the REST interface.
+#: The media types in which programs get the answers of the REST interface.
 _KINDS = ("text/xml", "application/xml", "application/json")
 
-#: Topics whose last ping is remembered for the pause between pings.
+#: For so many topics the door remembers the last ping, to enforce the pause between pings.
 REMEMBERED_PINGS = 10_000
 
 
@@ -94,7 +94,7 @@ class RssCloudOptions:
 
 
 class RssCloud:
-    """Registrations and pings, whichever way they came."""
+    """Handles registrations and pings for the three interfaces: REST, XML-RPC and SOAP."""
 
     def __init__(self, options: RssCloudOptions, broker: IBroker, clock: IReactorTime) -> None:
         self._broker = broker
@@ -103,18 +103,21 @@ class RssCloud:
         self._last_pings: BoundedDict[str, float] = BoundedDict(REMEMBERED_PINGS)
 
     async def register(self, fields: Mapping[str, str], topics: Sequence[str], caller: str) -> None:
-        """Subscribe to every topic that can be; one is enough for success.
+        """Subscribe a callback to topics; the registration succeeds if one topic succeeds.
 
-        :raises BadRegistration: with the sentence for the client.
-        :raises Limited: at least one topic was refused for being one too many.
+        :param fields: the fields of the registration, for ``wire.rsscloud.registration``.
+        :param topics: the URLs of the topics.
+        :param caller: the address that the request came from.
+        :raises BadRegistration: no subscription was made; the text is for the client.
+        :raises Limited: a limit on requests refused at least one topic.
         """
-        # A registration has no word for what is to be sent along, or how it is signed.
+        # Protocols that carry content are left out: a registration cannot say how to sign it.
         offered = self._broker.protocols - self._broker.content_protocols
         wanted = rsscloud.registration(fields, topics, caller, offered)
         await _any_of([self._subscribe(intent) for intent in wanted.intents()])
 
     async def _subscribe(self, intent: Intent) -> BadRegistration | None:
-        """What is said if there is no subscription."""
+        """Subscribe to one topic; return the error for the client if that fails."""
         try:
             await self._broker.subscribe(intent)
         except TopicUnreadable as error:
@@ -136,17 +139,19 @@ class RssCloud:
         return BadRegistration(sentence)
 
     async def ping(self, urls: Sequence[str], source: str, *, again: bool = False) -> None:
-        """Take in pings of topics; one that is thanked for is enough for success.
+        """Handle a ping of each topic; the request succeeds if one ping succeeds.
 
-        :param again: whether a topic that cannot be read is read again later, if
-            somebody subscribed to it.
-        :raises BadRegistration: with the sentence for the client.
-        :raises Limited: at least one ping was refused for being one too many.
+        :param urls: the URLs of the topics.
+        :param source: the address that the request came from.
+        :param again: whether the broker fetches a topic that could not be read again later, if
+            it has subscribers.
+        :raises BadRegistration: no ping succeeded; the text is for the client.
+        :raises Limited: a limit on requests refused at least one ping.
         """
         await _any_of([self._ping(url, source, again) for url in urls])
 
     async def _ping(self, url: str, source: str, again: bool) -> BadRegistration | None:
-        """What is said if a ping is not taken."""
+        """Handle the ping of one topic; return the error for the client if it is refused."""
         topic = normal_form(url)
         try:
             self._check_pause(topic)
@@ -156,7 +161,7 @@ class RssCloud:
         except PingTooSoon as error:
             return BadRegistration(rsscloud.too_soon(error.seconds))
         except TooMany as error:
-            self._last_pings.pop(topic, 0.0)  # it was none
+            self._last_pings.pop(topic, 0.0)  # a ping that was refused does not count
             sentence = rsscloud.limited("ping", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)
         except Forbidden as error:
@@ -164,18 +169,19 @@ class RssCloud:
         return None
 
     async def call_ping(self, url: str, source: str) -> None:
-        """Take in the ping of a call, which succeeds even if the feed cannot be read.
+        """Handle a ping by XML-RPC or SOAP, which succeeds even if the topic cannot be read.
 
-        What is answered with success must not be lost: such a feed is read again.
+        As the answer says success, the ping must not be lost: the broker fetches the topic again
+        later.
 
-        :raises Limited, NotAllowed: with the sentence for the client.
+        :raises Limited, NotAllowed: the ping was refused; the text is for the client.
         """
         try:
             await self.ping(rsscloud.distinct([url]), source, again=True)
         except (Limited, NotAllowed):
             raise
         except BadRegistration:
-            pass  # the protocol has no answer for it
+            pass  # these calls have no answer for it
 
     def _check_pause(self, url: str) -> None:
         if not self._pause:
@@ -187,7 +193,7 @@ class RssCloud:
 
 
 class RssCloudProcedures(XMLRPC):
-    """``rssCloud.*``: a call that fails is a fault."""
+    """The XML-RPC procedures ``rssCloud.*``; a call that fails is answered with a fault."""
 
     def __init__(self, rss_cloud: RssCloud) -> None:
         super().__init__()
@@ -195,7 +201,7 @@ class RssCloudProcedures(XMLRPC):
 
     @procedure(["boolean"])
     async def xmlrpc_hello(self, request: Request, *ignored: Any) -> bool:
-        """Answer true: the broker is there."""
+        """Answer true, to show that the broker runs."""
         return True
 
     @procedure(
@@ -203,8 +209,8 @@ class RssCloudProcedures(XMLRPC):
         ["boolean", "string", "int", "string", "string", "array", "string"],
     )
     async def xmlrpc_pleaseNotify(self, request: Request, *values: Any) -> bool:
-        """Register for notifications: notifyProcedure, port, path, protocol, urlList and,
-        if it is not the caller that is to be notified, its domain.
+        """Register for notifications: notifyProcedure, port, path, protocol, urlList and, if
+        another host than the caller is to be notified, its domain.
         """
         try:
             fields, topics = rsscloud.fields_from_parameters("pleaseNotify", values)
@@ -228,8 +234,9 @@ class RssCloudProcedures(XMLRPC):
 
 
 class OldProcedures(XMLRPC):
-    """``xmlStorageSystem.*``: the names that old feeds carry; a registration that
-    could not be made is false and no fault.
+    """The XML-RPC procedures ``xmlStorageSystem.*``, which old feeds name.
+
+    A registration that fails is answered with false, and not with a fault.
     """
 
     def __init__(self, rss_cloud: RssCloud) -> None:
@@ -260,7 +267,7 @@ class OldProcedures(XMLRPC):
 
 @implementer(IFrontDoor)
 class RssCloudDoor:
-    """rssCloud by REST, XML-RPC and SOAP."""
+    """The front door for rssCloud, by REST, XML-RPC and SOAP."""
 
     name = "rsscloud"
 
@@ -350,9 +357,9 @@ class RssCloudDoor:
 
 
 def _rule(error: TopicUnreadable | CallbackFailed) -> str:
-    """Why a URL is one that the broker does not call.
+    """Why the broker does not call a URL at all; empty if it called the URL and failed.
 
-    Clients compare the sentence about what failed in another way: nothing is added to it.
+    In the second case nothing may be added to the sentence, since clients compare it.
     """
     return error.reason if error.refused else ""
 
@@ -360,12 +367,12 @@ def _rule(error: TopicUnreadable | CallbackFailed) -> str:
 async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]]) -> None:
     """Make several attempts at once; one that succeeds is enough.
 
-    But if one was refused for being one too many, the client must learn of it:
-    it would otherwise not try that one again.
+    If a limit on requests refused one of them, the client must learn of it, or it would not try
+    that one again.
 
-    :param attempts: each gives what is said if it failed.
-    :raises Limited: at least one was refused for being one too many.
-    :raises BadRegistration: none succeeded; the first that was said.
+    :param attempts: each returns the error for the client, or None if it succeeded.
+    :raises Limited: a limit on requests refused at least one attempt.
+    :raises BadRegistration: none succeeded; this is the first error.
     """
     problems = await together(attempts)
     limited = [problem for problem in problems if isinstance(problem, Limited)]
@@ -382,11 +389,12 @@ async def _rest_answer(
     act: Callable[[], Awaitable[str]],
     page: Callable[[Request, Awaitable[str]], Awaitable[bytes]],
 ) -> bytes:
-    """Do something and answer in the form that the client accepts.
+    """Perform a REST request and answer with the media type that the client accepts.
 
-    :param root: the name of the answer's root element.
-    :param act: gives the sentence of success; raises that of failure.
-    :param page: makes the answer for a browser of what ``act`` gives or raises.
+    :param root: the name of the root element of an XML answer.
+    :param act: performs the request; returns the sentence of success, or raises
+        ``BadRegistration`` with that of failure.
+    :param page: makes the page for a browser from the result of ``act``.
     """
     accept = header(request, "accept")
     if wants_page(accept, _KINDS):

@@ -1,10 +1,10 @@
-"""The pages of rssCloud: forms for people who ping or register by hand, and what came of it.
+"""The HTML pages of the rssCloud front door: forms to ping and to register, and their results.
 
-``GET /rssCloud`` shows both forms, and so do ``/pingForm`` and ``/pleaseNotifyForm``, as other
-rssCloud servers call the pages of theirs.  Forms are sent to the paths of the REST interface, and a
-browser gets a page as the answer: 200 for what was done, else the form with what was filled in,
-and why that was not taken (400; 403 if the operator does not allow it, 429 if it was one too
-many).  Programs get XML or JSON there, as ever.
+``GET /rssCloud`` shows both forms, and so do ``/pingForm`` and ``/pleaseNotifyForm``, the paths
+that other rssCloud servers use.  Browsers send the forms to the paths of the REST interface and
+get a page as the answer: with 200 if the request succeeded, else the form with the values that
+were filled in and the reason (400; 403 if the operator does not allow it, 429 if a limit on
+requests was reached).  Programs get XML or JSON at the same paths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rsscloud_broker.interfaces import FrontDoorParts, Route
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 
-#: What most callbacks take.
+#: The protocol that the form proposes: most callbacks use it.
 _USUAL_PROTOCOL: Final = "http-post"
 
 _PATHS: Final = ("/rssCloud", "/pingForm", "/pleaseNotifyForm")
@@ -28,7 +28,7 @@ _FIELDS: Final = ("url", "url1", "protocol", "domain", "port", "path", "notifyPr
 
 
 class RssCloudPages:
-    """Makes the pages."""
+    """Makes the pages; the rssCloud front door calls it."""
 
     def __init__(self, parts: FrontDoorParts) -> None:
         self._pages = parts.pages
@@ -36,39 +36,39 @@ class RssCloudPages:
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
     def routes(self) -> Sequence[Route]:
-        """Where the forms are."""
+        """The routes of the page with the forms."""
         return [Route(path, "GET", Page(self.forms)) for path in _PATHS]
 
     async def forms(self, request: Request) -> bytes:
-        """The two forms, empty."""
+        """The page with the two forms, empty."""
         return await self._forms(request, 200, "")
 
-    async def pinged(self, request: Request, doing: Awaitable[str]) -> bytes:
-        """What came of a ping.
+    async def pinged(self, request: Request, result: Awaitable[str]) -> bytes:
+        """The page with the result of a ping.
 
-        :param doing: gives the sentence of success; raises ``BadRegistration`` with that of
-            failure.
+        :param result: returns the sentence of success, or raises ``BadRegistration`` with that
+            of failure.
         """
-        return await self._done(request, doing, "Pinged", "rsscloud_pinged.html")
+        return await self._result(request, result, "Pinged", "rsscloud_pinged.html")
 
-    async def registered(self, request: Request, doing: Awaitable[str]) -> bytes:
-        """What came of a registration.
+    async def registered(self, request: Request, result: Awaitable[str]) -> bytes:
+        """The page with the result of a registration.
 
-        :param doing: as for ``pinged``.
+        :param result: as for `pinged`.
         """
-        return await self._done(request, doing, "Registered", "rsscloud_registered.html")
+        return await self._result(request, result, "Registered", "rsscloud_registered.html")
 
-    async def _done(
-        self, request: Request, doing: Awaitable[str], title: str, template: str
+    async def _result(
+        self, request: Request, result: Awaitable[str], title: str, template: str
     ) -> bytes:
         try:
-            message = await doing
+            message = await result
         except BadRegistration as error:
             if isinstance(error, Limited):
                 request.setHeader("retry-after", str(error.retry_after))
             return await self._forms(request, _status(error), _in_words(error))
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
-        # Of several, which only programs send, some may have been refused.
+        # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
         page = await self._pages.render(title, template, message=message, url=url, **self._running)
         return _html(request, 200, page)
@@ -88,8 +88,8 @@ class RssCloudPages:
 
 
 def _in_words(error: BadRegistration) -> str:
-    """What went wrong, and why, for people."""
-    sentence = str(error).replace("<i>", "").replace("</i>", "")  # as rssCloud has it
+    """What went wrong and why, for people."""
+    sentence = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
     return f"{sentence} {error.reason}." if error.reason else sentence
 
 

@@ -1,11 +1,11 @@
-"""The headers that limit what a browser does with an answer."""
+"""The HTTP headers on every answer that limit what a browser does with it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: On every answer that a door gives: a page may load nothing but its style sheet and its icons,
-#: be framed nowhere and send its forms only here.
+#: A page may load only the broker's style sheet and icons, may not be put into a frame, and may
+#: send its forms only to the broker.
 SECURITY_HEADERS: Final = {
     b"content-security-policy": (
         b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "

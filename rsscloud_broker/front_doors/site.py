@@ -1,15 +1,15 @@
-"""Mounts the front doors: finds what a request means and who answers it.
+"""The root resource of the site: routes each request to the front door that answers it.
 
-1. A POST whose body is XML, at one of the call paths, is a call: XML-RPC if its
-   root is ``methodCall``, SOAP otherwise, whatever its Content-Type says.
-2. Everything else goes to a route: the longest path that fits; of those the ones
-   for the media type of the body, or, if there are none, those for any; and of
-   those the one that requires the most parameters.  What has its own path is not
-   left to a route that ends in ``/*``, whatever its method.
-3. Any other POST at a call path is a call that cannot be read, and is told so.
+1. A POST with an XML body to one of the paths for calls is a call: XML-RPC if its
+   root element is ``methodCall``, SOAP otherwise, whatever its Content-Type says.
+2. Any other request goes to the route with the longest matching path.  Among several, routes for
+   the media type of the body win over routes for any, and then the one that requires the
+   most parameters wins.  A request for a path that has routes of its own never goes to a route
+   that ends in ``/*``, whatever the method.
+3. Any other POST to a path for calls is a call that cannot be read, and is answered so.
 
-A path that is not known is taken for a known one that differs from it by its case, or by a
-slash at its end: people type paths.
+As people type paths, a path that is unknown is taken for a known one from which it differs only by
+upper and lower case or by a slash at the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
 from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
-#: Where blog engines and aggregators send their calls.
+#: The paths for calls, to which blog engines and aggregators send XML-RPC and SOAP.
 CALL_PATHS = frozenset(
     {
         "/",
@@ -57,14 +57,14 @@ CALL_PATHS = frozenset(
     }
 )
 
-#: On the answers to everybody: a script of any site may read them, as they need no credentials
+#: Headers of the answers that a script of any site may read, as they need no credentials
 #: (https://fetch.spec.whatwg.org/#http-cors-protocol).
 FOR_EVERYBODY = {
     b"access-control-allow-origin": b"*",
     b"access-control-expose-headers": b"link, retry-after, rsscloud-reason",
 }
 
-#: On the answer to the question whether a request to everybody may be made.
+#: Headers of the answer to a CORS preflight request for such a path.
 PREFLIGHT = {
     b"access-control-allow-headers": b"content-encoding, content-type, soapaction",
     b"access-control-max-age": b"86400",
@@ -74,9 +74,11 @@ _NOTHING: Set[str] = frozenset()
 
 
 class Root(Resource):
-    """The root resource of the broker.
+    """The root resource of the broker; ``tap`` makes it from all front doors.
 
-    :raises FrontDoorsError: the front doors cannot be mounted together.
+    :param doors: the front doors.
+    :param public_url: the URL of the broker, without a slash at the end.
+    :raises FrontDoorsError: two front doors offer the same thing.
     """
 
     isLeaf = True
@@ -123,7 +125,7 @@ class Root(Resource):
         return self._nothing_here(request, path)
 
     def _path_of(self, request: Request) -> str:
-        """The path of a request, as it is known."""
+        """The path of a request, in the spelling that the routes have."""
         path = request.path.decode("latin-1")
         if path not in self._methods_at:
             path = self._known_as.get(_folded(path), path)
@@ -131,12 +133,12 @@ class Root(Resource):
         return path
 
     def _headers_of(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
-        """What is on every answer at a path."""
+        """The headers of every answer at a path."""
         more = FOR_EVERYBODY if self._is_for_everybody(path) else {}
         return tuple((SECURITY_HEADERS | more).items())
 
     def _is_for_everybody(self, path: str) -> bool:
-        """Whether scripts of other sites may read what is at a path."""
+        """Whether scripts of other sites may read the answers at a path."""
         if path in self._call_paths:
             return True
         at = [path] if self._methods(path) else _candidates(path)
@@ -146,7 +148,7 @@ class Root(Resource):
         return any(route.for_everybody for route in routes)
 
     def _options(self, request: Request, path: str) -> bytes:
-        """Say what may be asked for at a path (RFC 9110, section 9.3.7)."""
+        """Answer OPTIONS with the methods of a path (RFC 9110, section 9.3.7)."""
         at = next((each for each in _candidates(path) if each in self._methods_at), "")
         if not at:
             return self._nothing_here(request, path)
@@ -160,10 +162,10 @@ class Root(Resource):
 
     def _resource(self, request: Request, path: str) -> IResource | None:
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
-        # Most requests bring nothing that a route could require.
+        # Most requests have no parameters.
         names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
-        # A path known by its whole name is not for those that take what is left; but
-        # "/" is not only called, it may also be somebody's home page.
+        # A path with routes of its own is not for the routes that end in /*.  "/" is the
+        # exception: it takes calls, and a route for /* may still have a home page for it.
         known = path != "/" and self._methods(path)
         for candidate in [path] if known else _candidates(path):
             for route in self._suitable(request, candidate, method):
@@ -172,7 +174,7 @@ class Root(Resource):
         return None
 
     def _suitable(self, request: Request, path: str, method: str) -> Sequence[Route]:
-        """The routes at a path for a body like that of a request."""
+        """The routes at a path for the media type of a request's body."""
         routes = self._routes.get((path, method), ())
         if not any(route.content_types for route in routes):
             return routes
@@ -181,7 +183,7 @@ class Root(Resource):
         return named or [route for route in routes if not route.content_types]
 
     def _call(self, request: Request, body: bytes) -> bytes | int:
-        """Read a document once and give it to whom its root element names."""
+        """Parse the body of a call, once, and pass it to XML-RPC or SOAP by its root element."""
         encoding = charset(request)
         if (call := xmlrpc.plain_call(body, encoding)) is not None:
             return self._xmlrpc.render_call(request, *call)
@@ -199,7 +201,7 @@ class Root(Resource):
         return self._xmlrpc.render_document(request, root)
 
     def _methods(self, path: str) -> Set[str]:
-        """The methods of everything at a path, calls included."""
+        """The HTTP methods of a path, including POST for calls."""
         return self._methods_at.get(path, _NOTHING)
 
     def _find_methods(self) -> dict[str, Set[str]]:
@@ -213,6 +215,7 @@ class Root(Resource):
         return {at: frozenset(methods) for at, methods in found.items()}
 
     def _nothing_here(self, request: Request, path: str) -> bytes:
+        """Answer a request that no route takes, and say why."""
         allowed = self._methods(path)
         method = request.method.decode("latin-1")
         if not allowed:
@@ -235,7 +238,7 @@ class Root(Resource):
 
 
 def _folded(path: str) -> str:
-    """What is the same for paths that are taken for each other."""
+    """A path in lower case and without a slash at its end."""
     return path.rstrip("/").lower()
 
 

@@ -1,14 +1,13 @@
-"""SOAP 1.1: finds the operation that a call means, and answers it.
+"""Answers SOAP 1.1 calls: finds the operation that a call means among the front doors'.
 
 A SOAP call arrives at ``/soap`` or at any path that is a SOAPAction, such as
-``/weblogUpdates``.  Several services have an operation called ``ping``; which
-one is meant is said, in this order, by the SOAPAction, by the path, by the
-names of the parameters.  So a SOAP ping of a weblog goes to the ``ping``
-operation of the service ``/weblogUpdates`` that ``ping_sink`` offers.  Or the operation says
-it itself, by its dotted name as in XML-RPC: ``weblogUpdates.ping``.
+``/weblogUpdates``.  Several services have an operation called ``ping``.  The broker chooses by,
+in this order, the prefix of a dotted name as in XML-RPC (``weblogUpdates.ping``), the
+SOAPAction, the path, and the names of the parameters.  So a SOAP ping of a weblog goes to the
+``ping`` operation of the service ``/weblogUpdates`` that ``ping_sink`` offers.
 
-Clients that are made without a WSDL may have no names for parameters, and send ``param0`` or
-``c-gensym3``: those are told by their order.
+Clients that were made without a WSDL may not know the names of the parameters, and send names such
+as ``param0`` or ``c-gensym3``.  Their parameters are taken in their order.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ CONTENT_TYPE = "text/xml; charset=utf-8"
 
 
 def fault_document(request: Request, code: str, text: str) -> bytes:
-    """A fault, with the HTTP status 500 that SOAP 1.1 asks for (section 6.2)."""
+    """Answer with a fault, with the HTTP status 500 that SOAP 1.1 requires (section 6.2)."""
     return respond(request, 500, CONTENT_TYPE, soap.encode_fault(code, text))
 
 
 class SoapRoot:
-    """All the SOAP operations that the front doors offer."""
+    """Answers the calls of all SOAP operations that the front doors offer; ``site`` calls it."""
 
     log = Logger()
 
@@ -51,11 +50,11 @@ class SoapRoot:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The paths at which calls may arrive besides ``/soap``."""
+        """The paths for SOAP calls besides ``/soap``."""
         return frozenset(self._by_action)
 
     def render_document(self, request: Request, root: etree._Element) -> int:
-        """Answer a document that has been parsed."""
+        """Answer a call whose document has been parsed."""
         return answer(request, self._answer_document(request, root))
 
     async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
@@ -70,7 +69,7 @@ class SoapRoot:
             return fault_document(request, "Client", str(error))
         except Unavailable:
             raise
-        except Exception:  # a bug is logged; the caller learns that it is ours
+        except Exception:  # a bug: log it, and tell the caller that the broker is at fault
             self.log.failure("A SOAP call failed.")
             return fault_document(
                 request, "Server", "The broker made a mistake. It has been logged."
@@ -99,16 +98,16 @@ class SoapRoot:
 
 
 def _fitness(values: Mapping[str, Any], operation: SoapOperation) -> tuple[int, bool, int]:
-    """How well an operation fits what a call brings: by names, or else by their number."""
+    """How well an operation fits the parameters of a call: by their names, then their number."""
     names = operation.parameters
     return len(values.keys() & set(names)), len(values) <= len(names), -len(names)
 
 
 def _named(values: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
-    """The values of a call by the names of the operation; by their order, if none is named so."""
+    """The values of a call by the operation's names; in their order if the call uses no name."""
     if values.keys() & set(names):
         return values
     ordered = list(values.values())
     if len(ordered) == 1 and len(names) > 1 and isinstance(ordered[0], list):
-        ordered = ordered[0]  # all have the same name
+        ordered = ordered[0]  # the client gave all of them the same name
     return dict(zip(names, ordered, strict=False))

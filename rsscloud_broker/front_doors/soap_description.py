@@ -1,4 +1,4 @@
-"""Serves WSDL, which tells SOAP clients what can be called, and where."""
+"""Serves the WSDL documents, which describe the SOAP operations for clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rsscloud_broker.front_doors.requests import respond
 
 
 class DescriptionPage(Resource):
-    """GET ``/soap?wsdl``, and likewise at other paths.
+    """The page with one WSDL document, at ``/soap?wsdl`` for instance.
 
     :param document: the WSDL.
     """

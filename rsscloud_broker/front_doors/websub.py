@@ -1,22 +1,22 @@
 """The WebSub front door: the hub, where subscribers subscribe and publishers publish.
 
-At ``/websub``, and for old links at ``/hub`` and ``/pubsubhubbub``, each with
-and without a slash at the end, by a POST of a form::
+A client sends a form by POST to ``/websub``, or to ``/hub`` or ``/pubsubhubbub`` for old links,
+each with or without a slash at the end::
 
     hub.mode=subscribe&hub.topic=http://example.org/rss.xml
         &hub.callback=http://reader.example/websub/8f31
-    202, and the callback is asked afterwards whether that is so
+    202; the broker asks the callback afterwards whether it wants this
 
     hub.mode=publish&hub.url=http://example.org/rss.xml
-    202, and the topic is read afterwards
+    202; the broker fetches the topic afterwards
 
-What is refused has a status of 400 to 599 and the reason as plain text.  A GET
-is answered with a page for people, that says all this and has a form to publish; browsers get
-pages as answers.
+A request that is refused is answered with a status from 400 to 599 and the reason in plain
+text.  A GET is answered with a page that explains the hub to people and has a form to publish;
+browsers get pages as answers to that form.
 
-Clients of PubSubHubbub 0.3 send ``hub.verify``: if they would rather have the
-callback asked before the answer (``sync``), they get 204 where it confirms and
-409 where it does not.  To a ping they want to hear 204.
+Clients of PubSubHubbub 0.3 send ``hub.verify``.  If they prefer ``sync``, the broker asks
+the callback before it answers, with 204 if the callback confirms and 409 if it does not.  These
+clients expect 204 as the answer to a ping.
 
 Sources: WebSub (W3C Recommendation, 2018), sections 5 and 6; PubSubHubbub 0.3
 and 0.4.
@@ -62,7 +62,7 @@ PROTOCOL = "websub"
 
 FORM = "application/x-www-form-urlencoded"
 
-#: What old clients call themselves, and the hub's old name in a path.
+#: Old clients have this in their User-Agent, or use it as the path of the hub.
 _OLD = "pubsubhubbub"
 
 _MINUTE, _DAY = 60, 86_400
@@ -73,9 +73,9 @@ class WebSubOptions:
     """Options of the hub.
 
     :ivar lease_min: the shortest lease that is granted, in seconds.
-    :ivar lease_max: the longest.
-    :ivar lease_default: what is granted to who asks for no particular one.
-    :ivar sync_verification: whether old clients may wait for the verification.
+    :ivar lease_max: the longest lease that is granted, in seconds.
+    :ivar lease_default: the lease of a subscriber that asks for none, in seconds.
+    :ivar sync_verification: whether old clients may wait for the verification of intent.
     """
 
     lease_min: int = field(default=5 * _MINUTE, validator=ge(1))
@@ -91,7 +91,10 @@ class WebSubOptions:
             )
 
     def granted(self, seconds: int | None) -> int:
-        """The lease for whom asked for one of so many seconds (section 5.1 of WebSub)."""
+        """The lease that the hub grants, in seconds (section 5.1 of WebSub).
+
+        :param seconds: the lease that the subscriber asked for; None if it did not.
+        """
         if seconds is None:
             return self.lease_default
         return max(self.lease_min, min(seconds, self.lease_max))
@@ -99,7 +102,7 @@ class WebSubOptions:
 
 @implementer(IFrontDoor)
 class WebSubDoor:
-    """The hub of WebSub, for clients of PubSubHubbub too."""
+    """The front door of the WebSub hub; clients of PubSubHubbub can use it, too."""
 
     name = "websub"
 
@@ -127,14 +130,17 @@ class WebSubDoor:
         return []
 
     async def _page(self, request: Request) -> bytes:
-        """How to use the hub, for people."""
+        """The page that explains the hub to people."""
         hub = f"{self._public_url}{HUB_PATHS[0]}"
         request.setHeader("link", links.encode([(hub, "hub")]))
         page = await self._pages.render("The WebSub hub", "websub.html", hub=hub)
         return respond(request, 200, "text/html; charset=utf-8", page)
 
     async def _answer_others(self, request: Request) -> bytes:
-        """Whatever says that it is no form: only a request without a body may be one."""
+        """Answer a request whose Content-Type is not a form's.
+
+        Without a body it may still have its fields in the query.
+        """
         if not body_of(request):
             return await self._answer(request)
         return plain(
@@ -153,7 +159,7 @@ class WebSubDoor:
         except BadRequest as error:
             return plain(request, 400, str(error))
         except TooMany:
-            raise  # answered as everywhere
+            raise  # ``answering`` answers it with 429
         except Refused as error:
             return plain(request, _status(error), f"This was not accepted: {error}.")
 
@@ -193,7 +199,7 @@ class WebSubDoor:
 
 
 def _path(request: Request) -> str:
-    """The path that was used, one of those of the routes."""
+    """The path of the hub that the client used."""
     return request.path.decode("ascii")
 
 
@@ -203,7 +209,7 @@ def _nothing_to_say(request: Request) -> bytes:
 
 
 def _status(error: Refused) -> int:
-    """What is said, with a sentence, to who is refused."""
+    """The status with which a refusal is answered."""
     match error:
         case TopicEnded():
             return 410
@@ -212,8 +218,8 @@ def _status(error: Refused) -> int:
         case UnsupportedProtocol():
             return 501
         case TopicUnreadable(refused=True) | CallbackFailed(refused=True):
-            return 400  # no URL for the broker to call, or more there than it takes in
+            return 400  # the broker does not call such a URL, or its content is too large
         case TopicUnreadable() | CallbackFailed():
-            return 409  # verified before the answer, and it did not confirm
+            return 409  # verified before the answer, and the callback did not confirm
         case _:
             return 400

@@ -1,9 +1,8 @@
-"""XML-RPC as Twisted has it, with hardened parsing.
+"""Answers XML-RPC calls with the procedures of the front doors; ``site`` calls it.
 
-``twisted.web.xmlrpc`` brings the resource model: procedures are ``xmlrpc_``
-methods, prefixes are subhandlers, failures are faults.  It reads documents with
-the standard library's parser, which follows a DOCTYPE wherever it leads; here
-``wire.xmlrpc`` reads them instead.
+The procedures are Twisted's: ``xmlrpc_`` methods of ``twisted.web.xmlrpc.XMLRPC``, with a
+subhandler for each prefix and a fault for each failure.  Twisted would parse documents with the
+standard library, which expands what a DOCTYPE declares; ``wire.xmlrpc`` parses them here instead.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from rsscloud_broker.wire.xml import MalformedXML
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Calls in one ``system.multicall``.
+#: The largest number of calls in one ``system.multicall``.
 MAX_CALLS = 100
 
 CONTENT_TYPE = "text/xml; charset=utf-8"
 
 
 def fault_document(request: Request, code: int, text: str) -> bytes:
-    """A fault; its HTTP status is 200, as XML-RPC wants it."""
+    """Answer with a fault, with the HTTP status 200 that XML-RPC requires."""
     return respond(request, 200, CONTENT_TYPE, xmlrpc.encode_fault(code, text))
 
 
 def procedure(
     *signatures: list[str],
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
-    """Mark an ``xmlrpc_`` method: it takes the request first, then the parameters.
+    """Mark an ``xmlrpc_`` method that takes the request first, and then the parameters.
 
-    :param signatures: each the type of the result and those of the parameters,
-        for ``system.methodSignature``.
+    :param signatures: for ``system.methodSignature``: each has the type of the result, then those
+        of the parameters.
     """
 
     def mark(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -58,7 +57,7 @@ def procedure(
 
 @lru_cache(maxsize=1000)
 def _check_arity(function: Callable[..., Any], count: int) -> None:
-    """See whether a function takes so many arguments; looking takes its time.
+    """Check that a function takes so many arguments; cached, since the check is slow.
 
     :raises TypeError: it takes more, or fewer.
     """
@@ -66,9 +65,9 @@ def _check_arity(function: Callable[..., Any], count: int) -> None:
 
 
 class XMLRPCRoot(XMLRPC):
-    """All the procedures that the front doors offer.
+    """Answers the calls of all XML-RPC procedures that the front doors offer.
 
-    :param handlers: by prefix, such as ``rssCloud``.
+    :param handlers: the handlers of the procedures by prefix, such as ``rssCloud``.
     """
 
     log = Logger()
@@ -80,7 +79,7 @@ class XMLRPCRoot(XMLRPC):
         self.putSubHandler("system", System(self))
 
     def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
-        if not isinstance(procedurePath, str):  # system.methodHelp gives on what it was given
+        if not isinstance(procedurePath, str):  # system.methodHelp passes its parameter unchecked
             raise Fault(xmlrpc.INVALID_PARAMS, "the name of a procedure must be a string")
         try:
             found: Callable[..., Any] = super().lookupProcedure(procedurePath)
@@ -92,7 +91,7 @@ class XMLRPCRoot(XMLRPC):
         return found
 
     def render_document(self, request: Request, root: etree._Element) -> bytes | int:
-        """Answer a document that has been parsed."""
+        """Answer a call whose document has been parsed."""
         try:
             method, params = xmlrpc.call_from(root)
         except MalformedXML as error:
@@ -113,7 +112,10 @@ class XMLRPCRoot(XMLRPC):
     async def call(self, request: Request, method: str, params: Sequence[Any]) -> Any:
         """Call a procedure.
 
-        :raises Fault: whatever goes wrong, but for an unavailable store.
+        :param method: the name of the procedure, with its prefix.
+        :returns: the result of the procedure.
+        :raises Fault: the call failed, for any reason but the next.
+        :raises Unavailable: the store cannot be used.
         """
         function = self.lookupProcedure(method)
         arguments = [request, *params] if getattr(function, "withRequest", False) else params
@@ -128,7 +130,7 @@ class XMLRPCRoot(XMLRPC):
             raise
         except Refused as error:
             raise Fault(xmlrpc.RSSCLOUD_FAULT, str(error)) from error
-        except Exception as error:  # a bug is logged; the caller learns that it is ours
+        except Exception as error:  # a bug: log it, and tell the caller that the broker failed
             self.log.failure("{method} failed.", Failure(), method=method)
             raise Fault(
                 xmlrpc.INTERNAL_ERROR, "The broker made a mistake. It has been logged."
@@ -136,7 +138,7 @@ class XMLRPCRoot(XMLRPC):
 
 
 class System(XMLRPCIntrospection):
-    """``system.listMethods``, ``methodHelp``, ``methodSignature`` and ``multicall``."""
+    """The procedures ``system.listMethods``, ``methodHelp``, ``methodSignature``, ``multicall``."""
 
     def __init__(self, root: XMLRPCRoot) -> None:
         super().__init__(root)
@@ -144,7 +146,7 @@ class System(XMLRPCIntrospection):
 
     @procedure(["array", "array"])
     async def xmlrpc_multicall(self, request: Request, calls: list[Any]) -> list[Any]:
-        """Make several calls: an array of structs methodName, params.  Each result is
+        """Make several calls: an array of structs with methodName and params.  Each result is
         an array with one value, or a fault struct.
         """
         if not isinstance(calls, list) or len(calls) > MAX_CALLS:

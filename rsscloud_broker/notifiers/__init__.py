@@ -1,4 +1,4 @@
-"""What calls subscribers back: one module for each protocol."""
+"""Notifiers call subscribers: one module for each protocol of notifications."""
 
 from rsscloud_broker.notifiers.http_post import HttpPostNotifier
 from rsscloud_broker.notifiers.options import RssCloudOptions

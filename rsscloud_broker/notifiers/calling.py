@@ -1,5 +1,6 @@
-"""What the notifiers have in common: one call to a callback.  Those of rssCloud make it
-once before a subscription is stored, and have no other words.
+"""Makes one call to a callback and judges the answer; every notifier uses it.
+
+The base class of the rssCloud notifiers is here, too.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.text import clean
 
-#: How many redirects of a notification of rssCloud are followed, as POST.
+#: The number of redirects of an rssCloud notification that are followed, as POST.
 REDIRECTS = 5
 
-#: Redirects that lead to where a callback is from now on (RFC 9110, section 15.4).
+#: The statuses of permanent redirects (RFC 9110, section 15.4).
 PERMANENT = frozenset({301, 308})
 
-#: Seconds for which a callback may ask to be left alone.
+#: The longest Retry-After, in seconds, that the broker obeys.
 MAX_RETRY_AFTER = 86_400.0
 
-#: Characters of a reason that are kept: parts of it are a stranger's words.
+#: A reason is cut to this many characters, since strangers write parts of it.
 MAX_REASON = 300
 
 
 class RssCloudNotifier(ABC):
-    """A notifier that is verified by a notification like any other.
+    """A notifier of rssCloud, which verifies an intent with an ordinary notification.
 
-    :param outbound: connects only where callbacks may be.
+    rssCloud has no message for a denial, so `deny` sends nothing.
+
+    :param outbound: makes the requests; it connects only to addresses that are allowed.
     """
 
     carries_content = False
@@ -49,7 +52,7 @@ class RssCloudNotifier(ABC):
         """See ``INotifier.notify``."""
 
     async def deny(self, denial: Denial) -> Outcome:
-        return Outcome(True, answered=False)  # the protocol has no word for it
+        return Outcome(True, answered=False)  # no request was made
 
 
 async def call(
@@ -62,15 +65,17 @@ async def call(
     redirects: int = REDIRECTS,
     passing: Container[int] = (),
 ) -> Outcome:
-    """Call a callback and say what came of it.
+    """Call a callback and judge the answer.
 
-    A redirect that is not followed is an answer like any other, and no success.  Behind a
-    temporary one 410 does not say that the callback is gone: that is not its own server.
+    A redirect that is not followed is a failure.  A 410 says that the callback is gone, unless a
+    temporary redirect led to it, since that is another server's answer.
 
-    :param accept: looks at a 2xx answer; returns why it is a failure all the
-        same, or an empty string.
-    :param passing: the statuses after which trying again makes sense, even where the
-        answer does not say when.
+    :param accept: judges an answer with a 2xx status: returns why it is a failure all the same,
+        or an empty string.
+    :param redirects: the number of redirects to follow.
+    :param passing: the statuses of failures that pass: the broker tries again even if the answer
+        has no Retry-After.
+    :returns: the outcome of the call; it raises nothing for a failure.
     """
     try:
         reply = await outbound.request(method, url, headers, body, redirects)
@@ -88,13 +93,14 @@ async def call(
     return failed(reason) if reason else DELIVERED
 
 
-#: The one outcome that has nothing more to say.
+#: The outcome of a successful call.
 DELIVERED = Outcome(True)
 
 
 def failed(reason: str, **facts: Any) -> Outcome:
-    """A failure, and why: one line of bounded length, fit to be stored and logged.
+    """The outcome of a call that failed.
 
+    :param reason: why; it is cleaned and cut to one line that can be stored and logged.
     :param facts: further fields of the outcome.
     """
     return Outcome(False, clean(reason)[:MAX_REASON], **facts)
@@ -103,11 +109,12 @@ def failed(reason: str, **facts: Any) -> Outcome:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds of a Retry-After header (RFC 9110, section 10.2.3).
 
-    Its other form, a date, counts from the answer's own Date: the two clocks need not
-    agree then.
+    If the header has a date, the seconds count from the answer's own Date, so that the clocks of
+    the two servers need not agree.
 
-    :param headers: of the answer, by names in lower case.
-    :returns: None where there is no such header, or a date without a Date.
+    :param headers: the headers of the answer, by names in lower case.
+    :returns: the seconds, at most ``MAX_RETRY_AFTER``; None if there is no valid header, or a date
+        without a Date.
     """
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():

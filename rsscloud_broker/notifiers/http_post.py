@@ -1,15 +1,15 @@
-"""rssCloud notifications by HTTP POST.
+"""Sends rssCloud notifications by HTTP POST.
 
-The callback gets a form with one field, the topic that changed::
+The callback gets a form with one field, the URL of the topic that has changed::
 
     POST /notify HTTP/1.1
     Content-Type: application/x-www-form-urlencoded
 
     url=http%3A%2F%2Fexample.org%2Frss.xml
 
-Any 2xx answer accepts.  Before a subscription is stored its callback is tried:
-by such a call if it is at the caller's own address, and otherwise by a
-challenge, whose answer must contain the token::
+Any 2xx answer is a success.  Before the broker stores a subscription, it verifies the callback:
+with such a call if the callback is at the subscriber's own address, and otherwise with a challenge,
+which the answer must contain::
 
     GET /notify?url=http%3A%2F%2Fexample.org%2Frss.xml&challenge=TOKEN HTTP/1.1
 
@@ -34,7 +34,7 @@ _FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 @implementer(INotifier)
 class HttpPostNotifier(RssCloudNotifier):
-    """Notifies by ``http-post``, or by ``https-post``, which differs in the URL only."""
+    """The notifier for ``http-post``, and for ``https-post``, which differs only in the URL."""
 
     def __init__(self, protocol: str, outbound: IOutbound, options: RssCloudOptions) -> None:
         super().__init__(outbound, options)
@@ -43,10 +43,10 @@ class HttpPostNotifier(RssCloudNotifier):
     async def verify(self, intent: Intent) -> Outcome:
         if not intent.challenge:
             return await super().verify(intent)
-        token = token_urlsafe(15)  # 20 characters, as many as the guide speaks of
+        token = token_urlsafe(15)  # 20 characters, as the guide says
 
         def accept(reply: OutboundReply) -> str:
-            # The guide says "contains"; later servers want nothing else: both will do.
+            # The guide says "contains"; later servers expect the challenge alone.  Both pass.
             found = token.encode("ascii") in reply.body
             return "" if found else "the answer to the challenge does not contain it"
 
@@ -60,6 +60,6 @@ class HttpPostNotifier(RssCloudNotifier):
         return await call(self._outbound, "POST", url, _FORM, body)
 
 
-@lru_cache(maxsize=100)  # a topic has many subscribers, who all get the same
+@lru_cache(maxsize=100)  # all subscribers of a topic get the same body
 def _body(topic: str) -> bytes:
     return urlencode({"url": topic}).encode("ascii")

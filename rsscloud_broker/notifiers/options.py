@@ -13,12 +13,12 @@ RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
 @frozen
 class RssCloudOptions:
-    """Options of a notifier of rssCloud.
+    """Options of an rssCloud notifier.
 
-    :ivar drop_after_failures: consecutive failed notifications after which a subscription
-        is dropped at the top of the hour.
-    :ivar retries: seconds to wait before each further attempt of a notification
-        that failed.  When they are used up it has failed.
+    :ivar drop_after_failures: the number of consecutive failed notifications after which the
+        broker drops a subscription, at the top of the hour.
+    :ivar retries: seconds to wait before each further attempt of a notification that failed.
+        When all attempts have failed, the notification has failed.
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {"marks_after": "drop_after_failures"}

@@ -1,8 +1,8 @@
-"""rssCloud notifications by SOAP 1.1.
+"""Sends rssCloud notifications by SOAP 1.1.
 
-The operation is the last name of the procedure that was named in the
-registration, the SOAPAction is the callback's path, and the one parameter is
-``url``, the topic that changed::
+The operation is the last part of the procedure that the subscriber has registered, the
+SOAPAction is the path of the callback, and the one parameter is ``url``, the URL of the topic that
+has changed::
 
     POST /river HTTP/1.1
     SOAPAction: "/river"
@@ -11,8 +11,9 @@ registration, the SOAPAction is the callback's path, and the one parameter is
       <notify><url xsi:type="xsd:string">http://example.org/rss.xml</url></notify>
     </SOAP-ENV:Body></SOAP-ENV:Envelope>
 
-What it returns is ignored, be it SOAP or not; an HTTP failure or a fault is an error.  Before a
-subscription is stored this call is made once.  Source: "SOAP meets RSS".
+An HTTP failure or a fault is a failure; any other answer is a success, even if it is not SOAP.
+Before the broker stores a subscription, it verifies the callback with one such call.
+Source: "SOAP meets RSS".
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from rsscloud_broker.notifiers.calling import RssCloudNotifier, call, failed
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.xml import MalformedXML, parse
 
-# What stays as it is in the path of a request.
+# The punctuation that stays as it is in the path of a request.
 _IN_PATHS = punctuation.translate(dict.fromkeys(map(ord, '"<>\\^`{|}')))
 
 
 @implementer(INotifier)
 class SoapNotifier(RssCloudNotifier):
-    """Notifies by ``soap``."""
+    """The notifier for ``soap``."""
 
     protocol = "soap"
 
@@ -54,7 +55,7 @@ class SoapNotifier(RssCloudNotifier):
 
 
 def _fault(reply: OutboundReply) -> str:
-    """Why a 2xx answer is a failure: only a fault is one; what else it says is ignored."""
+    """Why a 2xx answer is a failure, if it holds a fault; empty for any other answer."""
     try:
         if soap.is_envelope(parse(reply.body)):
             soap.decode_response(reply.body)

@@ -1,24 +1,24 @@
-"""WebSub deliveries: the content of a topic, sent to each of its subscribers.
+"""Sends WebSub notifications, which carry the content of a topic, and verifies intents.
 
-Before a subscription begins or ends its callback is asked, and has to repeat a
-challenge, byte for byte and with a status of 200 to 299::
+Before a subscription begins or ends, the notifier asks the callback, which confirms by repeating
+the challenge, byte for byte and with a status from 200 to 299::
 
     GET /websub/8f31?hub.mode=subscribe&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
         &hub.challenge=TOKEN&hub.lease_seconds=864000 HTTP/1.1
 
-When the topic has changed, what was read there is sent as it is::
+When the topic has changed, the notifier sends the content unchanged::
 
     POST /websub/8f31 HTTP/1.1
     Content-Type: application/rss+xml
     Link: <http://broker.example/websub>; rel="hub", <http://example.org/rss.xml>; rel="self"
     X-Hub-Signature: sha256=5f1c...
 
-and when there is no subscription, or not any more, that is said too::
+When the broker refuses or ends a subscription, the notifier tells the callback::
 
     GET /websub/8f31?hub.mode=denied&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
         &hub.reason=the%20topic%20is%20gone HTTP/1.1
 
-No redirect is followed.  Source: WebSub (W3C Recommendation, 2018), sections
+It follows no redirects.  Source: WebSub (W3C Recommendation, 2018), sections
 5.2, 5.3 and 7; for ``hub.verify_token`` PubSubHubbub 0.3.
 """
 
@@ -39,24 +39,24 @@ from rsscloud_broker.wire.text import clean
 
 PROTOCOL = "websub"
 
-#: From five seconds to six hours: a subscriber who was away for a night gets it.
+#: From five seconds to six hours: a subscriber that was down for a night still gets the content.
 RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 21_600.0)
 
-#: The Content-Type of what came without one (RFC 9110, section 8.3).
+#: The Content-Type of content that came without one (RFC 9110, section 8.3).
 _UNLABELLED = "application/octet-stream"
 
-#: Answers that say "not now" (RFC 9110 and RFC 6585), and neither yes nor no.
+#: Statuses of failures that pass (RFC 9110 and RFC 6585).
 _NOT_NOW = frozenset({408, 425, 429, *range(500, 600)})
 
 
 @frozen
 class WebSubOptions:
-    """Options of the notifier of WebSub.
+    """Options of the WebSub notifier.
 
-    :ivar retries: seconds to wait before each further attempt of a delivery that
-        failed.  When they are used up it is given up, and the subscription stays.
-    :ivar signature: how deliveries are signed, if the subscriber brought a secret
-        and is not known to understand sha1 only.
+    :ivar retries: seconds to wait before each further attempt of a notification that failed.
+        When all attempts have failed, the notification is given up, and the subscription stays.
+    :ivar signature: the method of signatures, for subscribers with a secret that are not known to
+        understand sha1 only.
     """
 
     retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))
@@ -65,14 +65,14 @@ class WebSubOptions:
 
 @implementer(INotifier)
 class WebSubNotifier:
-    """Delivers by ``websub``.
+    """The notifier for ``websub``.
 
-    :param outbound: connects only where callbacks may be.
+    :param outbound: makes the requests; it connects only to addresses that are allowed.
     """
 
     protocol = PROTOCOL
     carries_content = True
-    #: A subscription ends with its lease and not sooner, however often it fails.
+    #: A subscription ends only with its lease, however many notifications fail.
     drop_after_failures = None
 
     def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
@@ -121,10 +121,11 @@ class WebSubNotifier:
 
 
 def _relayed(content_type: str) -> str:
-    """A Content-Type as it is to be given, so that its bytes are those that came.
+    """A Content-Type to send on with the bytes that the publisher has sent.
 
-    They were read as Latin-1, and are written as UTF-8.  What is not UTF-8 is left out
-    of the parameters; a type that has such bytes is none, rather than another one.
+    The header was decoded as Latin-1 and will be encoded as UTF-8.  Bytes that are not UTF-8 are
+    left out of the parameters; a media type that has them is left out whole, so that it does not
+    become another one.
     """
     if content_type.isascii():
         return clean(content_type)

@@ -1,15 +1,15 @@
-"""rssCloud notifications by XML-RPC.
+"""Sends rssCloud notifications by XML-RPC.
 
-The procedure that was named in the registration is called at the callback, with
-one string, the topic that changed::
+The notifier calls the procedure that the subscriber has registered, with one string, the URL of
+the topic that has changed::
 
     <methodCall><methodName>river.notify</methodName><params>
       <param><value><string>http://example.org/rss.xml</string></value></param>
     </params></methodCall>
 
-What it returns is ignored, be it XML-RPC or not; an HTTP failure or a fault is
-an error.  Before a subscription is stored this call is
-made once.  Sources: "SOAP meets RSS", the implementor's guide to rssCloud.
+An HTTP failure or a fault is a failure; any other answer is a success, even if it is not XML-RPC.
+Before the broker stores a subscription, it verifies the callback with one such call.
+Sources: "SOAP meets RSS", the implementor's guide to rssCloud.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rsscloud_broker.wire.xml import MalformedXML
 
 @implementer(INotifier)
 class XMLRPCNotifier(RssCloudNotifier):
-    """Notifies by ``xml-rpc``."""
+    """The notifier for ``xml-rpc``."""
 
     protocol = "xml-rpc"
 
@@ -37,7 +37,7 @@ class XMLRPCNotifier(RssCloudNotifier):
 
 
 def _fault(reply: OutboundReply) -> str:
-    """Why a 2xx answer is a failure: only a fault is one; what else it says is ignored."""
+    """Why a 2xx answer is a failure, if it holds a fault; empty for any other answer."""
     try:
         xmlrpc.decode_response(reply.body)
     except xmlrpc.XMLRPCFault as fault:

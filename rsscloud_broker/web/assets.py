@@ -1,4 +1,4 @@
-"""What pages load beside themselves: style sheets and icons."""
+"""Serves the style sheets and icons of the pages."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _FILES: Final = FilePath(__file__).parent()
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 
-#: Names of files, each with its media type and how many seconds browsers keep it.  A style
-#: sheet changes together with the pages, and icons hardly ever.
+#: The files by name, each with its media type and the seconds for which browsers may keep it.  A
+#: style sheet changes together with the pages; icons hardly ever change.
 ASSETS: Final = {
     "style.css": ("text/css; charset=utf-8", _HOUR),
     "changes.css": ("text/css; charset=utf-8", _HOUR),
     "favicon.svg": ("image/svg+xml", _DAY),
-    # Browsers ask for this one by themselves, also at what has no page around it.
+    # Browsers fetch this one for every site, even for answers that are not pages.
     "favicon.ico": ("image/x-icon", _DAY),
 }
 
 
 class Asset(Data):
-    """A file of this package, which caches may keep.
+    """A resource that serves one file of this package, and lets caches keep it.
 
     :param name: one of ``ASSETS``.
     """

@@ -1,4 +1,4 @@
-"""The pages that say what this broker is: the front page and how to use it."""
+"""The front door for the pages that explain the broker to people: ``/`` and ``/docs``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rsscloud_broker.web.pages import linked, rendered
 
 _HTML: Final = "text/html; charset=utf-8"
 
-#: Characters of the name of a site, and of its address, that are shown.
+#: The name and the address of a site are cut to this many characters.
 MAX_SHOWN: Final = 80
 
 
@@ -42,7 +42,7 @@ class FrontPageOptions:
 
 @implementer(IFrontDoor)
 class FrontPageDoor:
-    """``/``, ``/docs``, the style sheets and the icons."""
+    """The front door for ``/``, ``/docs``, the style sheets and the icons."""
 
     name = "front_page"
 
@@ -52,10 +52,10 @@ class FrontPageDoor:
             "url": parts.public_url,
             "domain": address.hostname or "",
             "port": str(address.port or (443 if address.scheme == "https" else 80)),
-            # How rssCloud notifies; WebSub has a section of its own.
+            # The protocols of rssCloud notifications; WebSub has a section of its own.
             "protocols": ", ".join(sorted(parts.broker.protocols - parts.broker.content_protocols)),
             **dict.fromkeys(parts.running, "runs"),
-            "websub": "runs" if parts.has_hub else "",  # a door alone is no hub
+            "websub": "runs" if parts.has_hub else "",  # a hub also needs the WebSub notifier
         }
         docs = rendered("How to use this broker", "docs.html", **slots)
         self._resources: dict[str, IResource] = {
@@ -75,7 +75,7 @@ class FrontPageDoor:
 
 
 class _FrontPage(Resource):
-    """The front page.  It is made anew when the broker has read the recent pings anew."""
+    """The front page.  It is rendered again only when the list of recent pings is a new one."""
 
     isLeaf = True
 
@@ -87,26 +87,28 @@ class _FrontPage(Resource):
         self._clock = parts.clock
         self._shows_pings = options.recent_pings
         self._slots = slots
-        self._pings: Sequence[Ping] | None = ()  # those that the page shows; None for none at all
+        self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
         self._page = b""
 
     def render_GET(self, request: Request) -> int:
         request.setHeader(b"content-type", _HTML.encode("ascii"))
 
         def failed(failure: Failure) -> None:
-            request.processingFailed(failure)  # which logs it and answers, and gives it back
+            # Twisted logs the failure and answers.  It returns the failure, which is dropped here.
+            request.processingFailed(failure)
 
         Deferred.fromCoroutine(self._answer(request)).addErrback(failed)
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> None:
         page = await self._current()
-        if request.channel is not None:  # otherwise the client has gone
+        if request.channel is not None:  # otherwise the client has hung up
             request.setHeader(b"content-length", b"%d" % len(page))
             request.write(page)
             request.finish()
 
     async def _current(self) -> bytes:
+        """The page with the current list of pings."""
         pings = await self._recent()
         if pings is not self._pings or not self._page:
             now = self._clock.wall_seconds()
@@ -118,17 +120,17 @@ class _FrontPage(Resource):
         return self._page
 
     async def _recent(self) -> Sequence[Ping] | None:
-        """The pings to show; None if they are not shown."""
+        """The pings to show; None to show no list."""
         if not self._shows_pings:
             return None
         try:
             return await self._broker.recent_pings()
         except Unavailable:
-            return None  # whoever reads the page learns the rest of it
+            return None  # the rest of the page does not need the store
 
 
 def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
-    """A list of pings for people."""
+    """The list of recent pings."""
     if not pings:
         return tags.p("There was no ping yet.")
     return tags.ul(*(_item(ping, now) for ping in pings), class_="pings")
@@ -136,7 +138,8 @@ def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
 
 def _item(ping: Ping, now: float) -> Flattenable:
     when = datetime.fromtimestamp(int(ping.received_at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # Names may be in scripts that run from right to left, and must not turn what is beside them.
+    # A name may be in a script that runs from right to left; <bdi> keeps it from reversing the text
+    # beside it.
     parts = [
         linked(ping.url, tags.bdi(clipped(ping.name))),
         tags.time(ago(now - ping.received_at), datetime=when),
@@ -147,12 +150,12 @@ def _item(ping: Ping, now: float) -> Flattenable:
 
 
 def clipped(text: str) -> str:
-    """A text that is not longer than what is shown of it."""
+    """A text, cut to ``MAX_SHOWN`` characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
 def ago(seconds: float) -> str:
-    """How long ago something was, in words."""
+    """A time in the past, in words such as "3 hours ago"."""
     for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if (number := int(seconds // unit)) >= 1:
             return f"{number} {name}{'' if number == 1 else 's'} ago"

@@ -1,12 +1,12 @@
-"""Makes HTML pages out of templates, all in one look.
+"""Renders HTML pages from templates, all inside one frame.
 
-A template is a file of this package, in the XML form of
-``twisted.web.template``: ``<t:slot name="x"/>`` is filled with a text, which is
-escaped.  ``frame.html`` is what stands around every page.
+A template is a file of this package in the XML form of ``twisted.web.template``: a
+``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
+every page.
 
-The pages are public: nobody logs in, there are no cookies, and a form does only what anybody may
-do anyway by one request.  So forms carry no token against forged requests: a forger would gain
-nothing by somebody else's browser but its address, by which requests are limited.
+The pages are public: nobody logs in, there are no cookies, and a form does only what anybody can do
+with one request.  So the forms have no token against forged requests (CSRF): another person's
+browser would give a forger nothing but its address, on which the limits on requests count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rsscloud_broker.interfaces import IPages
 
 _TEMPLATES = FilePath(__file__).parent()
 
-#: The headings of pages that say what went wrong, by the status of the answer.
+#: The headings of error pages, by the status of the answer.
 _HEADINGS: Final = {
     403: "This is not allowed here",
     404: "There is nothing at this address",
@@ -63,7 +63,7 @@ class _Page(Element):
 
     @renderer
     def page(self, request: IRequest | None, tag: Tag) -> Tag:
-        """Fill the slots of an element."""
+        """Fill the slots in an element."""
         return tag.fillSlots(**self._slots)
 
     @renderer
@@ -79,8 +79,8 @@ class _Page(Element):
 
     @renderer
     def options(self, request: IRequest | None, tag: Tag) -> Tag:
-        """Offer the words in the slot named by the attribute ``of``, and choose the one in the
-        slot named by the attribute ``chosen``.
+        """Add an option for each word in the slot named by the attribute ``of``, and select the one
+        in the slot named by the attribute ``chosen``.
         """
         words, chosen = (self._slots[str(tag.attributes.pop(name))] for name in ("of", "chosen"))
         for word in words.split():
@@ -90,9 +90,9 @@ class _Page(Element):
 
 
 def linked(url: str, *text: Flattenable) -> Tag:
-    """A text that links to a URL which a stranger sent; only the text if it is not of the web.
+    """A link to a URL that a stranger has sent; only its text if the URL is not http or https.
 
-    Search engines are told that the link is a stranger's, so that it is worth nothing to spammers.
+    The link tells search engines not to count it, so that it is worth nothing to spammers.
     """
     if not url.lower().startswith(("http://", "https://")):
         return tags.span(*text)
@@ -100,19 +100,24 @@ def linked(url: str, *text: Flattenable) -> Tag:
 
 
 def rendered(title: str, template: str, **slots: Flattenable) -> bytes:
-    """A template inside the frame."""
+    """Render a template inside the frame.
+
+    :param template: the name of the template's file.
+    :param slots: the contents of its slots, by name.
+    :returns: the whole HTML document, in UTF-8.
+    """
     frame = _Page("frame.html", {"title": title, "content": _Page(template, dict(slots))})
-    made: list[bytes] = []
-    failed: list[Failure] = []
-    # It is there at once: nothing in these templates has to be waited for.
-    flattenString(None, frame).addCallbacks(made.append, failed.append)
-    for failure in failed:
+    documents: list[bytes] = []
+    failures: list[Failure] = []
+    # The Deferred has already fired: nothing in these templates has to be waited for.
+    flattenString(None, frame).addCallbacks(documents.append, failures.append)
+    for failure in failures:
         failure.raiseException()
-    return b"<!DOCTYPE html>\n" + made[0]
+    return b"<!DOCTYPE html>\n" + documents[0]
 
 
 def error_page(status: int, message: str) -> bytes:
-    """The page that says what went wrong, and leads back to what works.
+    """Render the page that says what went wrong, with links to the front page and ``/docs``.
 
     :param status: the status of the answer.
     :param message: what was wrong and what the rule is, in sentences.
@@ -123,7 +128,7 @@ def error_page(status: int, message: str) -> bytes:
 
 @implementer(IPages)
 class Pages:
-    """Renders templates inside the frame, for front doors in other rooms."""
+    """Renders templates inside the frame, for the front doors."""
 
     async def render(self, title: str, template: str, **slots: str) -> bytes:
         return rendered(title, template, **slots)

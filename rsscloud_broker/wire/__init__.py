@@ -1,5 +1,5 @@
-"""Codecs of every protocol: bytes in, plain values out, and back.
+"""The codecs of all protocols: they decode bytes into plain values, and encode the values again.
 
-Nothing here does input or output, so everything here can be tested as a pure
-function and fuzzed.
+Nothing here does input or output, so all of it can be tested as pure functions, and fuzzed.
+Front doors, notifiers, sinks and the client use it.
 """

@@ -1,7 +1,6 @@
-"""Change lists: which sites changed lately, for crawlers to read.
+"""Encodes change lists, which tell crawlers what sites changed lately.
 
-The format is that of weblogs.com's ``changes.xml``, newest first, one site a
-line::
+The format is that of weblogs.com's ``changes.xml``: newest ping first, one on each line::
 
     <?xml version="1.0" encoding="utf-8"?>
     <?xml-stylesheet type="text/css" href="/changes.css"?>
@@ -10,16 +9,16 @@ line::
     </weblogUpdates>
     <!-- records: 1 -->
 
-``count`` is the number of pings ever received.  ``when`` is the age of a ping,
-in minutes or in seconds: documents and consumers differ, so it is a setting.
-``ts`` is not part of the old format; it says the same exactly.  The comment at
-the end tells how many records came before it, and that none are missing.
+``count`` is the number of pings ever received.  ``when`` is the age of a ping, in minutes or in
+seconds; as published documents and their readers differ, the unit is a setting.  ``ts`` is not
+part of the old format: it is the exact time of the ping.  The comment at the end gives the number
+of records, and shows that the file is whole.
 
-The second line tells browsers where the style sheet is by which they show a list to people
-(https://www.w3.org/TR/xml-stylesheet/).  Crawlers pass over it: it is a processing instruction.
+The second line names the style sheet with which browsers show a list to people
+(https://www.w3.org/TR/xml-stylesheet/).  Crawlers ignore it, as it is a processing instruction.
 
-A list may hold 100,000 pings, so it is rendered in pieces: the opening, then
-the records slice by slice, then the closing.
+A list may hold 100,000 pings, so the sinks write it in pieces: the opening, then the records some
+at a time, then the closing.
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ from xml.sax.saxutils import escape
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.text import legal
 
-#: In what ``when`` counts.
+#: The unit of ``when``.
 Unit: TypeAlias = Literal["minutes", "seconds"]
 
 _SECONDS_IN: Final[dict[Unit, int]] = {"minutes": 60, "seconds": 1}
 
-# A bare line break or tab in an attribute would be read as a blank, and a line
-# break would also spoil "one site a line".
+# An XML parser reads a bare line break or tab in an attribute as a blank, and a line break would
+# also put one record on two lines.
 _IN_ATTRIBUTE: Final = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
 _CLOSING: Final = re.compile(rb"</weblogUpdates>\n<!-- records: ([0-9]{1,15}) -->\n\Z")
 
-#: Where the style sheet of change lists is.
+#: The path of the style sheet.
 STYLE_SHEET: Final = "/changes.css"
 
-#: A closing is never longer than this many bytes.
+#: The largest number of bytes of a closing.
 CLOSING_SIZE: Final = 64
 
 
 def opening(updated: float, count: int) -> bytes:
-    """What a change list begins with.
+    """The beginning of a change list, before its records.
 
-    :param updated: when the list was made.
+    :param updated: when the list was made, in seconds since the epoch.
     :param count: the number of pings ever received.
     """
     date = formatdate(updated, usegmt=True)
@@ -68,12 +67,13 @@ def opening(updated: float, count: int) -> bytes:
 
 
 def weblogs(pings: Iterable[Ping], at: float, unit: Unit) -> bytes:
-    """The records of some pings, one a line, in the order given.
+    """The records of some pings, one on each line, in the order given.
 
-    Characters that XML cannot hold are left out; intake removes them too, but a
-    single one here would make the whole list unreadable.
+    Characters that XML cannot hold are left out.  The ping sink removes them too, but a single
+    one here would make the whole list unreadable.
 
-    :param at: when the list was made; ages are counted to it.
+    :param at: when the list was made, in seconds since the epoch; ages are counted from it.
+    :param unit: the unit of the ages.
     """
     seconds = _SECONDS_IN[unit]
     lines = []
@@ -89,22 +89,22 @@ def weblogs(pings: Iterable[Ping], at: float, unit: Unit) -> bytes:
 
 
 def closing(records: int) -> bytes:
-    """What a change list ends with.
+    """The end of a change list, after its records.
 
-    :param records: how many pings were rendered between opening and closing.
+    :param records: the number of records between opening and closing.
     """
     return b"</weblogUpdates>\n<!-- records: %d -->\n" % records
 
 
 def records_told(end: bytes) -> int | None:
-    """How many records a change list says it holds; None if it is not whole.
+    """The number of records that a change list gives in its closing; None if the list is cut off.
 
-    :param end: its last ``CLOSING_SIZE`` bytes, or more.
+    :param end: the last ``CLOSING_SIZE`` bytes of the list, or more.
     """
     found = _CLOSING.search(end)
     return None if found is None else int(found[1])
 
 
-@lru_cache(maxsize=1024)  # neighbours in a list often share their second
+@lru_cache(maxsize=1024)  # many pings in a list have the same second
 def _timestamp(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

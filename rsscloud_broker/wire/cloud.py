@@ -1,13 +1,13 @@
-"""The cloud elements of a feed: whom to ask for notifications, and how.
+"""Reads and writes the cloud elements of a feed, which name the cloud to register with.
 
-RSS 0.92 and 2.0 have one element with five attributes, in the channel::
+RSS 0.92 and 2.0 have an element with five attributes, in the channel::
 
     <cloud domain="rpc.example.org" port="5337" path="/rsscloud/pleaseNotify"
            registerProcedure="" protocol="http-post" />
 
-``protocol`` is how a registration is made, which need not be how the
-notifications come.  ``source:cloud`` (http://source.scripting.com/) says the
-same with the URL alone, and by that also whether it is https::
+``protocol`` is the protocol of the registration; notifications may come by another.
+``source:cloud`` (http://source.scripting.com/) gives only the URL, which also says whether to
+use https::
 
     <source:cloud>https://rpc.example.org/rsscloud/pleaseNotify</source:cloud>
 """
@@ -23,27 +23,27 @@ from lxml import etree
 
 from rsscloud_broker.wire import xml
 
-#: How a cloud may ask to be called.
+#: The protocols by which a cloud may take registrations.
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
 
 _SOURCE = "source.scripting.com"
-# Posts that are whole pages nest deeper than a call does, and have more in them.
+# An entry may hold a whole page, which nests deeper and has more elements than a call.
 _MAX_DEPTH = 200
 _MAX_ELEMENTS = 500_000
 
 
 class InvalidCloud(ValueError):
-    """A feed names clouds, and none of them can be called.  The text says why."""
+    """A cloud element is invalid, or all of a feed's are.  The text says why."""
 
 
 @frozen
 class Cloud:
-    """Where registrations go, and by what protocol.
+    """A cloud: where a subscriber registers, and by what protocol.
 
-    :ivar domain: a name or an address.
-    :ivar path: of the responder; it may carry a query.
-    :ivar register_procedure: the procedure that registers, for ``xml-rpc`` and
-        ``soap``; empty where none is named.
+    :ivar domain: the host, a name or an address.
+    :ivar path: the path at which the cloud answers, perhaps with a query.
+    :ivar register_procedure: the procedure that registers, for ``xml-rpc`` and ``soap``; empty if
+        the feed names none.
     :ivar protocol: one of ``PROTOCOLS``.
     """
 
@@ -55,17 +55,17 @@ class Cloud:
 
     @property
     def url(self) -> str:
-        """What to call: over https for ``https-post``, or where the port is 443."""
+        """The URL to register at: https for ``https-post``, or if the port is 443."""
         scheme = "https" if self.protocol == "https-post" or self.port == 443 else "http"
         host = f"[{self.domain}]" if ":" in self.domain else self.domain
-        usual = self.port == (443 if scheme == "https" else 80)
-        return f"{scheme}://{host}{'' if usual else f':{self.port}'}{self.path}"
+        is_default = self.port == (443 if scheme == "https" else 80)
+        return f"{scheme}://{host}{'' if is_default else f':{self.port}'}{self.path}"
 
 
 def from_url(url: str) -> Cloud:
-    """The cloud at a URL that takes registrations as a form.
+    """The cloud that takes registrations as a form at a URL.
 
-    :raises InvalidCloud: it is not an absolute http or https URL.
+    :raises InvalidCloud: the URL is not an absolute http or https URL.
     """
     try:
         parts = urlsplit(url)
@@ -87,18 +87,16 @@ def from_url(url: str) -> Cloud:
 def clouds_of(feed: bytes) -> list[Cloud]:
     """The clouds that a feed (or the head of an OPML list) names.
 
-    Those given as a URL come first, since they say whether https is used;
-    otherwise in the order of the document.  One that is invalid is left out
-    where others are not.
+    Clouds given as a URL come first, since a URL says whether to use https; otherwise they come in
+    the order of the document.  If some are valid, the invalid ones are left out.
 
-    :raises MalformedXML: the feed cannot be read as XML, or has a DOCTYPE, which
-        RSS 0.91 allowed.
-    :raises InvalidCloud: it names clouds, but none that can be called.
+    :raises MalformedXML: the feed cannot be read as XML, or has a DOCTYPE, which RSS 0.91 allowed.
+    :raises InvalidCloud: the feed names clouds, but all are invalid.
     """
     clouds: list[Cloud] = []
     problems: list[str] = []
     elements = list(_elements(xml.parse(feed, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)))
-    elements.sort(key=lambda element: not _is_source(element))  # stable among equals
+    elements.sort(key=lambda element: not _is_source(element))  # stable: equals keep their order
     for element in elements:
         try:
             cloud = _read(element)
@@ -113,7 +111,7 @@ def clouds_of(feed: bytes) -> list[Cloud]:
 
 
 def encode(cloud: Cloud) -> str:
-    """The ``<cloud>`` element, to be put into a channel."""
+    """The ``<cloud>`` element for a cloud, to be put into the channel of a feed."""
     attributes = {
         "domain": cloud.domain,
         "port": str(cloud.port),
@@ -125,7 +123,7 @@ def encode(cloud: Cloud) -> str:
 
 
 def _elements(feed: etree._Element) -> Iterator[etree._Element]:
-    """Elements called cloud of the feed as a whole: those in an item are content."""
+    """The elements called cloud that belong to the feed itself, and not to one of its items."""
     for parent in (feed, *feed):
         if parent is feed or xml.local_name(parent) in {"channel", "head"}:
             yield from (child for child in parent if xml.local_name(child) == "cloud")
@@ -162,7 +160,7 @@ def _port(text: str) -> int:
 
 
 def _protocol(text: str) -> str:
-    # The specification says that case matters; feeds in the wild do not know.
+    # The specification says that case matters; published feeds do not keep to it.
     protocol = text.lower()
     if protocol not in PROTOCOLS:
         known = ", ".join(sorted(PROTOCOLS))
@@ -171,5 +169,5 @@ def _protocol(text: str) -> str:
 
 
 def _is_source(element: etree._Element) -> bool:
-    """Whether this is ``source:cloud``; feeds write its namespace in several ways."""
+    """Whether an element is ``source:cloud``; feeds write its namespace in several ways."""
     return xml.namespace(element).partition("://")[2].strip("/") == _SOURCE

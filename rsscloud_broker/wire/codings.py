@@ -1,59 +1,63 @@
-"""Content codings (RFC 9110, section 8.4.1): undoes gzip and deflate."""
+"""Decodes the content codings gzip and deflate (RFC 9110, section 8.4.1), up to a limit of bytes.
+
+Front doors decode request bodies with it, and ``outbound`` the bodies of answers.
+"""
 
 from __future__ import annotations
 
 import zlib
 from typing import Final
 
-#: What can be undone, as it is said to others.
+#: The codings that can be decoded, as the value of an Accept-Encoding header.
 ACCEPTED: Final = "gzip, deflate"
 
 _GZIPPED: Final = frozenset({b"gzip", b"x-gzip"})
-#: Names of codings, in lower case.
+#: The names of the codings that can be decoded, in lower case.
 PACKED: Final = _GZIPPED | {b"deflate"}
 
-_GZIP: Final = zlib.MAX_WBITS + 16  # zlib's way of saying so
+_GZIP: Final = zlib.MAX_WBITS + 16  # tells zlib to expect gzip
 _ZLIB: Final = zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 
 
 class TooLong(Exception):
-    """There are more bytes than there may be."""
+    """The decoded bytes are more than the limit."""
 
 
 class BadlyPacked(Exception):
-    """Something is not packed as it is said to be.
+    """The bytes cannot be decoded by the coding that they are labelled with.
 
-    Its text is the end of a sentence that begins with what was to be unpacked.
+    The text is a predicate, such as ``breaks off``: the caller puts a subject before it.
     """
 
 
 def unpacked(coding: bytes, packed: bytes, limit: int) -> bytes:
-    """Undo a coding.
+    """Decode bytes by a content coding.
 
     :param coding: one of ``PACKED``.
-    :param packed: at least one byte.  What follows its end is no part of it.
-    :param limit: bytes that there may be; little more than that is made.
-    :raises TooLong: there are more.
-    :raises BadlyPacked: it breaks off, or is not what it is said to be.
+    :param packed: the encoded bytes, at least one.  Bytes after the end of the encoded data are
+        ignored.
+    :param limit: the largest number of decoded bytes; memory is used for hardly more.
+    :raises TooLong: there are more than ``limit`` decoded bytes.
+    :raises BadlyPacked: the bytes are cut off, or have another coding.
     """
-    unpacking = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate(packed[0]))
+    decoder = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate(packed[0]))
     try:
-        body = unpacking.decompress(packed, limit + 1)
+        body = decoder.decompress(packed, limit + 1)
     except zlib.error as error:
         raise BadlyPacked(f"cannot be decompressed: {error}") from error
     if len(body) > limit:
         raise TooLong
-    if not unpacking.eof:
+    if not decoder.eof:
         raise BadlyPacked("breaks off")
     return body
 
 
 def _deflate(first: int) -> int:
-    """Which of the two formats that go by the name of deflate begins with a byte.
+    """The ``wbits`` for data labelled as deflate, by its first byte.
 
-    It means the one of zlib (RFC 9110, section 8.4.1.2), but there are programs that
-    leave out what zlib puts around the compressed bytes.  A stream of zlib says
-    "method 8" in its first four bits; no compressor begins a bare one like that.
+    The label means the zlib format (RFC 9110, section 8.4.1.2), but some programs send a raw
+    deflate stream without zlib's header and checksum.  The low four bits of a zlib stream's first
+    byte are 8, the compression method; no compressor begins a raw stream so.
     """
     return _ZLIB if first & 0x0F == zlib.DEFLATED else _RAW

@@ -1,11 +1,11 @@
-"""What a feed says about itself: its name, its links, its entries, its hints.
+"""Reads what a feed says about itself: its title, links, entry ids and polling hints.
 
-RSS 0.90 to 2.0, RSS 1.0, Atom 1.0 and 0.3, and JSON Feed are read, in any
-encoding and however malformed; whatever else there is in a feed is left alone.
-What is wrong with it is said in words for its publisher.
+It reads RSS 0.90 to 2.0, RSS 1.0, Atom 1.0 and 0.3, and JSON Feed, in any encoding and even if
+malformed, and ignores everything else in a feed.  It describes faults in sentences for the
+publisher.
 
-A document that is none can also stand at the URL of a feed, to say that it has
-moved (or, with an empty element, that it is gone)::
+The URL of a feed may also lead to a redirect document, which says that the feed has moved, or,
+with an empty element, that it is gone::
 
     <redirect><newLocation>http://new.example.org/rss.xml</newLocation></redirect>
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 _JSON = re.compile(rb"(\xef\xbb\xbf)?\s*\{")
 
-#: A redirect document is short, and says so soon.
+#: The largest redirect document, and how many of its bytes are searched for its root element.
 _REDIRECT_BYTES = 16 * 1024
 _REDIRECT_BEGINNING = 1024
 _REDIRECT = re.compile(rb"<redirect[\s/>]")
@@ -43,11 +43,11 @@ _REDIRECT = re.compile(rb"<redirect[\s/>]")
 def read_feed(body: bytes, content_type: str = "") -> FeedFacts:
     """Read what a feed says about itself.
 
-    This takes a second or two for the largest and worst of feeds: call it in a
-    thread where others wait.
+    The largest and worst feeds take a second or two, so a server should call this in a thread.
 
-    :param content_type: the HTTP header that came with it, or empty.
-    :raises UnreadableFeed: it is no feed, or brings entities of its own.
+    :param body: the bytes of the feed.
+    :param content_type: the Content-Type header that came with it, or empty.
+    :raises UnreadableFeed: the body is not a feed, or declares entities.
     """
     if not body.strip():
         raise UnreadableFeed("it is empty")
@@ -57,13 +57,13 @@ def read_feed(body: bytes, content_type: str = "") -> FeedFacts:
 
 
 def xml_redirect(body: bytes) -> str | None:
-    """Where a document says that the feed has moved to.
+    """The URL to which a redirect document says that the feed has moved.
 
-    For anything else than such a document this takes no time.
+    For any other document the answer is immediate.
 
-    :returns: the URL as it was given; empty if the feed is gone; None if this
-        is no redirect document.  One that is malformed never says that the feed
-        is gone, and its URL may be the wrong one as any URL may.
+    :returns: the URL as written, which may be invalid; empty if the feed is gone; None if the body
+        is not a redirect document.  A malformed document is never taken to say that the feed is
+        gone.
     """
     if len(body) > _REDIRECT_BYTES or not _REDIRECT.match(_first_element(_beginning(body))):
         return None
@@ -83,7 +83,7 @@ def xml_redirect(body: bytes) -> str | None:
 
 
 def _first_element(document: bytes) -> bytes:
-    """A document from its first element on, or from what is not well-formed before it."""
+    """A document without the comments and processing instructions at its beginning."""
     rest = document.lstrip()
     while rest.startswith((b"<?", b"<!--")):
         _, _, rest = rest.partition(b"-->" if rest.startswith(b"<!--") else b">")
@@ -92,6 +92,6 @@ def _first_element(document: bytes) -> bytes:
 
 
 def _beginning(body: bytes) -> bytes:
-    """How a body begins, without what tells its encoding."""
+    """The first bytes of a body as ASCII, without byte order mark."""
     beginning = body[:_REDIRECT_BEGINNING].lstrip(b"\xef\xbb\xbf\xff\xfe")
-    return beginning.replace(b"\0", b"")  # between the letters in UTF-16
+    return beginning.replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters

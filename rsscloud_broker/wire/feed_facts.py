@@ -1,4 +1,4 @@
-"""What is kept of a feed, whatever its format, and how much of it at most."""
+"""The record of what a feed says about itself, in any format, with limits on its size."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ from attrs import field, frozen
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_hints import Hints
 
-#: How many entries are named.
+#: The largest number of entries whose ids are read.
 MAX_ENTRIES: Final = 500
-#: Longer texts are cut.
+#: Longer texts are cut to this many characters.
 MAX_TEXT: Final = 1000
 #: Longer links in a feed are ignored.  A page that a feed links to may have a longer URL than a
 #: topic may, since the broker stores no subscription of it.
 MAX_FEED_URL: Final = 4000
-#: How many links of a kind are looked at.
+#: The largest number of links of one kind that are read.
 MAX_LINKS: Final = 10
 
 
 @frozen
 class FeedFacts:
-    """What a feed says about itself; empty where it does not say.
+    """What a feed says about itself; a field is empty if the feed does not give it.
 
     :ivar format: "rss 2.0" (or another version), "rss 1.0", "atom" or "json feed".
-    :ivar link: the home page.
+    :ivar link: the URL of the home page.
     :ivar self_link: the URL that the feed gives as its own.
-    :ivar hubs: the hubs (WebSub) that it names.
-    :ivar clouds: the clouds (rssCloud) that it names and that can be called.
-    :ivar entry_ids: of its first ``MAX_ENTRIES`` entries, each once: what a feed
-        has to tell them apart, or where they are.
-    :ivar hints: for polling.
-    :ivar problems: what is wrong, for its publisher; one sentence each, without
-        the full stop.
+    :ivar hubs: the URLs of the WebSub hubs that the feed names.
+    :ivar clouds: the valid clouds (rssCloud) that the feed names.
+    :ivar entry_ids: the ids of its first ``MAX_ENTRIES`` entries, or their URLs, each once.
+    :ivar hints: the feed's hints for polling.
+    :ivar problems: what is wrong with the feed, for its publisher; one sentence each, without the
+        full stop.
     """
 
     format: str
@@ -50,10 +49,10 @@ class FeedFacts:
 
 
 def to_url(text: str) -> str:
-    """A URL as it was given, if it may be one."""
+    """A URL as written; empty if the text cannot be a URL."""
     return text if len(text) <= MAX_FEED_URL and " " not in text else ""
 
 
 def unique(ids: Iterator[str]) -> tuple[str, ...]:
-    """The first ``MAX_ENTRIES`` of the ids of entries, each once."""
+    """The first ``MAX_ENTRIES`` ids of entries, each once."""
     return tuple(dict.fromkeys(islice(ids, MAX_ENTRIES)))

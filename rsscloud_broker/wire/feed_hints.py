@@ -1,8 +1,8 @@
-"""What a feed says about when it is worth being read again.
+"""Reads a feed's hints on when to poll it: ``ttl``, ``skipHours`` and others.
 
 RSS 0.91 to 2.0 have ``ttl`` (minutes), ``skipHours`` (hours in GMT) and
 ``skipDays`` (English names); the syndication module of RSS 1.0, which other
-formats use too, has a period, how often in it, and a moment to count from::
+formats use too, has a period, a number of updates in it, and a moment to count from::
 
     <ttl>60</ttl>
     <skipHours><hour>0</hour><hour>1</hour></skipHours>
@@ -31,7 +31,7 @@ from rsscloud_broker.wire.text import clean
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 #: The longest ``ttl`` that is believed: a year.
 MAX_TTL_MINUTES: Final = 365 * 24 * 60
-#: The largest ``updateFrequency`` that is believed: more than a minute in a year has.
+#: The largest ``updateFrequency`` that is believed: in a year, one update every half minute.
 MAX_FREQUENCY: Final = 1_000_000
 
 _PERIODS = {
@@ -49,13 +49,13 @@ _W3C_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T[0-9:.]+(Z|[+-][0-9]{2}:?
 
 @frozen
 class Hints:
-    """When a feed asks to be read, and when not; empty where it does not say.
+    """When a feed asks to be polled, and when not; a field is empty without a valid hint.
 
-    :ivar ttl_minutes: how long what was read stays good.
+    :ivar ttl_minutes: how long a fetched feed may be kept, in minutes.
     :ivar skip_hours: hours of the day in which nothing changes, 0-23, in GMT.
     :ivar skip_days: days of the week in which nothing changes; Monday is 0.
-    :ivar update_seconds: how far apart the feed's updates are.
-    :ivar update_base: a moment of such an update, in seconds since the epoch.
+    :ivar update_seconds: the time between two updates of the feed, in seconds.
+    :ivar update_base: the moment of one such update, in seconds since the epoch.
     """
 
     ttl_minutes: int | None = None
@@ -67,7 +67,7 @@ class Hints:
 
 @frozen
 class HintTexts:
-    """The hints of a feed as they stand in it."""
+    """The texts of a feed's hints, as written in the feed."""
 
     ttl: str | None = None
     hours: Sequence[str] = ()
@@ -78,9 +78,9 @@ class HintTexts:
 
 
 def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
-    """The hints that are valid, and what is to be told about the others.
+    """The valid hints among some texts, and a sentence about each of the others.
 
-    An hour of 24 is 0: old feeds count so.
+    The hour 24 is taken for 0, since old feeds count from 1 to 24.
     """
     problems: list[str] = []
     hours = {_hour(text, problems) for text in texts.hours} - {None}
@@ -143,10 +143,10 @@ def _update_base(text: str | None, problems: list[str]) -> float | None:
         return None
     given = text.strip()
     if _W3C_DATE.fullmatch(given):
-        whole = given + "-01" * (2 - given[:10].count("-")) if len(given) < 10 else given
+        complete = given + "-01" * (2 - given[:10].count("-")) if len(given) < 10 else given
         try:
-            moment = datetime.fromisoformat(whole)
-        except ValueError:  # such as a 31st of February
+            moment = datetime.fromisoformat(complete)
+        except ValueError:  # for instance a 31st of February
             pass
         else:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -155,5 +155,5 @@ def _update_base(text: str | None, problems: list[str]) -> float | None:
 
 
 def _ignore(problems: list[str], name: str, text: str, rule: str) -> None:
-    said = clean(text)[:40] or "nothing"
-    problems.append(f"{name} of {said} is ignored: {rule}")
+    given = clean(text)[:40] or "nothing"
+    problems.append(f"{name} of {given} is ignored: {rule}")

@@ -1,4 +1,7 @@
-"""JSON Feed: what it says about itself (https://www.jsonfeed.org/version/1.1/)."""
+"""Reads what a JSON Feed says about itself (https://www.jsonfeed.org/version/1.1/).
+
+``feed.read_feed`` calls it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from rsscloud_broker.wire.text import clean
 def read_json(body: bytes) -> FeedFacts:
     """Read what a JSON Feed says about itself.
 
-    :raises UnreadableFeed: it is none.
+    :raises UnreadableFeed: the body is not a JSON Feed, or too large.
     """
     if len(body) > MAX_BYTES:
         raise UnreadableFeed(f"it is larger than {MAX_BYTES} bytes")
@@ -62,7 +65,7 @@ def _clouds(hubs: list[Any], problems: list[str]) -> tuple[Cloud, ...]:
 
 
 def _text(holder: Any, name: str) -> str:
-    """A text of an object; numbers, which stand for ids, too."""
+    """A text in a JSON object, or a number as text, as some feeds have numbers for ids."""
     value = holder.get(name) if isinstance(holder, dict) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)

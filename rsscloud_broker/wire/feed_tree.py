@@ -1,13 +1,12 @@
-"""From the bytes of a feed to a tree of elements, though they be malformed.
+"""Parses an RSS or Atom feed into a tree of elements, even if the feed is malformed.
 
-A feed is first read as any other XML here (``xml.parse``), which is strict and
-takes no DOCTYPE.  What that refuses is read once more, leniently: decoded by
-whatever encoding fits, freed of what stands before the feed's root, a DOCTYPE
-among it, and of HTML that was not escaped, and given to the recovering parser
-of libxml2.  Nothing is ever expanded: entities that a document declares for
-itself make it unreadable, and the lenient parser sees no declarations at all.
+It first parses a feed strictly and without a DOCTYPE, like all other XML (``xml.parse``).  If that
+fails, it parses once more, leniently: it decodes the feed by the first encoding that fits, removes
+everything before the root element, such as a DOCTYPE, and removes HTML that was not escaped; then
+it uses libxml2's recovering parser.  No entity is ever expanded: a feed that declares entities is
+unreadable, and the lenient parser gets no declarations.
 
-Why libxml2's and not a parser made for feeds: docs/decisions/0009.
+docs/decisions/0009 says why it uses libxml2 and not a parser made for feeds.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from lxml import etree
 from rsscloud_broker.wire import xml
 from rsscloud_broker.wire.text import legal
 
-#: The largest feed that is looked into.
+#: The largest feed that is parsed, in bytes.
 MAX_BYTES: Final = 10 * 1024 * 1024
-#: What is read of a malformed one: that which is of the feed as a whole comes first.
+#: Of a malformed feed only so many characters are parsed: the facts about the feed come first.
 LENIENT_CHARACTERS: Final = 1024 * 1024
-#: Where its root is looked for.
+#: The root element of a malformed feed must begin within so many characters.
 _PROLOG_CHARACTERS = 64 * 1024
 
-# Posts that are whole pages nest deeper than a call does, and have more in them.
+# An entry may hold a whole page, which nests deeper and has more elements than a call.
 _MAX_DEPTH = 200
 _MAX_ELEMENTS = 500_000
 
-#: Of Python's encodings those that are none of documents, and slow or odd.
+#: Encodings of Python's that no document has, and that are slow or odd.
 _NO_DOCUMENTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape"})
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -51,7 +50,7 @@ _ENTITY = re.compile(r"<!ENTITY\s+[^%\s]")
 _AMPERSAND = re.compile(
     r"&(?!#[0-9]{1,7};|#x[0-9A-Fa-f]{1,6};|(?:amp|lt|gt|quot|apos);)(\w{1,32};)?"
 )
-#: Where descriptions are not escaped, the markup in them is seldom closed.
+#: HTML in descriptions that are not escaped; its elements are seldom closed.
 _HTML = re.compile(
     r"</?(?:a|b|big|blockquote|br|center|code|div|em|font|h[1-6]|hr|i|iframe|img|li|ol|p|pre|s"
     r"|script|small|span|strong|sub|sup|table|tbody|td|th|tr|tt|u|ul)(?=[\s/>])[^<>]*>",
@@ -60,9 +59,9 @@ _HTML = re.compile(
 
 
 class UnreadableFeed(ValueError):
-    """A document is no feed, or none that can be read.  The text says why.
+    """A document is not a feed, or cannot be parsed.
 
-    :ivar reason: a clause about the document.
+    :ivar reason: why, as a clause about the document.
     """
 
     def __init__(self, reason: str) -> None:
@@ -72,10 +71,11 @@ class UnreadableFeed(ValueError):
 
 @frozen
 class Tree:
-    """A document as elements.
+    """A parsed document.
 
-    :ivar complaint: why it is not well-formed; empty if it is.  If not, elements
-        may not stand where they were meant to.
+    :ivar root: the root element.
+    :ivar complaint: why the document is not well-formed; empty if it is.  In a document that is
+        not, elements may be in the wrong place.
     """
 
     root: etree._Element
@@ -83,13 +83,12 @@ class Tree:
 
 
 def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
-    """Read a document, leniently if need be.
+    """Parse a document, leniently if need be.
 
-    :param content_type: the HTTP header, for its charset.
-    :param roots: what the root element may be called, in lower case and without
-        a prefix.  This holds for malformed documents: others are returned
-        whatever they are.
-    :raises UnreadableFeed: it is too large, declares entities, or has no such root.
+    :param content_type: the Content-Type header, for its charset.
+    :param roots: the names that the root element of a malformed document may have, in lower case
+        and without a prefix; a well-formed document may have any root.
+    :raises UnreadableFeed: the document is too large, declares entities, or has no such root.
     """
     if len(body) > MAX_BYTES:
         raise UnreadableFeed(f"it is larger than {MAX_BYTES} bytes")
@@ -105,7 +104,7 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
         raise UnreadableFeed("it declares entities of its own, which are not read here")
     if start is None:
         raise UnreadableFeed("it is neither RSS nor Atom nor a JSON Feed")
-    if "DOCTYPE" in complaint:  # which RSS 0.91 asked for: that alone is no fault
+    if "DOCTYPE" in complaint:  # RSS 0.91 required one, so that alone is no fault
         try:
             return Tree(_strict(legal(text[start:]).encode(), "utf-8"))
         except xml.MalformedXML as malformed:
@@ -118,7 +117,7 @@ def _strict(document: bytes, charset: str | None) -> etree._Element:
 
 
 def _decoded(body: bytes, charset: str | None) -> str:
-    """The text, by the first encoding that fits it: documents are wrong about theirs."""
+    """A body as text, by the first encoding that fits: many documents declare a wrong one."""
     for mark, encoding in _MARKS:
         if body.startswith(mark):
             return body.decode(encoding, "replace")
@@ -135,10 +134,9 @@ def _decoded(body: bytes, charset: str | None) -> str:
 
 
 def _root_at(text: str, roots: frozenset[str]) -> int | None:
-    """Where the root element begins, after whatever stands before it.
+    """The position of the root element in a text; None if there is none.
 
-    Besides what may stand there that is, for one, what a script had to say
-    about its own faults.
+    Anything may come before it, for instance error messages of the script that made the feed.
     """
     root = re.compile(
         rf"<(?:[\w.-]{{1,40}}:)?(?:{'|'.join(sorted(roots))})(?=[\s/>])", flags=re.IGNORECASE
@@ -154,7 +152,7 @@ def _root_at(text: str, roots: frozenset[str]) -> int | None:
 
 
 def _recovered(text: str) -> etree._Element:
-    """What libxml2 makes of a text that is nearly XML."""
+    """The root element that libxml2's recovering parser finds in a malformed text."""
     parser = etree.XMLParser(
         recover=True,
         encoding="utf-8",
@@ -175,9 +173,9 @@ def _recovered(text: str) -> etree._Element:
 
 
 def _tidied(text: str) -> str:
-    """A text without the commonest faults, which would spoil what comes after them.
+    """A text without the most common faults, which would spoil the text that follows them.
 
-    What stands in CDATA sections is right as it is.
+    CDATA sections stay as they are.
     """
     markup, *sections = text.split("<![CDATA[")
     tidied = [_tidied_markup(markup)]
@@ -195,7 +193,7 @@ def _tidied_markup(markup: str) -> str:
 
 
 def _character(reference: re.Match[str]) -> str:
-    """A character that HTML has a name for; else the ampersand itself."""
+    """The character that an HTML entity names; for any other name an escaped ampersand."""
     name = reference[1]
     if name and name in html5:
         return "".join(f"&#{ord(character)};" for character in html5[name])

@@ -1,4 +1,7 @@
-"""RSS and Atom: what a tree of elements says about its feed."""
+"""Reads what an RSS or Atom feed says about itself, from its tree of elements.
+
+``feed.read_feed`` calls it with the tree that ``feed_tree`` has parsed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from rsscloud_broker.wire.feed_hints import HintTexts, read_hints
 from rsscloud_broker.wire.feed_tree import Tree, UnreadableFeed
 from rsscloud_broker.wire.text import clean
 
-#: What the root of a feed is called, in lower case.
+#: The names of the root elements of feeds, in lower case.
 ROOTS = frozenset({"rss", "rdf", "feed"})
 
 _MAX_PROBLEMS = 20
@@ -31,21 +34,21 @@ _ATOM_NAMESPACES = frozenset({"http://www.w3.org/2005/Atom", "http://purl.org/at
 _RSS_1_0 = "http://purl.org/rss/1.0/"
 _RDF_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 
-#: Elements about something that is not the feed as a whole.
+#: Elements whose children are about a part of the feed, such as an entry.
 _PARTS = frozenset({"item", "entry", "image", "textinput", "source", "author", "contributor"})
 _HINTS = frozenset(
     {"ttl", "skiphours", "skipdays", "updateperiod", "updatefrequency", "updatebase"}
 )
-#: Those about the feed as a whole that are read, in lower case.
+#: The elements about the feed itself that are read, in lower case.
 _WANTED = _HINTS | {"title", "link", "self", "cloud"}
 
 
 @frozen
 class _Head:
-    """The elements about a feed as a whole, by their names in lower case.
+    """The elements about the feed itself, by their names in lower case, without prefixes.
 
-    :ivar own: those of the feed's own vocabulary.
-    :ivar others: those of modules; without the prefix.
+    :ivar own: elements of the feed's own vocabulary.
+    :ivar others: elements of modules.
     """
 
     own: dict[str, list[etree._Element]] = field(factory=dict)
@@ -55,7 +58,7 @@ class _Head:
         return self.own.get(name, []) + self.others.get(name, [])
 
     def text(self, name: str) -> str | None:
-        """Of the first of a name, whosever it is."""
+        """The text of the first element of a name; None if there is none."""
         found = self.any(name)
         return _text(found[0]) if found else None
 
@@ -90,9 +93,9 @@ def read_xml(tree: Tree) -> FeedFacts:
 
 
 def _holder(tree: Tree) -> etree._Element:
-    """The element that holds what is about the feed as a whole.
+    """The element whose children are about the feed itself: ``channel`` or ``feed``.
 
-    :raises UnreadableFeed: this is no feed.
+    :raises UnreadableFeed: the tree is not that of a feed.
     """
     root = tree.root
     name = xml.local_name(root).lower()
@@ -131,7 +134,7 @@ def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
         prefix, _, name = xml.local_name(element).lower().rpartition(":")
         if name not in _WANTED:
             continue
-        # A prefix that was not declared is a part of the name.
+        # An undeclared prefix is a part of the name.
         own = not prefix and xml.namespace(element) == vocabulary
         found = (head.own if own else head.others).setdefault(name, [])
         if len(found) < MAX_LINKS * 2:
@@ -140,22 +143,22 @@ def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
 
 
 def _scattered(root: etree._Element) -> Iterator[etree._Element]:
-    """Every element that is not inside of one about something else.
+    """The elements of a malformed feed that may be about the feed itself, wherever they are.
 
-    Hints count wherever they are: an entry that is never closed swallows what
-    follows it, and no entry has any of its own.
+    Elements inside of an entry or another part are left out, but hints are not: an entry that is
+    never closed contains all that follows it, and entries have no hints of their own.
     """
-    waiting = [(iter(root), False)]
-    while waiting:
-        elements, inside = waiting[-1]
+    stack = [(iter(root), False)]
+    while stack:
+        elements, inside = stack[-1]
         element = next(elements, None)
         if element is None:
-            waiting.pop()
+            stack.pop()
             continue
         name = xml.local_name(element).lower().rpartition(":")[2]
         if not inside or name in _HINTS:
             yield element
-        waiting.append((iter(element), inside or name in _PARTS))
+        stack.append((iter(element), inside or name in _PARTS))
 
 
 def _hint_texts(head: _Head) -> HintTexts:
@@ -178,7 +181,7 @@ def _hint_texts(head: _Head) -> HintTexts:
 
 
 def _hrefs(links: list[etree._Element], relation: str) -> list[str]:
-    """Where the links of a relation lead; one without a relation is an alternate."""
+    """The URLs of the links of a relation; a link without a relation is an alternate."""
     urls = []
     for link in links:
         relations = link.get("rel", "alternate").lower().split()
@@ -208,7 +211,7 @@ def _entry_ids(tree: Tree, vocabulary: str) -> Iterator[str]:
 
 
 def _id(entry: etree._Element, name: str, space: str, *, malformed: bool) -> str:
-    """What an element or attribute of an entry gives to tell it by; or empty."""
+    """The id that an element or attribute of an entry gives; empty if it gives none."""
     if name == _RDF_ABOUT:
         return clean(entry.get(name, ""))[:MAX_TEXT]
     element = entry.find(space + name)
@@ -220,6 +223,6 @@ def _id(entry: etree._Element, name: str, space: str, *, malformed: bool) -> str
 
 
 def _text(element: etree._Element) -> str:
-    """What an element says: as much of it as may be a URL."""
+    """The text of an element, cut to little more than the longest URL."""
     texts = (str(text) for text in islice(element.itertext(), 20))
     return clean("".join(texts)[: MAX_FEED_URL + 1])

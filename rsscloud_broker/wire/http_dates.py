@@ -1,7 +1,7 @@
-"""How long an answer stays fresh, by its HTTP headers (RFC 9111, section 4.2).
+"""Computes how long an HTTP answer stays fresh, by its headers (RFC 9111, section 4.2).
 
-The broker asks on behalf of all who subscribed, so it counts as a shared cache:
-``s-maxage`` goes before ``max-age``, and both before ``Expires``.
+As the broker fetches for all subscribers, it counts as a shared cache: ``s-maxage`` takes
+precedence over ``max-age``, and both over ``Expires``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Final
 
-#: What stands for any larger number of seconds (RFC 9111, section 1.2.2).
+#: Any larger number of seconds is taken for this one (RFC 9111, section 1.2.2).
 MAX_SECONDS: Final = 2**31
 
 # The argument of a directive may be quoted, though it ought not to be.
@@ -20,29 +20,29 @@ _SECONDS = re.compile(r"[0-9]{1,50}")
 
 
 def http_date(text: str) -> float | None:
-    """Seconds since the epoch, of a date in one of the three forms of HTTP.
+    """The seconds since the epoch of a date, in one of the three forms of HTTP.
 
-    :returns: None for what is no date.
+    :returns: None if the text is not a date.
     """
     try:
         parts = parsedate_tz(text[:100])
         return float(mktime_tz(parts)) if parts else None
-    except (ValueError, OverflowError, IndexError, TypeError):  # a month of 13 and the like
+    except (ValueError, OverflowError, IndexError, TypeError):  # for instance a 13th month
         return None
 
 
 def freshness(headers: Mapping[str, str], now: float) -> float | None:
-    """For how many seconds from now an answer need not be asked for again.
+    """The number of seconds from now for which an answer stays fresh.
 
-    - ``no-store`` and ``no-cache`` without field names: 0
-    - a number of seconds that is none is ignored, as is a ``Date`` that is none;
-      an ``Expires`` that is none is in the past (section 5.3)
-    - what the answer's age is, by ``Age`` and ``Date``, is taken off
+    - It is 0 with ``no-store``, or with ``no-cache`` without field names.
+    - An invalid number of seconds or an invalid ``Date`` is ignored; an invalid ``Expires`` is in
+      the past (section 5.3).
+    - The answer's age, by ``Age`` and ``Date``, is subtracted.
 
-    :param headers: of the answer, by names in lower case; several lines of one
-        name are joined with commas.
-    :param now: when it came, in seconds since the epoch.
-    :returns: None if the headers do not say; never less than 0.
+    :param headers: the headers of the answer, by names in lower case; several lines of one name
+        are joined with commas.
+    :param now: when the answer arrived, in seconds since the epoch.
+    :returns: the seconds, at least 0; None if the headers do not say.
     """
     control = _directives(headers.get("cache-control", ""))
     if "no-store" in control or control.get("no-cache") == "":
@@ -61,7 +61,10 @@ def freshness(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _directives(cache_control: str) -> dict[str, str]:
-    """The first of each directive, by its name in lower case; empty without argument."""
+    """The argument of each directive, by its name in lower case; empty if it has none.
+
+    Of several directives of one name, the first counts.
+    """
     found: dict[str, str] = {}
     for name, quoted, plain in _DIRECTIVE.findall(cache_control[:4000]):
         found.setdefault(name.lower(), quoted or plain)

@@ -1,12 +1,11 @@
-"""Link headers (RFC 8288): what a resource says of its hub, of itself and of others.
+"""Parses and writes Link headers (RFC 8288), in which a topic names its hub and itself.
 
-One header may hold several links, and a message several headers; both mean the
-same::
+Several links may be in one header, or in several headers; both mean the same::
 
     Link: <http://hub.example/websub>; rel="hub", <http://site.example/feed>; rel="self"
 
-The paths of the hub stand here too, since everything that the broker serves and
-that can be subscribed to names it in such a header.
+The paths of the broker's hub are here too, since each file of the broker's that is a topic names
+the hub in such a header.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 from attrs import frozen
 
-#: Where the broker's hub answers, below its public URL; the first is the one to name.
+#: The paths of the broker's hub, below its public URL; the first is the one to advertise.
 HUB_PATHS: Final = ("/websub", "/hub", "/pubsubhubbub", "/websub/", "/hub/", "/pubsubhubbub/")
 
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 # of RFC 9110, no secret
@@ -30,19 +29,19 @@ _PARAMETER: Final = re.compile(
 )
 _END: Final = re.compile(rf"{_BLANKS}(?:,|\Z)")
 _VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
-# What stays as it is in a URL in a header: whatever cannot end the brackets or the line.
+# The characters that stay as they are in a URL in a header: they end neither brackets nor line.
 _IN_HEADERS: Final = "%!#$&'()*+,/:;=?@[]~^`{|}"
 
 
 class MalformedLink(Exception):
-    """A Link header cannot be read.  Its text says where, and how to write one."""
+    """A Link header cannot be parsed.  The text says where, and how to write one."""
 
 
 @frozen
 class Link:
     """One link.
 
-    :ivar target: the URL as it was written, perhaps relative.
+    :ivar target: the URL as written, perhaps relative.
     :ivar relations: the relation types, in lower case.
     """
 
@@ -51,12 +50,12 @@ class Link:
 
 
 def parse(value: str) -> list[Link]:
-    """The links of a header, or of several whose values were joined by commas.
+    """Parse the value of a Link header, or the values of several, joined by commas.
 
-    Links with an ``anchor`` are about another resource than the one that carries
-    the header, and are left out (section 3.2); so are those without a relation.
+    A link with an ``anchor`` is about another resource than the one with the header, and is left
+    out (section 3.2); so is a link without a relation.
 
-    :raises MalformedLink: it is not a Link header.
+    :raises MalformedLink: the value breaks the syntax of Link headers.
     """
     if not _VISIBLE.fullmatch(value):
         raise MalformedLink("a Link header must be of visible ASCII characters")
@@ -70,7 +69,7 @@ def parse(value: str) -> list[Link]:
         position = target.end()
         while found := _PARAMETER.match(value, position):
             position = found.end()
-            if found[1]:  # of several with one name, the first counts (section 3.3)
+            if found[1]:  # of several parameters of one name, the first counts (section 3.3)
                 parameters.setdefault(found[1].lower(), _unquoted(found[2] or ""))
         end = _END.match(value, position)
         if end is None:
@@ -83,15 +82,15 @@ def parse(value: str) -> list[Link]:
 
 
 def targets(links: Iterable[Link], relation: str) -> list[str]:
-    """The URLs to which links of a relation lead, each once, in their order."""
+    """The URLs of the links of a relation, each once, in their order."""
     return list(dict.fromkeys(link.target for link in links if relation in link.relations))
 
 
 def encode(links: Iterable[tuple[str, str]]) -> str:
-    """The value of a Link header.
+    """Write the value of a Link header.
 
-    :param links: URLs, each with its relation.  What cannot stand in a header is
-        percent-encoded, and nothing else: some compare these URLs byte for byte.
+    :param links: pairs of a URL and its relation.  Only characters that cannot be in a header are
+        percent-encoded, since some subscribers compare these URLs byte for byte.
     """
     return ", ".join(
         f'<{quote(target, safe=_IN_HEADERS)}>; rel="{relation}"' for target, relation in links
@@ -99,10 +98,10 @@ def encode(links: Iterable[tuple[str, str]]) -> str:
 
 
 def hub_and_self(public_url: str, path: str) -> str:
-    """The Link header of something that the broker serves and that can be subscribed to.
+    """The value of the Link header of a file that the broker serves and that is a topic.
 
-    :param public_url: of the broker, without a slash at the end.
-    :param path: where it is served.
+    :param public_url: the URL of the broker, without a slash at the end.
+    :param path: the path of the file.
     """
     return encode([(public_url + HUB_PATHS[0], "hub"), (public_url + path, "self")])
 
@@ -118,7 +117,7 @@ def is_absolute(url: str) -> bool:
 
 
 def _skip_gap(value: str, position: int) -> int:
-    """Past blanks, and the commas around empty elements."""
+    """The position after blanks, and after the commas around empty elements."""
     gap = _GAP.match(value, position)
     return gap.end() if gap else position
 

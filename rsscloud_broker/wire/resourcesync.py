@@ -1,8 +1,8 @@
-"""ResourceSync documents: sitemaps that say what a source has, and what changed.
+"""Reads and writes ResourceSync documents: sitemaps of what a source has, and of what changed.
 
-All of them are a ``urlset`` with one ``rs:md`` at the top that names the capability,
-``rs:ln`` links, and a ``url`` for each thing they are about.  A framework notification
-tells of changes to the other documents of a source, and is pushed to a hub::
+Each document is a ``urlset`` with one ``rs:md`` at the top that names the document's capability,
+with ``rs:ln`` links, and with a ``url`` for each entry.  A framework notification announces changes
+of the other documents of a source; the source pushes it to a hub::
 
     <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
             xmlns:rs="http://www.openarchives.org/rs/terms/">
@@ -14,8 +14,8 @@ tells of changes to the other documents of a source, and is pushed to a hub::
     </url>
     </urlset>
 
-A change notification is its sibling for the resources themselves.  The rules for both
-are held by :func:`decode_notification`; :func:`decode` reads any of the documents.
+A change notification announces changes of the resources themselves in the same way.
+:func:`decode_notification` checks the rules for both; :func:`decode` reads any document.
 
 Sources: the ResourceSync Framework Specification, and its parts Framework Notification
 (sections 2, 3 and 5) and Change Notification.
@@ -42,8 +42,8 @@ CHANGE: Final = "change-notification"
 
 CHANGES: Final = ("created", "updated", "deleted")
 
-#: What a framework notification may be about, and the changes that make sense of each:
-#: a Dump is made once, a list also grows, and only what holds the rest together ends.
+#: The documents that a framework notification may announce, and the usual changes of each: a dump
+#: is only created, a list is also updated, and only the other two are ever deleted.
 USUAL_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
     "resourcelist": ("created", "updated"),
     "resourcedump": ("created",),
@@ -59,7 +59,7 @@ _LENGTH: Final = re.compile(r"[0-9]{1,15}")
 
 
 class InvalidDocument(Exception):
-    """A document breaks a rule of ResourceSync.  Its text names the rule."""
+    """A document breaks a rule of ResourceSync.  The text names the rule."""
 
 
 @frozen
@@ -75,14 +75,16 @@ class Ln:
 
 @frozen
 class Entry:
-    """What a document says of one URL.  Times are W3C datetimes, as written.
+    """What a document says about one URL.  Times are W3C datetimes, as written.
 
     :ivar loc: the URL, absolute.
-    :ivar capability: of the document at that URL; empty for a resource.
-    :ivar datetime: when it changed.
-    :ivar hash: such as ``sha-256:`` and hexadecimal digits.
-    :ivar length: in bytes.
-    :ivar type: a media type.
+    :ivar capability: the capability of the document at that URL; empty for a resource.
+    :ivar change: one of ``CHANGES``, or empty.
+    :ivar datetime: when the change happened.
+    :ivar lastmod: when the resource was last modified.
+    :ivar hash: the hash of the resource, such as ``sha-256:`` and hexadecimal digits.
+    :ivar length: the length of the resource, in bytes.
+    :ivar type: the media type of the resource.
     """
 
     loc: str
@@ -96,16 +98,16 @@ class Entry:
     links: tuple[Ln, ...] = ()
 
     def link(self, rel: str) -> str:
-        """Where the first link of a relation leads; empty without one."""
+        """The URL of the first link of a relation; empty if there is none."""
         return _first(self.links, rel)
 
 
 @frozen
 class Document:
-    """Any document of ResourceSync.  Times are W3C datetimes, as written.
+    """A document of ResourceSync, of any capability.  Times are W3C datetimes, as written.
 
-    :ivar at: when a resource list was right.
-    :ivar since: from when on a change list has all changes: its ``from``.
+    :ivar at: the time for which a resource list is accurate.
+    :ivar since: the ``from`` of a change list: it has all changes since then.
     """
 
     capability: str
@@ -128,9 +130,9 @@ def w3c(seconds: float) -> str:
 
 
 def source_description(capability_list: str) -> Document:
-    """The document that all begins with, of a source with one set of resources.
+    """Make the document at which clients begin, for a source with one set of resources.
 
-    :param capability_list: its URL.
+    :param capability_list: the URL of the capability list.
     """
     return Document("description", (Entry(capability_list, "capabilitylist"),))
 
@@ -138,11 +140,13 @@ def source_description(capability_list: str) -> Document:
 def capability_list(
     up: str, resource_list: str, change_list: str, topic: str = "", hub: str = ""
 ) -> Document:
-    """What a source offers.
+    """Make the list of the documents that a source has.
 
     :param up: the URL of the source description.
+    :param resource_list: the URL of the resource list.
+    :param change_list: the URL of the change list.
     :param topic: the URL of the channel of framework notifications, if there is one.
-    :param hub: where it is subscribed to.
+    :param hub: the URL of the hub at which clients subscribe to that channel.
     """
     entries = [Entry(resource_list, "resourcelist"), Entry(change_list, "changelist")]
     if topic:
@@ -151,27 +155,29 @@ def capability_list(
 
 
 def resource_list(up: str, at: str, entries: Iterable[Entry]) -> Document:
-    """Every resource of a source.
+    """Make the list of all resources of a source.
 
     :param up: the URL of the capability list.
-    :param at: when it was right.
+    :param at: the time for which the list is accurate.
     """
     return Document("resourcelist", tuple(entries), (Ln("up", up),), at=at)
 
 
 def change_list(up: str, since: str, entries: Iterable[Entry]) -> Document:
-    """What changed, oldest first, in a list that goes on.
+    """Make a list of changes that is still open: more changes will be added.
 
     :param up: the URL of the capability list.
-    :param since: from when on no change is missing.
+    :param since: the time since which the list has all changes.
+    :param entries: the changes, oldest first.
     """
     return Document("changelist", tuple(entries), (Ln("up", up),), since=since)
 
 
 def framework_notification(up: str, entries: Iterable[Entry]) -> Document:
-    """What changed of the documents of a source.
+    """Make a framework notification.
 
     :param up: the URL of the capability list.
+    :param entries: the changed documents of the source.
     """
     return Document(FRAMEWORK, tuple(entries), (Ln("up", up),))
 
@@ -180,7 +186,7 @@ def framework_notification(up: str, entries: Iterable[Entry]) -> Document:
 
 
 def encode(document: Document) -> bytes:
-    """A document in UTF-8, with a line for each element of the ``urlset``."""
+    """Write a document in UTF-8, with each child of the ``urlset`` on a line of its own."""
     root = etree.Element(f"{{{SITEMAP}}}urlset", nsmap=_PREFIXES)
     _add_links(root, document.links)
     _add(root, "md", capability=document.capability, at=document.at, **{"from": document.since})
@@ -212,7 +218,7 @@ def _add_links(parent: etree._Element, links: Iterable[Ln]) -> None:
 
 
 def _add(parent: etree._Element, name: str, **attributes: str) -> None:
-    """Add an ``rs:`` element with those of its attributes that are not empty."""
+    """Add an ``rs:`` element with the attributes that are not empty; none if all are empty."""
     present = {key: value for key, value in attributes.items() if value}
     if present:
         etree.SubElement(parent, f"{{{TERMS}}}{name}", present)
@@ -226,11 +232,11 @@ def decode(
 ) -> Document:
     """Read any document that is a ``urlset``.
 
-    What ResourceSync does not know is passed over, as sitemaps may be extended.
+    Unknown elements and attributes are ignored, as sitemaps may be extended.
 
     :param charset: the charset parameter of its Content-Type.
-    :param max_elements: how many elements it may have.
-    :raises InvalidDocument: it is not such a document, or breaks a rule for all of them.
+    :param max_elements: the largest number of elements that is accepted.
+    :raises InvalidDocument: the document is not a ``urlset``, or breaks a rule for all documents.
     """
     try:
         root = xml.parse(document, charset, max_elements=max_elements)
@@ -251,7 +257,7 @@ def decode_notification(document: bytes, charset: str | None = None) -> Document
     """Read a framework notification or a change notification.
 
     :param charset: the charset parameter of its Content-Type.
-    :raises InvalidDocument: it breaks a rule.
+    :raises InvalidDocument: the document breaks a rule.
     """
     notification = decode(document, charset)
     if notification.capability not in {FRAMEWORK, CHANGE}:
@@ -269,7 +275,7 @@ def decode_notification(document: bytes, charset: str | None = None) -> Document
 
 
 def warnings(notification: Document) -> list[str]:
-    """What is odd about a notification, though no rule is broken: a sentence each.
+    """What is odd about a notification that breaks no rule: a list of sentences.
 
     Source: table 2 of Framework Notification.
     """
@@ -292,7 +298,7 @@ def _require_urlset(root: etree._Element) -> None:
     name, space = xml.local_name(root), xml.namespace(root)
     if name == "sitemapindex":
         raise InvalidDocument(
-            "the root element is sitemapindex; it must be urlset, for nothing is said of indexes"
+            "the root element is sitemapindex; it must be urlset, as sitemap indexes are not read"
         )
     if (name, space) != ("urlset", SITEMAP):
         raise InvalidDocument(

@@ -1,8 +1,8 @@
-"""rssCloud: what a registration says, and the sentences that clients match.
+"""Reads rssCloud registrations and pings, and writes the sentences with which they are answered.
 
-The same registration arrives as a form, as XML-RPC parameters or as a SOAP
-call; all three end in :func:`registration`.  Sources: "SOAP meets RSS", the
-implementor's guide to rssCloud, and what today's servers answer.
+A registration arrives as a form, as XML-RPC parameters or as a SOAP call; all three end in
+:func:`registration`.  Clients compare some of the sentences, so those must not change.  Sources:
+"SOAP meets RSS", the implementor's guide to rssCloud, and the answers of today's servers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.web_address import MAX_URL
 
-#: 25 hours: registrations are renewed every 24.
+#: How long a registration lasts: 25 hours, as subscribers renew it every 24.
 LEASE_SECONDS = 90_000
 
 #: The parameters of a registration by XML-RPC and SOAP, in their order.
 REGISTRATION_FIELDS = ("notifyProcedure", "port", "path", "protocol", "urlList", "domain")
 
-#: How many topics one registration may name.
+#: The largest number of topics that one request may name.
 MAX_TOPICS = 250
 
 REGISTERED = (
@@ -40,17 +40,17 @@ _HOST = re.compile(r"[^\s/?#@\[\]:]{1,255}")
 _PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*", re.ASCII)
 _SECURE_PORT = 443
 
-#: What would end a comment.
+#: Hyphens that may not be in an XML comment.
 _NO_COMMENT = re.compile(r"-(?=-|$)")
 
 
 class BadRegistration(Exception):
-    """A registration or ping that says too little or something impossible.
+    """A registration or ping is refused.
 
-    Its text is what the client is told.
+    The text is the sentence for the client.
 
-    :ivar reason: what went wrong, for people, where the text is a sentence that clients
-        compare letter by letter; else empty.
+    :ivar reason: what went wrong, for people, if the text is a sentence that clients compare;
+        else empty.
     """
 
     def __init__(self, sentence: str, reason: str = "") -> None:
@@ -59,13 +59,13 @@ class BadRegistration(Exception):
 
 
 class NotAllowed(BadRegistration):
-    """The operator of the broker does not allow it for that topic."""
+    """The operator of the broker does not allow registrations or pings for that topic."""
 
 
 class Limited(BadRegistration):
-    """A registration or ping that is one too many for now.
+    """A registration or ping is refused because a limit on requests was reached.
 
-    :ivar retry_after: seconds after which it may be tried again.
+    :ivar retry_after: seconds after which the client may try again.
     """
 
     def __init__(self, sentence: str, retry_after: int) -> None:
@@ -75,8 +75,9 @@ class Limited(BadRegistration):
 
 @frozen
 class Registration:
-    """What a subscriber asked for: several topics, one callback.
+    """A subscriber's registration of one callback for several topics.
 
+    :ivar challenge: whether the callback is verified by a challenge.
     :ivar source: the address that the request came from.
     """
 
@@ -86,7 +87,7 @@ class Registration:
     source: str
 
     def intents(self) -> list[Intent]:
-        """The same, topic by topic."""
+        """The intents of the registration, one for each topic."""
         return [
             Intent(topic, self.callback, LEASE_SECONDS, self.challenge, self.source)
             for topic in self.topics
@@ -94,12 +95,12 @@ class Registration:
 
 
 def missing(names: Iterable[str]) -> str:
-    """The sentence that names missing parameters."""
+    """The sentence for missing parameters."""
     return f"The following parameters were missing from the request body: {', '.join(names)}."
 
 
 def unsupported_protocol(protocol: str) -> str:
-    """The sentence for a protocol that no notifier carries."""
+    """The sentence for a protocol that the broker has no notifier for."""
     return f"Can't accept the subscription because the protocol, <i>{protocol}</i>, is unsupported."
 
 
@@ -107,7 +108,7 @@ def unreadable(what: str, url: str, rule: str = "") -> str:
     """The sentence for a topic that could not be read.
 
     :param what: ``subscription`` or ``ping``.
-    :param rule: why the broker does not read such a URL, if that is the reason.
+    :param rule: the rule by which the broker does not fetch such a URL, if that is the reason.
     """
     sentence = (
         f"The {what} was cancelled because there was an error reading the resource at URL {url}."
@@ -118,14 +119,14 @@ def unreadable(what: str, url: str, rule: str = "") -> str:
 def callback_failed(rule: str = "") -> str:
     """The sentence for a callback that did not confirm.
 
-    :param rule: why the broker does not call such a URL, if that is the reason.
+    :param rule: the rule by which the broker does not call such a URL, if that is the reason.
     """
     sentence = "The subscription was cancelled because the call failed when we tested the handler."
     return _with_rule(sentence, rule)
 
 
 def _with_rule(sentence: str, rule: str) -> str:
-    """A sentence that clients match, and what is said beside it."""
+    """A sentence that clients compare, with a rule in parentheses after it."""
     return f"{sentence} ({rule})" if rule else sentence
 
 
@@ -135,11 +136,11 @@ def too_soon(seconds: int) -> str:
 
 
 def limited(what: str, reason: str, seconds: int) -> str:
-    """The sentence for what is one too many.
+    """The sentence for a request that a limit refused.
 
     :param what: ``subscription`` or ``ping``.
     :param reason: which limit was reached, as a clause.
-    :param seconds: when it may be tried again.
+    :param seconds: after how many seconds the client may try again.
     """
     return f"The {what} was not accepted because {reason}. Try again in {seconds} seconds."
 
@@ -150,13 +151,15 @@ def registration(
     caller: str,
     protocols: Collection[str],
 ) -> Registration:
-    """Make a registration of its fields.
+    """Make a registration from its fields.
 
-    :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol``,
-        ``domain`` as they came; absent ones may be left out.
-    :param caller: the address the request came from.
-    :param protocols: those that are offered here.
-    :raises BadRegistration: with the sentence for the client.
+    :param fields: ``notifyProcedure``, ``port``, ``path``, ``protocol`` and ``domain`` as the
+        client sent them; absent ones may be left out.
+    :param topics: the URLs of the topics.
+    :param caller: the address that the request came from; the callback is there if the
+        registration has no domain.
+    :param protocols: the protocols of notifications that the broker offers.
+    :raises BadRegistration: a field is missing or invalid; the text is for the client.
     """
     values = {name: clean(value) for name, value in fields.items()}
     absent = [name for name in ("port", "path", "protocol") if not values.get(name)]
@@ -165,19 +168,19 @@ def registration(
     protocol = values["protocol"]
     if protocol not in protocols:
         raise BadRegistration(unsupported_protocol(protocol))
-    wanted = distinct(topics)
-    if not wanted:
+    distinct_topics = distinct(topics)
+    if not distinct_topics:
         raise BadRegistration(NO_TOPICS)
     procedure = _procedure(protocol, values.get("notifyProcedure", ""))
     domain = values.get("domain", "")
     url = _callback_url(protocol, domain or caller, values["port"], values["path"])
-    return Registration(wanted, Callback(url, protocol, procedure), bool(domain), caller)
+    return Registration(distinct_topics, Callback(url, protocol, procedure), bool(domain), caller)
 
 
 def distinct(topics: Iterable[str]) -> tuple[str, ...]:
-    """The topics that a client named, each once and none empty.
+    """The topics that a client named, each once and without empty ones.
 
-    :raises BadRegistration: they are too many, or one is too long.
+    :raises BadRegistration: there are too many topics, or the URL of one is too long.
     """
     found = tuple(dict.fromkeys(filter(None, map(clean, topics))))
     if len(found) > MAX_TOPICS:
@@ -188,7 +191,7 @@ def distinct(topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def _procedure(protocol: str, name: str) -> str:
-    """The procedure that is called at the callback; empty where there is none."""
+    """The procedure to call at the callback; empty for protocols without procedures."""
     if protocol not in {"xml-rpc", "soap"}:
         return ""
     if not name:
@@ -219,7 +222,7 @@ def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
 
 
 def _host(text: str) -> str:
-    """A host as it stands in a URL."""
+    """A host in the form that it has in a URL."""
     host = text.rstrip("/").strip("[]")
     try:
         address = IPv6Address(host)
@@ -239,22 +242,22 @@ def fields_from_parameters(
 ) -> tuple[dict[str, str], list[str]]:
     """Read the parameters of a pleaseNotify call by XML-RPC.
 
-    ``(notifyProcedure, port, path, protocol, urlList[, domain])``; the port is an
-    int or a string, the list an array or one string.
+    They are ``(notifyProcedure, port, path, protocol, urlList[, domain])``; the port is an int or
+    a string, the list an array or one string.
 
-    :param procedure: its name, for the message.
+    :param procedure: the name of the procedure, for the message.
     :returns: the fields and the topics, for :func:`registration`.
-    :raises BadRegistration: too few, too many, or of a wrong type.
+    :raises BadRegistration: there are too few or too many parameters, or one has a wrong type.
     """
     check_count(procedure, parameters, 5, 6)
     return fields_from_values(dict(zip(REGISTRATION_FIELDS, parameters, strict=False)))
 
 
 def fields_from_values(values: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Read named values of a pleaseNotify call, as SOAP gives them.
+    """Read the parameters of a pleaseNotify call by name, as in SOAP.
 
     :returns: the fields and the topics, for :func:`registration`.
-    :raises BadRegistration: one has a type that makes no sense.
+    :raises BadRegistration: a parameter has a wrong type.
     """
     fields = {
         name: _scalar(name, values.get(name))
@@ -264,9 +267,9 @@ def fields_from_values(values: Mapping[str, Any]) -> tuple[dict[str, str], list[
 
 
 def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int) -> None:
-    """Accept a number of parameters by returning.
+    """Check the number of parameters of a call.
 
-    :raises BadRegistration: with the sentence that today's servers use.
+    :raises BadRegistration: there are too few or too many; the text is that of today's servers.
     """
     if least <= len(parameters) <= most:
         return
@@ -276,7 +279,7 @@ def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int
 
 def _scalar(name: str, value: Any) -> str:
     if value is None or value is False:
-        return ""  # some clients say so that they have no procedure
+        return ""  # some clients send false for "no procedure"
     text = text_of(value)
     if text is None:
         raise BadRegistration(f"The parameter {name} must be a string.")
@@ -284,7 +287,7 @@ def _scalar(name: str, value: Any) -> str:
 
 
 def _topics(value: Any) -> list[str]:
-    if isinstance(value, dict):  # SOAP clients without arrays name each one
+    if isinstance(value, dict):  # SOAP clients without arrays give each topic a name
         value = list(value.values())
     values = value if isinstance(value, list) else [value] if value else []
     topics = [text for text in map(text_of, values) if text is not None]
@@ -294,10 +297,11 @@ def _topics(value: Any) -> list[str]:
 
 
 def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:
-    """The topics of a REST registration or ping: every key that begins with
-    ``url``, in the order of their numbers.
+    """The topics of a REST registration or ping.
 
-    :param form: keys, in lower case, and values; a key may come several times.
+    They are the values of the keys that begin with ``url``, in the order of the keys' numbers.
+
+    :param form: pairs of a key, in lower case, and a value; a key may come several times.
     """
     named = [(key, value) for key, value in form if key.startswith("url")]
     return [value for key, value in sorted(named, key=lambda pair: _number(pair[0]))]
@@ -309,10 +313,12 @@ def _number(key: str) -> int:
 
 
 def result_document(root: str, *, success: bool, msg: str, reason: str = "") -> bytes:
-    """The answer of the REST interface.
+    """The XML answer of the REST interface.
 
-    :param root: ``notifyResult`` or ``result``.
-    :param reason: why it is no success, for people: a comment, which clients do not see.
+    :param root: the name of the root element, ``notifyResult`` or ``result``.
+    :param success: whether the request succeeded.
+    :param msg: the sentence for the client.
+    :param reason: why the request failed, for people; it becomes a comment, which programs ignore.
     """
     comment = f"<!-- {_NO_COMMENT.sub('- ', reason)} -->\n" if reason else ""
     attributes = f'success="{str(success).lower()}" msg={quoteattr(msg)}'

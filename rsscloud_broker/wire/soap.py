@@ -1,6 +1,6 @@
-"""SOAP 1.1 messages in rpc style: calls, responses and faults, both ways.
+"""Reads and writes SOAP 1.1 messages in rpc style: calls, responses and faults.
 
-A call of the kind that UserLand's products send, and its response::
+A call as UserLand's products send it, and its response::
 
     <SOAP-ENV:Envelope xmlns:SOAP-ENV="http://schemas.xmlsoap.org/soap/envelope/" ...>
       <SOAP-ENV:Body>
@@ -20,11 +20,11 @@ A call of the kind that UserLand's products send, and its response::
         </pingResponse>
       </SOAP-ENV:Body> ...
 
-Clients made from a WSDL put the operation into a namespace; it is answered in
-the same.  A value is typed by ``xsi:type``, of any year's XML Schema, or by
-being an element of the encoding's namespace (``<SOAP-ENC:int>``).  Untyped, it
-is a list if its children share one name, a dict if they do not, and a string
-if it has none: so a dict with one member reads as a list of one.
+Clients that were made from a WSDL put the operation into a namespace, and the response is in
+the same one.  The type of a value is its ``xsi:type``, of any year's XML Schema, or the name of
+its element if that is in the encoding's namespace (``<SOAP-ENC:int>``).  A value without a type is
+a list if all its children have one name, a dict if they have several, and a string if it has no
+children.  So a dict with one member is read as a list with one item.
 
 Source: SOAP 1.1 (W3C Note of 8 May 2000), sections 4, 5 and 7.
 """
@@ -59,17 +59,17 @@ _NIL = tuple(
 _ARRAY_TYPE = f"{{{ENCODING}}}arrayType"
 _NEXT_ACTOR = "http://schemas.xmlsoap.org/soap/actor/next"
 
-#: How deep values may nest through references.
+#: The deepest nesting of values, references included.
 MAX_NESTING = 60
-#: How many characters of XML one message may stand for through references.
+#: The largest number of characters of XML that the references in one message may stand for.
 MAX_REFERENCED = 1_000_000
 
 
 class SoapFault(Exception):
-    """A call cannot be served, or a response says so.
+    """A SOAP fault: a call cannot be answered, or a response says that it was not.
 
-    :ivar code: ``Client``, ``Server``, ``VersionMismatch`` or ``MustUnderstand``;
-        in a response whatever it says, without the prefix.
+    :ivar code: ``Client``, ``Server``, ``VersionMismatch`` or ``MustUnderstand``; from a
+        response, its faultcode without the prefix.
     :ivar string: why, for people.
     """
 
@@ -83,9 +83,9 @@ class SoapFault(Exception):
 class SoapCall:
     """One call of an operation.
 
-    :ivar operation: its local name.
-    :ivar namespace: of the operation; empty if it has none.
-    :ivar parameters: by local name; one that is sent several times is a list.
+    :ivar operation: the local name of the operation.
+    :ivar namespace: the namespace of the operation; empty if it has none.
+    :ivar parameters: the parameters by local name; one that was sent several times is a list.
     """
 
     operation: str
@@ -99,28 +99,27 @@ def action_of(header: str | None) -> str:
 
 
 def is_envelope(root: etree._Element) -> bool:
-    """Whether a document means to be a SOAP message, of whatever version."""
+    """Whether the root of a document is that of a SOAP message, of any version."""
     return xml.local_name(root) == "Envelope"
 
 
 def decode_call(document: bytes, charset: str | None = None) -> SoapCall:
     """Read a call.
 
-    Values come as ``str``, ``int``, ``bool``, ``float``, ``bytes`` (base64),
-    ``list``, ``dict`` or None (``xsi:nil``).  References within the message
-    (``href="#id"``) are followed.
+    Values become ``str``, ``int``, ``bool``, ``float``, ``bytes`` (base64), ``list``, ``dict`` or
+    None (``xsi:nil``).  References within the message (``href="#id"``) are followed.
 
     :param charset: the charset parameter of the HTTP Content-Type.
-    :raises SoapFault: it is XML, but not a SOAP 1.1 call that makes sense here.
-    :raises MalformedXML: it is not XML that is accepted here.
+    :raises SoapFault: the document is XML, but not a SOAP 1.1 call that can be read.
+    :raises MalformedXML: ``xml.parse`` does not accept the document.
     """
     return call_from(xml.parse(document, charset))
 
 
 def call_from(root: etree._Element) -> SoapCall:
-    """Read a call as :func:`decode_call` does, from what ``xml.parse`` gave.
+    """Read a call as :func:`decode_call` does, from the root that ``xml.parse`` has returned.
 
-    :raises SoapFault: it is not a SOAP 1.1 call that makes sense here.
+    :raises SoapFault: the document is not a SOAP 1.1 call that can be read.
     """
     body = _body(root)
     operation = _root_element(body)
@@ -132,10 +131,10 @@ def call_from(root: etree._Element) -> SoapCall:
 
 
 def decode_response(document: bytes, charset: str | None = None) -> Any:
-    """Read a response: its result, None where there is none.
+    """Read the result of a response; None if it has no result.
 
     :raises SoapFault: the response is a fault, or not a SOAP 1.1 message.
-    :raises MalformedXML: it is not XML that is accepted here.
+    :raises MalformedXML: ``xml.parse`` does not accept the document.
     """
     body = _body(xml.parse(document, charset))
     response = _root_element(body)
@@ -147,32 +146,32 @@ def decode_response(document: bytes, charset: str | None = None) -> Any:
 
 
 def encode_call(operation: str, parameters: Mapping[str, Any], namespace: str = "") -> bytes:
-    """A call, in UTF-8.
+    """Write a call, in UTF-8.
 
     Characters that XML cannot carry are left out of strings.
 
-    :raises ValueError: a name or the namespace cannot be one in XML.
-    :raises TypeError: a value is of a class that has no form here.
+    :raises ValueError: a name or the namespace is not possible in XML.
+    :raises TypeError: a value is of a class that has no form in SOAP.
     """
     return _serialized(_message(operation, namespace, parameters))
 
 
 def encode_response(call: SoapCall, result: Any, *, literal: bool = False) -> bytes:
-    """The response to a call, in UTF-8: ``Result`` holds the result.
+    """Write the response to a call, in UTF-8, with the result in an element ``Result``.
 
-    :param literal: whether the types are to be known from a WSDL, and so are not written.
-
-    :raises ValueError: the name of a member cannot be one in XML.
-    :raises TypeError: a value is of a class that has no form here.
+    :param literal: whether to leave out the types, since the client knows them from a WSDL.
+    :raises ValueError: the name of a member is not possible in XML.
+    :raises TypeError: a value is of a class that has no form in SOAP.
     """
     message = _message(call.operation + "Response", call.namespace, {"Result": result})
     return _serialized(_literal(message) if literal else message)
 
 
 def encode_fault(code: str, string: str) -> bytes:
-    """A fault, in UTF-8; it goes with HTTP status 500.
+    """Write a fault, in UTF-8; it belongs to an answer with HTTP status 500.
 
     :param code: ``Client``, ``Server``, ``VersionMismatch`` or ``MustUnderstand``.
+    :param string: why the call failed, for people.
     """
     envelope, body = _envelope()
     fault = etree.SubElement(body, f"{{{ENVELOPE}}}Fault")
@@ -185,22 +184,29 @@ def encode_fault(code: str, string: str) -> bytes:
 
 
 def _body(envelope: etree._Element) -> etree._Element:
-    """The body of an envelope whose headers can be left aside."""
+    """The body of an envelope.
+
+    :raises SoapFault: the envelope is of another version, has not one body, or has a header that
+        must be understood.
+    """
     if not is_envelope(envelope):
         raise SoapFault("Client", f"{xml.describe(envelope)} is not a SOAP Envelope")
     if xml.namespace(envelope) != ENVELOPE:
         raise SoapFault("VersionMismatch", f"SOAP 1.1 is spoken here, in the namespace {ENVELOPE}")
     for header in envelope.findall(f"{{{ENVELOPE}}}Header"):
         for entry in header:
-            _leave_aside(entry)
+            _ignore_header(entry)
     bodies = envelope.findall(f"{{{ENVELOPE}}}Body")
     if len(bodies) != 1:
         raise SoapFault("Client", "an Envelope holds one Body")
     return bodies[0]
 
 
-def _leave_aside(entry: etree._Element) -> None:
-    """No header is understood here: section 4.2.3 tells which may be ignored."""
+def _ignore_header(entry: etree._Element) -> None:
+    """Ignore a header, as the broker understands none, if SOAP 1.1 allows it (section 4.2.3).
+
+    :raises SoapFault: the header is for the broker, which must understand it.
+    """
     ours = entry.get(f"{{{ENVELOPE}}}actor", "") in {"", _NEXT_ACTOR}
     required = entry.get(f"{{{ENVELOPE}}}mustUnderstand", "0").strip() in {"1", "true"}
     if ours and required:
@@ -208,7 +214,10 @@ def _leave_aside(entry: etree._Element) -> None:
 
 
 def _root_element(body: etree._Element) -> etree._Element:
-    """What a body is about; elements beside it are there to be referred to."""
+    """The element of the operation or response in a body.
+
+    Elements beside it are the targets of references.
+    """
     roots = [child for child in body if child.get(f"{{{ENCODING}}}root") != "0"]
     if not roots:
         raise SoapFault("Client", "the Body is empty: it must hold one operation")
@@ -220,8 +229,8 @@ def _root_element(body: etree._Element) -> etree._Element:
 class _Values:
     """Decodes the values in one body.
 
-    What is reached through references is counted, since a short message could
-    otherwise stand for an endless one.
+    It counts the characters that it reaches through references, since otherwise a short message
+    could stand for an endless one.
     """
 
     def __init__(self, body: etree._Element) -> None:
@@ -231,7 +240,7 @@ class _Values:
     def members(
         self, element: etree._Element, nesting: int = 0, referred: bool = False
     ) -> dict[str, Any]:
-        """The children of an element by name, those of one name as a list."""
+        """The values of an element's children by name; several of one name are a list."""
         gathered: dict[str, list[Any]] = {}
         for child in _children(element):
             value = self.value(child, nesting, referred)
@@ -241,7 +250,11 @@ class _Values:
         }
 
     def value(self, element: etree._Element, nesting: int = 0, referred: bool = False) -> Any:
-        """What an element stands for; ``referred`` if a reference led there."""
+        """The value of an element.
+
+        :param nesting: how deep the element is nested, references included.
+        :param referred: whether the element was reached through a reference.
+        """
         attributes = {str(name): str(value) for name, value in element.items()}
         if nesting > MAX_NESTING:
             raise SoapFault("Client", "values refer to each other in a circle, or nest too deeply")
@@ -278,10 +291,10 @@ def _children(element: etree._Element) -> list[etree._Element]:
 
 
 def _kind(element: etree._Element, attributes: Mapping[str, str]) -> str:
-    """The local name of an element's type; empty if it names none.
+    """The local name of an element's type; empty if it has none.
 
-    The prefix is not looked up: what Array and int mean does not depend on the
-    year of the schema, and other people's types are told by their shape.
+    The namespace of the type does not matter: Array and int mean the same in every year's schema,
+    and values of unknown types are read by their children.
     """
     if _ARRAY_TYPE in attributes:
         return "Array"
@@ -334,7 +347,7 @@ def _message(name: str, namespace: str, members: Mapping[str, Any]) -> etree._El
 
 
 def _literal(message: etree._Element) -> etree._Element:
-    """A message without what the encoding of SOAP 1.1 (section 5) adds to it."""
+    """A message without the attributes of SOAP 1.1's encoding (section 5)."""
     del message.attrib[f"{{{ENVELOPE}}}encodingStyle"]
     for element in message.iter():
         for name in (f"{{{XSI}}}type", _ARRAY_TYPE):

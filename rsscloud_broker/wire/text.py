@@ -1,8 +1,8 @@
-"""Text that strangers sent: made harmless, and read as the values it stands for.
+"""Cleans and decodes texts from strangers, for front doors and for the other codecs.
 
-What :func:`clean` returns can be put on one line of a change list, a log or a
-header and is always legal in XML 1.0.  The ``to_...`` functions read the
-scalar values of XML-RPC and SOAP; each raises ``ValueError`` with the rule.
+The result of :func:`clean` fits on one line of a change list, a log or a header, and is legal
+in XML 1.0.  The ``to_...`` functions read the scalar values of XML-RPC and SOAP; each raises
+``ValueError`` with the rule.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 def clean(text: str) -> str:
     """A text as one line, fit to be stored and shown.
 
-    Tabs and line breaks become spaces; other control characters, lone
-    surrogates and what XML cannot carry are removed; so is white space at both
-    ends.
+    Tabs and line breaks become spaces.  Other control characters, lone surrogates, characters
+    that XML cannot carry, and white space at both ends are removed.
     """
     if text.isascii() and text.isprintable():
-        return text.strip()  # most have nothing to be removed
+        return text.strip()  # nothing to remove, as in most texts
     text = _LINE_BREAKS_AND_TABS.sub(" ", text)
     return _CONTROLS.sub("", legal(text)).strip()
 
@@ -39,10 +38,9 @@ def legal(text: str) -> str:
 
 
 def decode(data: bytes) -> str:
-    """The text of a form field or query.  Never raises.
+    """Decode a field of a form or a query.  Never raises.
 
-    Browsers send UTF-8; what is not UTF-8 comes from old tools and is read as
-    windows-1252.
+    Browsers send UTF-8; bytes that are not UTF-8 come from old tools and are read as windows-1252.
     """
     try:
         return data.decode("utf-8")
@@ -51,19 +49,19 @@ def decode(data: bytes) -> str:
 
 
 def decode_exactly(data: bytes) -> str:
-    """The text of a field that is not to be guessed.  Never raises.
+    """Decode a field as UTF-8 without guessing another encoding.  Never raises.
 
-    Bytes that are not UTF-8 become lone surrogates, as in PEP 383, by which whoever
-    reads the field can tell.
+    Bytes that are not UTF-8 become lone surrogates (PEP 383), by which the caller can recognize
+    them.
     """
     return data.decode("utf-8", "surrogateescape")
 
 
 def text_of(value: object) -> str | None:
-    """The text that a parameter of a call stands for; None if it stands for none.
+    """The text that a client meant by a parameter of a call; None if it cannot be a text.
 
-    Clients that choose a type by what a text looks like send one that is not ASCII as
-    base64, and one that looks like a number as a number.  Bytes are UTF-8, or else Latin-1.
+    Some clients choose the type of a text by its form: they send a text that is not ASCII as
+    base64, and a text of digits as a number.  Bytes are read as UTF-8, or else as Latin-1.
     """
     match value:
         case str():
@@ -81,7 +79,7 @@ def text_of(value: object) -> str | None:
 
 
 def to_integer(text: str) -> int:
-    """Decimal digits with an optional sign, of at most 64 bits."""
+    """Read an integer: decimal digits with an optional sign, of at most 64 bits."""
     text = text.strip()
     if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
         raise ValueError("an integer must be decimal digits and fit into 64 bits")
@@ -89,7 +87,7 @@ def to_integer(text: str) -> int:
 
 
 def to_boolean(text: str) -> bool:
-    """1, 0, true or false."""
+    """Read a boolean: 1, 0, true or false."""
     try:
         return _BOOLEANS[text.strip().lower()]
     except KeyError:
@@ -97,7 +95,7 @@ def to_boolean(text: str) -> bool:
 
 
 def to_double(text: str) -> float:
-    """A finite decimal number, with or without an exponent."""
+    """Read a finite decimal number, with or without an exponent."""
     text = text.strip()
     if not _DOUBLE.fullmatch(text) or not math.isfinite(float(text)):
         raise ValueError("a double must be a finite decimal number")
@@ -105,7 +103,7 @@ def to_double(text: str) -> float:
 
 
 def to_bytes(text: str) -> bytes:
-    """Base64, with white space anywhere."""
+    """Read base64, which may have white space anywhere."""
     try:
         return b64decode("".join(text.split()), validate=True)
     except ValueError:

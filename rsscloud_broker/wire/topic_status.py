@@ -1,11 +1,11 @@
-"""What is known of a topic, written for people and for pages.
+"""Writes the status of a topic as JSON and as text, for the command and for pages.
 
-As JSON, for whoever makes pages of it; moments are in UTC, and null where there was none::
+In JSON, times are in UTC, and null if there was none::
 
     {"url": "http://example.org/rss.xml", "moved_from": [], "subscribers": 3,
      "asked_at": "2026-11-21T02:30:00Z", "result": "304, not modified", ...}
 
-As text, a line for each thing that is known.
+The text has a line for each fact.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ from typing import Any
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.wire.text import clean
 
-#: How many ids of entries are shown as text.
+#: The number of entry ids that the text shows.
 SHOWN_ENTRIES = 3
 
 
-def to_json(account: TopicStatus) -> dict[str, Any]:
-    """An account as ``json.dumps`` takes it."""
-    topic = account.topic
+def to_json(status: TopicStatus) -> dict[str, Any]:
+    """A status as a dict for ``json.dumps``."""
+    topic = status.topic
     return {
         "url": topic.url,
-        "moved_from": list(account.moved_from),
+        "moved_from": list(status.moved_from),
         "ended": topic.ended or None,
         "subscribers": topic.subscribers,
-        "asked_at": _moment(account.asked_at),
-        "result": account.result,
-        "failures": account.failures,
-        "read_at": _moment(topic.read_at),
-        "changed_at": _moment(topic.changed_at),
-        "pinged_at": _moment(account.pinged_at),
+        "asked_at": _time(status.asked_at),
+        "result": status.result,
+        "failures": status.failures,
+        "read_at": _time(topic.read_at),
+        "changed_at": _time(topic.changed_at),
+        "pinged_at": _time(status.pinged_at),
         "size": topic.size,
         "sha256": None if topic.digest is None else topic.digest.hex(),
         "etag": topic.validators.etag or None,
         "last_modified": topic.validators.last_modified or None,
-        "fresh_seconds": account.fresh_seconds,
-        "next_poll_at": _moment(account.next_poll_at),
-        "poll_reason": account.poll_reason,
-        "feed": dict(account.feed),
+        "fresh_seconds": status.fresh_seconds,
+        "next_poll_at": _time(status.next_poll_at),
+        "poll_reason": status.poll_reason,
+        "feed": dict(status.feed),
     }
 
 
-def to_text(account: TopicStatus) -> str:
-    """An account as lines, without a last line break."""
-    return "\n".join(f"{name:<14}{clean(text)}".rstrip() for name, text in _lines(account) if text)
+def to_text(status: TopicStatus) -> str:
+    """A status as lines of text, without a line break at the end."""
+    return "\n".join(f"{name:<14}{clean(text)}".rstrip() for name, text in _lines(status) if text)
 
 
-def _lines(account: TopicStatus) -> Iterator[tuple[str, str]]:
-    topic, feed = account.topic, account.feed
+def _lines(status: TopicStatus) -> Iterator[tuple[str, str]]:
+    topic, feed = status.topic, status.feed
     yield "topic", topic.url
-    yield "moved from", ", ".join(account.moved_from)
+    yield "moved from", ", ".join(status.moved_from)
     yield "ended", topic.ended
     yield "subscribers", str(topic.subscribers)
-    yield "last asked", _said(account.asked_at, account.result)
-    yield "failures", f"{account.failures} in a row" if account.failures else ""
-    yield "last read", _said(topic.read_at, "" if topic.size is None else f"{topic.size} bytes")
-    yield "last changed", _said(topic.changed_at)
-    yield "last pinged", _said(account.pinged_at)
+    yield "last asked", _dated(status.asked_at, status.result)
+    yield "failures", f"{status.failures} in a row" if status.failures else ""
+    yield "last read", _dated(topic.read_at, "" if topic.size is None else f"{topic.size} bytes")
+    yield "last changed", _dated(topic.changed_at)
+    yield "last pinged", _dated(status.pinged_at)
     yield "ETag", topic.validators.etag
     yield "Last-Modified", topic.validators.last_modified
-    if account.next_poll_at is None:
-        yield "next poll", "" if topic.ended else "none: " + (account.poll_reason or "not planned")
+    if status.next_poll_at is None:
+        yield "next poll", "" if topic.ended else "none: " + (status.poll_reason or "not planned")
     else:
-        yield "next poll", _said(account.next_poll_at, account.poll_reason)
+        yield "next poll", _dated(status.next_poll_at, status.poll_reason)
     if not feed:
         return
     if "unreadable" in feed:
@@ -86,11 +86,14 @@ def _lines(account: TopicStatus) -> Iterator[tuple[str, str]]:
         yield "problem", str(problem)
 
 
-def _said(at: float | None, what: str = "") -> str:
-    """A moment and what there was then; "never" if there was none."""
-    moment = _moment(at)
-    return "never" if moment is None else f"{moment}  {what}"
+def _dated(seconds: float | None, text: str = "") -> str:
+    """A time and a text about it; "never" if there is no time."""
+    time = _time(seconds)
+    return "never" if time is None else f"{time}  {text}"
 
 
-def _moment(at: float | None) -> str | None:
-    return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _time(seconds: float | None) -> str | None:
+    """A time in UTC, from seconds since the epoch."""
+    if seconds is None:
+        return None
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

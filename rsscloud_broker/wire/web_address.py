@@ -1,7 +1,7 @@
-"""What a web address is: the one rule for every URL that the broker stores.
+"""Checks that a URL is a web address, the rule for every URL that the broker stores.
 
-A front door checks its requests by the rules of its protocol.  This rule holds behind all of
-them, so that a door that checks nothing cannot bring in a URL that nobody could call.
+A front door checks its requests by the rules of its protocol.  The core checks this rule for all of
+them, so that no front door can bring in a URL that nobody could call.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-#: The most characters that the URL of a topic or a callback may have, by whatever protocol it
-#: comes.  A protocol that sets a lower limit has a name of its own for it.
+#: The largest number of characters in the URL of a topic or a callback, by any protocol.  A
+#: protocol with a lower limit has its own name for it.
 MAX_URL: Final = 2048
 
-#: What nearly all look like; the others are taken apart.
+#: The form of nearly all URLs; only others need to be parsed.
 _USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3})?([/?][!-~]*)?")
 
 
 def fault_of(url: str) -> str:
-    """Why a URL cannot be stored: a clause for people; empty if it can.
+    """Why a URL cannot be stored, as a clause for people; empty if it can.
 
-    It must be a web address of at most ``MAX_URL`` characters.
+    A URL can be stored if it is a web address of at most ``MAX_URL`` characters.
     """
     if len(url) > MAX_URL:
         return f"the URL must have {MAX_URL} characters or fewer, and has {len(url)}"
@@ -29,7 +29,7 @@ def fault_of(url: str) -> str:
 
 
 def fault_of_form(url: str) -> str:
-    """Why a text is no web address, of whatever length; empty if it is one.
+    """Why a text of any length is not a web address, as a clause; empty if it is one.
 
     A web address is an http or https URL (RFC 9110, section 4.2) with a host and without
     white space.

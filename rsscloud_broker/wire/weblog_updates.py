@@ -1,7 +1,7 @@
-"""weblogUpdates: what a ping may say, and how it is answered.
+"""Reads pings in the style of weblogs.com, and writes the sentences with which they are answered.
 
-Sources: the weblogs.com interface as "RSS Feed State" describes it, and what
-today's blog engines send.
+Sources: the weblogs.com interface as "RSS Feed State" describes it, and the pings of today's blog
+engines.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.text import clean, text_of
 
-#: Characters of a weblog's name.
+#: The largest number of characters in the name of a weblog.
 MAX_NAME = 1024
-#: Characters of each URL, by the interface of weblogs.com; other protocols allow more.
+#: The largest number of characters in each URL, as weblogs.com has it; other protocols allow more.
 MAX_PING_URL = 255
-#: Characters of the tags, all together.
+#: The largest number of characters in all tags together.
 MAX_TAGS = 1024
 
-# What needs no closer look, which takes longer than the rest of reading a ping.
+# The form of nearly all URLs.  Only others are parsed, which takes longer than all else about a
+# ping.
 _USUAL_URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,4})?([/?#][!-~]*)?")
 
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&"}
@@ -32,11 +33,11 @@ THANKS = "Thanks for the ping."
 
 
 class BadPing(Exception):
-    """A ping that is not accepted.  Its text is what the client is told."""
+    """A ping is refused.  The text is the sentence for the client."""
 
 
 class BadCall(Exception):
-    """A call that cannot be a ping: the number or the types of its parameters."""
+    """The number or the types of a call's parameters are wrong.  The text says how."""
 
 
 def site_ping(
@@ -48,11 +49,15 @@ def site_ping(
     rss_url: str = "",
     tags: str = "",
 ) -> Ping:
-    """Make a ping of what a client sent.
+    """Make a ping from the texts that a client has sent.
 
-    :param at: when it arrived.
+    :param name: the name of the site, perhaps escaped for HTML.
+    :param url: the URL of the site.
+    :param at: when the ping arrived, in seconds since the epoch.
+    :param changes_url: the URL of the changed page, or empty.
+    :param rss_url: the URL of the feed, or empty.
     :param tags: categories, separated by ``|``.
-    :raises BadPing: with the sentence for the client.
+    :raises BadPing: a text is missing, too long or not a URL; the text is for the client.
     """
     name, url, changes_url, rss_url = map(clean, (unescaped(name), url, changes_url, rss_url))
     _check_url("weblogUrl", url)
@@ -71,9 +76,9 @@ def site_ping(
 
 
 def unescaped(name: str) -> str:
-    """A name whose characters were escaped for HTML, as WordPress does, by its five entities.
+    """A name without the five HTML entities with which WordPress escapes names.
 
-    It is done once: a name that shows ``&amp;`` to people comes as ``&amp;amp;``.
+    It unescapes only once: a name that people see as ``&amp;`` is sent as ``&amp;amp;``.
     """
     if "&" not in name:
         return name
@@ -81,15 +86,17 @@ def unescaped(name: str) -> str:
 
 
 def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Ping:
-    """Make a ping of the parameters of an XML-RPC call.
+    """Make a ping from the parameters of an XML-RPC call.
 
     - ``ping(name, url[, changesurl[, category]])``
     - ``extendedPing(name, url, check, rss[, tags])``; with three parameters, as
       WordPress sends them, the third is the feed
     - ``rssUpdate(name, url)``, whose URL is a feed
 
-    :raises BadCall: not such a call.
-    :raises BadPing: with the sentence for the client.
+    :param method: one of the three names, without the prefix.
+    :param at: when the call arrived, in seconds since the epoch.
+    :raises BadCall: the number or the types of the parameters are wrong.
+    :raises BadPing: as for :func:`site_ping`.
     """
     least, most = {"ping": (2, 4), "extendedPing": (3, 5), "rssUpdate": (2, 2)}[method]
     if not least <= len(parameters) <= most:
@@ -111,10 +118,10 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
 
 
 def limited(reason: str, seconds: int) -> str:
-    """The sentence for a ping that is one too many.
+    """The sentence for a ping that a limit refused.
 
     :param reason: which limit was reached, as a clause.
-    :param seconds: when it may be tried again.
+    :param seconds: after how many seconds the client may try again.
     """
     return f"{_refusal(reason)} Try again in {seconds} seconds."
 

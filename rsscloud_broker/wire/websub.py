@@ -1,16 +1,16 @@
-"""WebSub: what is asked of a hub, how deliveries are signed, what calls to callbacks say.
+"""Reads and writes the messages of WebSub: requests to the hub, and the hub's calls to callbacks.
 
-A subscriber, or a publisher, sends the hub a form::
+A subscriber or a publisher sends the hub a form::
 
     hub.mode=subscribe&hub.topic=http://example.org/rss.xml
         &hub.callback=http://reader.example/websub/8f31&hub.secret=sesame
 
-The hub asks the callback whether that is so, which repeats the challenge::
+The hub verifies the intent at the callback, which confirms it by repeating the challenge::
 
     GET /websub/8f31?hub.mode=subscribe&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
         &hub.challenge=x91&hub.lease_seconds=864000
 
-and from then on sends it the content of the topic::
+From then on the hub sends the callback the content of the topic::
 
     POST /websub/8f31
     Link: <http://broker.example/websub>; rel="hub", <http://example.org/rss.xml>; rel="self"
@@ -34,43 +34,43 @@ from rsscloud_broker.wire import links
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import MAX_URL
 
-# The names of what a WebSub subscription has for options.
+# The names of the options of a WebSub subscription.
 
-#: What deliveries are signed with; without it they are not.
-SECRET: Final = "secret"  # noqa: S105 # the name of a term
-#: How they are signed, if not in the usual way: one of ``METHODS``.
+#: The secret that signs notifications; without it they are not signed.
+SECRET: Final = "secret"  # noqa: S105 # the name of an option
+#: The method of the signature, one of ``METHODS``, if it is not the default.
 METHOD: Final = "method"
 #: The URL of the hub that the subscriber used.
 HUB: Final = "hub"
-#: What a subscriber of PubSubHubbub 0.3 wants to hear when it is asked.
-VERIFY_TOKEN: Final = "verify_token"  # noqa: S105 # the name of a term
+#: The token of a PubSubHubbub 0.3 subscriber, which the hub repeats when it verifies the intent.
+VERIFY_TOKEN: Final = "verify_token"  # noqa: S105 # the name of an option
 
-#: How a delivery can be signed, the usual way first (section 7.1 of WebSub).
+#: The methods of signatures, the default first (section 7.1 of WebSub).
 METHODS: Final = ("sha256", "sha384", "sha512", "sha1")
 
-#: Bytes that a secret must stay below (section 5.1 of WebSub).
+#: A secret must have fewer bytes than this (section 5.1 of WebSub).
 SECRET_BYTES: Final = 200
 
-#: Seconds that no lease reaches, however many digits it was asked for with.
+#: A longer lease, in seconds, is taken for this one, however many digits it has.
 _ENDLESS = 10**12
 
 _MODES = ("subscribe", "unsubscribe", "publish")
 
 
 class BadRequest(ValueError):
-    """A request that says too little or something impossible.  Its text is for the sender."""
+    """A field of a request is missing or invalid.  The text is for the sender."""
 
 
 @frozen
 class HubRequest:
-    """What somebody asks of a hub.
+    """A request to a hub, from a subscriber or a publisher.
 
     :ivar mode: ``subscribe``, ``unsubscribe`` or ``publish``.
-    :ivar secret: empty where deliveries are not to be signed.
-    :ivar lease_seconds: None where the hub is to choose.
-    :ivar verify: ``sync`` and ``async``, the favourite first; only clients
-        of PubSubHubbub 0.3 send them.
-    :ivar urls: the topics that are published.
+    :ivar secret: the secret that signs notifications; empty for none.
+    :ivar lease_seconds: the lease that the subscriber asks for; None if the hub may choose.
+    :ivar verify: ``sync`` and ``async``, the one that the client prefers first; only clients of
+        PubSubHubbub 0.3 send them.
+    :ivar urls: the topics that the publisher says have changed.
     """
 
     mode: str
@@ -84,20 +84,20 @@ class HubRequest:
 
     @property
     def options(self) -> dict[str, str]:
-        """What is to be remembered of a subscription, but for the hub's URL."""
+        """The options to store with the subscription, without the hub's URL."""
         options = {SECRET: self.secret, VERIFY_TOKEN: self.verify_token}
-        if self.verify:  # only clients of 0.3 send it, and they know nothing newer
+        if self.verify:  # only clients of PubSubHubbub 0.3 send it, and they know sha1 only
             options[METHOD] = "sha1"
         return {name: value for name, value in options.items() if value}
 
 
 @frozen
 class HubCall:
-    """What a hub asks a callback, or tells it: section 5.2 and 5.3 of WebSub.
+    """A hub's GET to a callback: a verification of intent or a denial (sections 5.2 and 5.3).
 
     :ivar mode: ``subscribe``, ``unsubscribe`` or ``denied``.
-    :ivar lease_seconds: of a subscription; 0 where the hub says nothing of it.
-    :ivar reason: of a denial.
+    :ivar lease_seconds: the lease of a subscription; 0 if the hub gives none.
+    :ivar reason: the reason of a denial.
     """
 
     mode: str
@@ -107,15 +107,15 @@ class HubCall:
     reason: str = ""
 
 
-# --- what a hub is asked ----------------------------------------------------
+# --- requests to the hub ----------------------------------------------------
 
 
 def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
-    """Read a form that was sent to a hub; what it does not know it passes over.
+    """Read a form that was sent to a hub; unknown fields are ignored.
 
-    :param fields: the names, in lower case, and the values, in their order; where
-        one was not UTF-8 it has lone surrogates.
-    :raises BadRequest: one is missing, or not what it must be.
+    :param fields: pairs of a name, in lower case, and a value, in the order of the form; a value
+        that was not UTF-8 has lone surrogates.
+    :raises BadRequest: a field is missing or invalid.
     """
     values = _by_name(fields)
     mode = _one(values, "hub.mode")
@@ -134,7 +134,7 @@ def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
         callback=_callback(_one(values, "hub.callback")),
         topic=_topic(_one(values, "hub.topic")),
         secret=_secret(_one(values, "hub.secret")),
-        # That of an unsubscription means nothing (section 5.1).
+        # The hub ignores the lease of an unsubscription (section 5.1).
         lease_seconds=_lease(_one(values, "hub.lease_seconds")) if mode == "subscribe" else None,
         verify=_verify(values.get("hub.verify", ())),
         verify_token=_bounded("hub.verify_token", _one(values, "hub.verify_token")),
@@ -142,7 +142,7 @@ def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
 
 
 def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The values of each name; an empty one is as good as none."""
+    """The values of each name; empty values count as absent."""
     values: dict[str, list[str]] = {}
     for name, value in fields:
         if value:
@@ -158,7 +158,7 @@ def _one(values: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 def _storable(name: str, value: str) -> str:
-    """A value that can be kept as it came, and given back so."""
+    """A value, checked that it can be stored and sent back unchanged."""
     if "\0" in value:
         raise BadRequest(f"{name} has a NUL in it: leave that out.")
     try:
@@ -212,14 +212,14 @@ def _lease(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """A number of seconds; None if the text is none."""
+    """A number of seconds; None if the text is not one."""
     if not (text.isascii() and text.isdigit()):
         return None
     return int(text) if len(text) <= len(str(_ENDLESS)) else _ENDLESS
 
 
 def _verify(values: Iterable[str]) -> tuple[str, ...]:
-    # It may be repeated; some clients put all of them into one.
+    # The field may be repeated; some clients put several words into one.
     words = [word.strip().lower() for value in values for word in value.split(",")]
     return tuple(dict.fromkeys(word for word in words if word in {"sync", "async"}))
 
@@ -234,7 +234,7 @@ def _among(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-# --- what a callback is asked -----------------------------------------------
+# --- the hub's calls to a callback ------------------------------------------
 
 
 def verification_url(
@@ -245,9 +245,10 @@ def verification_url(
     lease_seconds: int | None = None,
     verify_token: str = "",
 ) -> str:
-    """Where a callback is asked whether it wants this: section 5.3 of WebSub.
+    """The URL by which the hub verifies an intent at a callback: section 5.3 of WebSub.
 
-    :param lease_seconds: what is granted; None when it ends.
+    :param mode: ``subscribe`` or ``unsubscribe``.
+    :param lease_seconds: the lease that the hub grants; None to unsubscribe.
     """
     query = {"hub.mode": mode, "hub.topic": topic, "hub.challenge": challenge}
     if lease_seconds is not None:
@@ -258,23 +259,24 @@ def verification_url(
 
 
 def denial_url(callback: str, topic: str, reason: str) -> str:
-    """Where a callback is told that it gets nothing: section 5.2 of WebSub."""
+    """The URL by which the hub tells a callback of a denial: section 5.2 of WebSub."""
     return with_query(
         callback, {"hub.mode": "denied", "hub.topic": topic, "hub.reason": clean(reason)}
     )
 
 
 def with_query(url: str, query: Mapping[str, str]) -> str:
-    """A URL with parameters after those that it has, and without its fragment."""
+    """A URL with more parameters after its own, and without its fragment."""
     url = urldefrag(url).url if "#" in url else url
     joint = "" if url.endswith(("?", "&")) else "&" if "?" in url else "?"
     return f"{url}{joint}{urlencode(query, quote_via=quote)}"
 
 
 def parse_call(fields: Iterable[tuple[str, str]]) -> HubCall:
-    """Read what a hub asks a callback; the other side of the two above.
+    """Read a hub's call to a callback, whose URL the two functions above make.
 
-    :raises BadRequest: it is no question of a hub's.
+    :param fields: the parameters of the query; of several with one name, the first counts.
+    :raises BadRequest: a parameter is missing or invalid.
     """
     values = dict(reversed(list(fields)))  # the first of several
     call = HubCall(
@@ -291,7 +293,7 @@ def parse_call(fields: Iterable[tuple[str, str]]) -> HubCall:
     return call
 
 
-# --- what a delivery says ---------------------------------------------------
+# --- headers of notifications -----------------------------------------------
 
 
 def sign(body: bytes, secret: str, method: str = METHODS[0]) -> str:
@@ -311,14 +313,14 @@ def is_signed(signature: str, body: bytes, secret: str) -> bool:
     return hmac.compare_digest(digest.strip().lower().encode(), expected.encode())
 
 
-@lru_cache(maxsize=100)  # a topic has many subscribers, who all get the same
+@lru_cache(maxsize=100)  # all subscribers of a topic get the same header
 def link_header(hub: str, topic: str, given: str = "") -> str:
-    """The value of the one Link header of a delivery: section 7 of WebSub.
+    """The value of the one Link header of a notification: section 7 of WebSub.
 
-    :param hub: empty if it is not known.
-    :param given: a value that a publisher pushed, which goes before what we
-        know; left out if it cannot be read.  Its tabs become spaces, which mean the
-        same (RFC 9110, section 5.5), so that it is one line like any other of ours.
+    :param hub: the URL of the hub; empty if it is not known.
+    :param given: the value of the publisher's own Link header, for pushed content.  Its links come
+        first and replace those of the same relation.  It is left out if it cannot be parsed.  Its
+        tabs become spaces, which mean the same (RFC 9110, section 5.5).
     """
     given = clean(given)
     try:

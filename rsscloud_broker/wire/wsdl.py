@@ -1,12 +1,11 @@
-"""The WSDL 1.1 of the broker's SOAP services, for clients that want one.
+"""Writes the WSDL 1.1 documents of the broker's SOAP services, from which clients can be made.
 
-There is one for each service: both have an operation ``ping``, and clients made of a
-document with both would take the wrong one, or none.
+Each service has a document of its own.  Both services have an operation ``ping``, and a client
+made from one document with both would take the wrong one, or none.
 
-They describe the same messages that old clients send without them, with one
-difference: each operation is in a namespace.  They do so in the wrapped
-document/literal style and not as rpc, although what travels is nearly the same,
-because only there can ``domain`` be left out and ``urlList`` be a plain list.
+The documents describe the messages that old clients send without a WSDL, with one difference: each
+operation is in a namespace.  The style is wrapped document/literal and not rpc.  The messages are
+nearly the same, but only in this style can ``domain`` be left out and ``urlList`` be a plain list.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ WEBLOG_UPDATES: Final = "urn:rsscloud-broker:weblogUpdates"
 
 @frozen
 class _Operation:
-    """An operation.
+    """An operation of a service.
 
-    :ivar parameters: names of strings; one that may be left out ends in ``?``, one of which
-        there may be several in ``+``.
-    :ivar result: the type of what it gives.
+    :ivar about: a sentence that says what it does.
+    :ivar parameters: the names of its parameters, which are strings; ``?`` after a name marks a
+        parameter that may be left out, ``+`` one that may be repeated.
+    :ivar result: the type of its result.
     """
 
     name: str
@@ -38,9 +38,9 @@ class _Operation:
 
 
 def rsscloud_wsdl(url: str) -> bytes:
-    """The WSDL of ``rssCloud``, in UTF-8.
+    """The WSDL of the service ``rssCloud``, in UTF-8.
 
-    :param url: where its operations answer.
+    :param url: the URL at which its operations answer.
     """
     operations = (
         _Operation(
@@ -55,9 +55,9 @@ def rsscloud_wsdl(url: str) -> bytes:
 
 
 def weblog_updates_wsdl(url: str) -> bytes:
-    """The WSDL of ``weblogUpdates``, in UTF-8.
+    """The WSDL of the service ``weblogUpdates``, in UTF-8.
 
-    :param url: where its operations answer.
+    :param url: the URL at which its operations answer.
     """
     operations = (
         _Operation("ping", "Say that a site has changed.", "weblogname weblogurl", _PING_RESULT),

@@ -1,11 +1,9 @@
-"""FetchResult XML that strangers sent: hardened, and patient with common sins.
+"""Parses XML from strangers: hardened against attacks, and tolerant of common faults.
 
-Every inbound document goes through :func:`parse`.  It never fetches anything,
-expands no entities, and refuses any document that brings a DOCTYPE, which is
-where entity bombs and external references live: as soon as that word is read,
-for reading what stands in it can take very long.  What is left is a plain tree
-of elements and text: comments and processing instructions are gone, CDATA is
-text.
+Every inbound document goes through :func:`parse`.  It fetches nothing and expands no entities.  It
+refuses any document with a DOCTYPE, which is where entity bombs and external references are, as
+soon as it meets the word, since parsing a DOCTYPE can take very long.  The result is a tree
+of elements and text only: comments and processing instructions are removed, and CDATA is text.
 """
 
 from __future__ import annotations
@@ -19,43 +17,43 @@ from lxml import etree
 
 from rsscloud_broker.wire.text import clean
 
-#: How deep elements may nest unless the caller says otherwise.
+#: The deepest nesting of elements, unless the caller gives another limit.
 MAX_DEPTH = 50
-#: lxml takes quadratic time to list the attributes of an element.
+#: The largest number of attributes in an element: lxml takes quadratic time to list them.
 MAX_ATTRIBUTES = 50
-#: How many elements there may be unless the caller says otherwise.
+#: The largest number of elements, unless the caller gives another limit.
 MAX_ELEMENTS = 10_000
 
-#: Bytes of a prolog that are looked at together.
+#: The prolog is parsed so many bytes at a time.
 _SLICE = 4096
 
-# Old templating systems send blank lines before the declaration, sometimes
-# after a byte order mark.  UTF-16, where a NUL follows "<", is left alone.
+# Old templating systems send blank lines before the declaration, sometimes after a byte order
+# mark.  The pattern does not match UTF-16, in which a NUL follows "<".
 _BEGINNING = re.compile(rb"(\xef\xbb\xbf)?([ \t\r\n]*)(?=<(?!\0))")
 _NO_DOCTYPE = "a DOCTYPE is not accepted here: send the document without it"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"<\0?\0", b"\0<\0?")
-# A declaration of UTF-16 that can be read byte by byte is wrong about itself:
-# strings made by .NET say so after they were sent as UTF-8.
+# A declaration of UTF-16 that can be read byte by byte is wrong: .NET writes it into strings that
+# are then sent as UTF-8.
 _DECLARES_ENCODING = re.compile(
     rb"""<\?xml[^>]*?\sencoding\s*=\s*["'](?!utf-16)([A-Za-z][\w.:-]{0,40})""", flags=re.IGNORECASE
 )
 
 
-#: Encodings in which ASCII stands for itself, and for nothing else.
+#: Encodings in which the bytes of ASCII always mean ASCII characters.
 ASCII_AND_MORE = frozenset(
     {"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-8859-15", "windows-1251"}
     | {"windows-1252", "iso8859-1"}
 )
 
 
-#: The namespace of prefixes that are declared as none, which XML does not allow: see
+#: The namespace for prefixes that a document declares as empty, which XML does not allow: see
 #: ``_declared``.
 NO_NAMESPACE = "urn:no-namespace"
 _DECLARED_AS_NONE = re.compile(rb"""(\sxmlns:[A-Za-z_][\w.-]{0,40}\s*=\s*)(?:""|'')""", re.ASCII)
 
 
 class MalformedXML(Exception):
-    """A document is not well-formed, or not of a kind that is accepted here.
+    """A document is not well-formed, or breaks a limit of :func:`parse`.
 
     :ivar reason: the line and what is wrong there, for the sender.
     """
@@ -72,16 +70,16 @@ def parse(
     max_depth: int = MAX_DEPTH,
     max_elements: int = MAX_ELEMENTS,
 ) -> etree._Element:
-    """Read a document; its root element comes back.
+    """Parse a document and return its root element.
 
-    A byte order mark tells the encoding; else the document's own declaration;
-    else ``charset``, if it is one that is known; else it is UTF-8.
+    The encoding is that of the byte order mark, or else of the document's declaration, or else
+    ``charset`` if that is known, or else UTF-8.
 
     :param charset: the charset parameter of the HTTP Content-Type.
-    :param max_depth: how deep elements may nest, the root being 1.
-    :param max_elements: how many elements there may be.
-    :raises MalformedXML: not well-formed, has a DOCTYPE, or goes beyond
-        the limits of nesting, of elements and of attributes in an element.
+    :param max_depth: the deepest nesting of elements that is accepted; the root has depth 1.
+    :param max_elements: the largest number of elements that is accepted.
+    :raises MalformedXML: the document is not well-formed, has a DOCTYPE, or exceeds a limit on
+        nesting, on elements, or on attributes in an element.
     """
     blank_lines = 0
     if beginning := _BEGINNING.match(document):
@@ -90,7 +88,7 @@ def parse(
     encoding = _encoding(document, charset, bool(beginning and beginning[1]))
     legible = _is_legible(document, encoding)
     try:
-        # Calls have none, and are legible; looking twice takes its time.
+        # Most calls are legible and have no DOCTYPE: they are not parsed twice, to save time.
         if not legible or b"<!DOCTYPE" in document:
             parser = _new_parser(encoding, _Prolog())
             _read_prolog(document, parser)
@@ -108,11 +106,11 @@ def parse(
     if root.getroottree().docinfo.internalDTD is not None:
         raise MalformedXML(_NO_DOCTYPE)
     too_many = len(document) > 4 * max_elements and root.xpath(f"count(//*) > {max_elements}")
-    if too_many:  # an element takes four bytes, so most documents need not be counted
+    if too_many:  # an element has at least four bytes, so short documents need no count
         raise MalformedXML(f"the document has more than {max_elements} elements")
-    # Each element has a "<" and each attribute a "=".  Where those are few the tree need
-    # not be searched: libxml2 gives way to other threads while it does that, and they
-    # take much longer than a search.
+    # Each element has a "<" and each attribute a "=".  If a document has few of them, the tree
+    # need not be searched.  A search would release the interpreter's lock, and getting it back
+    # takes much longer than the search.
     if not legible or document.count(b"<") > max_depth:
         _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
     if not legible or document.count(b"=") > MAX_ATTRIBUTES:
@@ -136,12 +134,12 @@ def namespace(element: etree._Element) -> str:
 
 
 def texts(element: etree._Element) -> list[str]:
-    """What stands directly inside an element: before, between and after its children."""
+    """The texts directly inside an element: before, between and after its children."""
     return [text for text in (element.text, *(child.tail for child in element)) if text]
 
 
 def has_text(element: etree._Element) -> bool:
-    """Whether there is more than white space directly inside an element."""
+    """Whether an element directly contains text other than white space."""
     text = element.text
     if text and not text.isspace():
         return True
@@ -153,14 +151,14 @@ def has_text(element: etree._Element) -> bool:
 
 
 def describe(element: etree._Element) -> str:
-    """Where an element is and what it is called, to begin a message with."""
+    """The line and the name of an element, with which a message can begin."""
     return f"line {element.sourceline}: {local_name(element)[:60]}"
 
 
 def _declared(document: bytes) -> bytes | None:
-    """A document whose prefixes are declared as something; None if all are already.
+    """A document with a namespace for each prefix that it declares as empty; None if it has none.
 
-    PHP's SoapClient and Perl's SOAP::Lite declare one as nothing when they are told of no
+    PHP's SoapClient and Perl's SOAP::Lite declare a prefix as empty if they are given no
     namespace.  Namespaces in XML 1.0, section 2.2, forbids that.
     """
     declared, count = _DECLARED_AS_NONE.subn(rb'\1"%b"' % NO_NAMESPACE.encode(), document)
@@ -174,12 +172,12 @@ def _refuse_any(root: etree._Element, path: str, reason: str) -> None:
 
 @lru_cache(maxsize=16)
 def _finder(path: str) -> etree.XPath:
-    """An expression for the first of what a path leads to, made once."""
+    """A compiled XPath for the first match of a path; cached."""
     return etree.XPath(f"({path})[1]")
 
 
 def _encoding(document: bytes, charset: str | None, marked_utf_8: bool) -> str | None:
-    """The encoding to impose on a document; None to let it tell its own."""
+    """The encoding to impose on a document; None to leave it to the parser."""
     if marked_utf_8:
         return "utf-8"
     if document.startswith(_UTF_16):
@@ -189,10 +187,9 @@ def _encoding(document: bytes, charset: str | None, marked_utf_8: bool) -> str |
 
 
 def _python_name(declared: str) -> str | None:
-    """Another name for an encoding that lxml does not know by the declared one.
+    """Python's name for an encoding that lxml does not know by its declared name, or None.
 
-    Old tools write "latin-1", which is a name in their language and in ours but
-    not one of those that are registered.
+    Old tools declare "latin-1", for instance, which Python knows but which is not registered.
     """
     try:
         etree.XMLParser(encoding=declared)
@@ -200,16 +197,16 @@ def _python_name(declared: str) -> str | None:
         try:
             return codecs.lookup(declared).name
         except LookupError:
-            pass  # nobody knows it: the parser will say so
+            pass  # the parser will say that the encoding is unknown
     return None
 
 
 class _RootReached(Exception):
-    """The prolog is over."""
+    """The parser has read the whole prolog."""
 
 
 class _Prolog:
-    """Told of what a parser reads; stops it at the root, or at a DOCTYPE."""
+    """The target of a parser: it stops the parser at the root element, or at a DOCTYPE."""
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         raise MalformedXML(_NO_DOCTYPE)
@@ -222,9 +219,9 @@ class _Prolog:
 
 
 def _is_legible(document: bytes, encoding: str | None) -> bool:
-    """Whether markup can be found in the bytes of a document, without a parser.
+    """Whether markup can be found in the bytes of a document without a parser.
 
-    It can where they can only be ASCII, or more than ASCII.
+    That is so if the encoding is one of ``ASCII_AND_MORE``.
     """
     if encoding is None:
         declared = _DECLARES_ENCODING.match(document)
@@ -233,12 +230,13 @@ def _is_legible(document: bytes, encoding: str | None) -> bool:
 
 
 def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:
-    """Have a document read up to its root, and no further.
+    """Parse a document up to its root element, to find a DOCTYPE.
 
-    The parser itself looks for the DOCTYPE: it knows about encodings, comments
-    and the rest of what may stand before it.
+    This is left to the parser, as it knows encodings, comments and all else that may come before
+    a DOCTYPE.
 
-    :param parser: one that tells a :class:`_Prolog`.
+    :param parser: a parser whose target is a :class:`_Prolog`.
+    :raises MalformedXML: there is a DOCTYPE.
     """
     try:
         for start in range(0, len(document) or 1, _SLICE):
@@ -249,17 +247,17 @@ def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:
 
 
 def _new_parser(charset: str | None, target: _Prolog | None = None) -> etree.XMLParser:
-    """A parser for one document; parsers are not shared between threads."""
+    """A parser for one document, as threads must not share parsers."""
     try:
         return _hardened(charset, target)
     except (LookupError, ValueError):
-        return _hardened("utf-8", target)  # a charset that nobody knows
+        return _hardened("utf-8", target)  # the charset is unknown
 
 
 def _hardened(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
     return etree.XMLParser(
         encoding=charset,
-        target=target,  # type: ignore[arg-type] # fewer methods do than its stubs ask for
+        target=target,  # type: ignore[arg-type] # the stubs require methods that lxml does not
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
@@ -272,9 +270,9 @@ def _hardened(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
 
 
 def _first_complaint(parser: etree.XMLParser, error: etree.XMLSyntaxError, blank_lines: int) -> str:
-    """The first error is the cause; those after it often follow from it."""
+    """The first error of a parser, with its line: later errors often follow from it."""
     for entry in (*parser.feed_error_log, *parser.error_log):
-        # After the comma libxml2 gives advice to programmers.
+        # The text after the comma is libxml2's advice to programmers.
         message = clean(entry.message).partition(", ")[0]
         return f"line {entry.line + blank_lines}: {message[:200]}"
     return clean(str(error))[:200]

@@ -1,4 +1,4 @@
-"""XML-RPC documents: calls, responses and faults, both ways.
+"""Reads and writes XML-RPC documents: calls, responses and faults.
 
 A call and its response look like this::
 
@@ -11,8 +11,8 @@ A call and its response look like this::
       <params><param><value><boolean>1</boolean></value></param></params>
     </methodResponse>
 
-Reading is patient with what clients leave out (``<params>``, the type of a
-string, ``<data>`` of an empty array) and strict about what makes no sense.
+The reader accepts what clients commonly leave out (``<params>``, the type of a string, ``<data>``
+of an empty array) and refuses all else that breaks the specification.
 Source: the XML-RPC specification; ``i8``, ``nil`` and the ``ex:`` types as in
 its common extensions.
 """
@@ -36,15 +36,15 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-#: What rssCloud servers have always answered with when they refuse something.
+#: The fault code with which rssCloud servers have always refused requests.
 RSSCLOUD_FAULT = 4
 
 MAX_PARAMETERS = 100
 MAX_METHOD_NAME = 255
 
 
-# A call as most clients write it, with nothing but strings of plain ASCII.  No part
-# gives back what it has taken, so it is found, or not, in linear time.
+# A call as most clients write it, with strings of plain ASCII only.  As all quantifiers are
+# possessive, matching takes linear time.
 _S = r"[ \t\r\n]*+"
 _PLAIN = r"[ -%'-;=?-~]*+"
 _PARAM = rf"<param>{_S}<value>(?:<string>{_PLAIN}</string>|{_PLAIN})</value>{_S}</param>{_S}"
@@ -60,13 +60,13 @@ _MAX_PLAIN = 64 * 1024
 
 
 class MalformedXMLRPC(xml.MalformedXML):
-    """A well-formed document that is not the XML-RPC it should be."""
+    """A well-formed document is not a valid XML-RPC call or response."""
 
 
 class XMLRPCFault(Exception):
     """A response says that the call failed.
 
-    :ivar code: the faultCode; 0 where it is not a number.
+    :ivar code: the faultCode; 0 if it is not a number.
     :ivar string: the faultString.
     """
 
@@ -77,28 +77,28 @@ class XMLRPCFault(Exception):
 
 
 def is_call(root: etree._Element) -> bool:
-    """Whether a document means to be an XML-RPC call."""
+    """Whether the root of a document is that of an XML-RPC call."""
     return xml.local_name(root) == "methodCall"
 
 
 def decode_call(document: bytes, charset: str | None = None) -> tuple[str, list[Any]]:
     """Read a call: the name of the method and its parameters.
 
-    Integers come as ``int``, ``dateTime.iso8601`` as ``datetime`` (with a zone
-    only if one was sent), base64 as ``bytes``, nil as None, a struct as
-    ``dict``.  Of members with the same name the last counts.
+    Integers become ``int``, ``dateTime.iso8601`` becomes ``datetime`` (with a zone only if one was
+    sent), base64 ``bytes``, nil None, and a struct ``dict``.  Of members with the same name the
+    last counts.
 
     :param charset: the charset parameter of the HTTP Content-Type.
-    :raises MalformedXMLRPC: it is XML, but not a call.
-    :raises MalformedXML: it is not XML that is accepted here.
+    :raises MalformedXMLRPC: the document is XML, but not a call.
+    :raises MalformedXML: ``xml.parse`` does not accept the document.
     """
     return call_from(xml.parse(document, charset))
 
 
 def call_from(root: etree._Element) -> tuple[str, list[Any]]:
-    """Read a call as :func:`decode_call` does, from what ``xml.parse`` gave.
+    """Read a call as :func:`decode_call` does, from the root that ``xml.parse`` has returned.
 
-    :raises MalformedXMLRPC: it is not a call.
+    :raises MalformedXMLRPC: the document is not a call.
     """
     if not is_call(root):
         raise MalformedXMLRPC(f"{xml.describe(root)} is not a methodCall")
@@ -112,14 +112,13 @@ def call_from(root: etree._Element) -> tuple[str, list[Any]]:
 
 
 def plain_call(document: bytes, charset: str | None = None) -> tuple[str, list[str]] | None:
-    """Read a call as most clients make and write it: strings of ASCII without entities.
+    """Read a call in the form that most clients use: strings of ASCII without entities.
 
-    That takes a tenth of the time of a parser, which also lets other threads run
-    meanwhile and then has to wait for them.
+    This takes a tenth of the time of a parser, which also releases the interpreter's lock and then
+    has to wait for it.
 
     :param charset: the charset parameter of the HTTP Content-Type.
-    :returns: what :func:`decode_call` would read; None for any other document, be it
-        a call or not.
+    :returns: the result of :func:`decode_call`; None if the document has any other form.
     """
     if len(document) > _MAX_PLAIN or not (charset is None or charset in xml.ASCII_AND_MORE):
         return None
@@ -131,11 +130,11 @@ def plain_call(document: bytes, charset: str | None = None) -> tuple[str, list[s
 
 
 def decode_response(document: bytes, charset: str | None = None) -> Any:
-    """Read a response: the value returned, None where there is none.
+    """Read the value of a response; None if it has no value.
 
     :raises XMLRPCFault: the response is a fault.
-    :raises MalformedXMLRPC: it is XML, but not a response.
-    :raises MalformedXML: it is not XML that is accepted here.
+    :raises MalformedXMLRPC: the document is XML, but not a response.
+    :raises MalformedXML: ``xml.parse`` does not accept the document.
     """
     root = xml.parse(document, charset)
     if xml.local_name(root) != "methodResponse":
@@ -150,33 +149,33 @@ def decode_response(document: bytes, charset: str | None = None) -> Any:
 
 
 def encode_call(method: str, params: Sequence[Any]) -> bytes:
-    """A methodCall in UTF-8.
+    """Write a methodCall, in UTF-8.
 
     Characters that XML cannot carry are left out of strings.
 
     :raises OverflowError: an integer does not fit into 32 bits.
-    :raises TypeError: a value has no form in XML-RPC.
+    :raises TypeError: a value is of a class that has no form in XML-RPC.
     """
     return _encoded(dumps(tuple(params), escape(method), allow_none=True))
 
 
 def encode_response(value: Any) -> bytes:
-    """A methodResponse in UTF-8; otherwise as :func:`encode_call`."""
+    """Write a methodResponse, in UTF-8; it raises the same as :func:`encode_call`."""
     return _encoded(dumps((value,), methodresponse=True, allow_none=True))
 
 
 def encode_fault(code: int, string: str) -> bytes:
-    """A methodResponse with a fault, in UTF-8."""
+    """Write a methodResponse with a fault, in UTF-8."""
     return _encoded(dumps(Fault(code, string)))
 
 
 def _encoded(document: str) -> bytes:
-    # A reader turns a bare carriage return into a line feed.
+    # An XML parser reads a bare carriage return as a line feed.
     return legal(document).replace("\r", "&#13;").encode("utf-8")
 
 
 def _fault(value: Any) -> XMLRPCFault:
-    """A fault is a fault, even if its members are not what they should be."""
+    """The fault in a response, even if its members are invalid."""
     members = value if isinstance(value, dict) else {}
     code = members.get("faultCode")
     return XMLRPCFault(code if isinstance(code, int) else 0, str(members.get("faultString", "")))
@@ -194,7 +193,7 @@ def _parameters(params: etree._Element | None) -> list[Any]:
 def _only_value(element: etree._Element) -> Any:
     """The value in an element that holds exactly one."""
     if len(element) == 1 and element[0].tag == "value" and not xml.has_text(element):
-        return _value(element[0])  # that is how they come; what follows says what is wrong
+        return _value(element[0])  # the usual case; the rest finds out what is wrong
     parts = _parts(element, "value")
     if "value" not in parts:
         raise MalformedXMLRPC(f"{xml.describe(element)} lacks its value")
@@ -250,10 +249,10 @@ def _nil(element: etree._Element) -> None:
 
 
 def _items(element: etree._Element, name: str) -> list[etree._Element]:
-    """The children of an element that holds any number of one kind."""
+    """The children of an element, all of which must have one name."""
     items = list(element)
     for item in items:
-        if item.tag != name and xml.local_name(item) != name:  # most have no namespace
+        if item.tag != name and xml.local_name(item) != name:  # the first is fast, and common
             break
     else:
         if not xml.has_text(element):
@@ -262,7 +261,7 @@ def _items(element: etree._Element, name: str) -> list[etree._Element]:
 
 
 def _parts(element: etree._Element, *names: str) -> dict[str, etree._Element]:
-    """The children of an element that holds at most one of each kind."""
+    """The children of an element by name; each name may occur at most once."""
     parts = {xml.local_name(child): child for child in element}
     if xml.has_text(element) or len(parts) != len(element) or not parts.keys() <= set(names):
         raise MalformedXMLRPC(

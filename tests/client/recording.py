@@ -1,4 +1,4 @@
-"""A server that keeps what it was asked and gives prepared answers."""
+"""A server that records requests and gives prepared answers."""
 
 from typing import cast
 
@@ -14,7 +14,7 @@ from rsscloud_broker.testing.clock import Clock
 
 @frozen
 class Asked:
-    """One request."""
+    """One recorded request."""
 
     method: str
     uri: str
@@ -26,7 +26,7 @@ class Asked:
 
 @define
 class Answer:
-    """What is to be answered."""
+    """A prepared answer."""
 
     body: bytes = b""
     status: int = 200
@@ -34,7 +34,7 @@ class Answer:
 
 
 class Server(Resource):
-    """Gives its answers in turn; the last of them from then on."""
+    """Gives its answers in turn, and repeats the last one."""
 
     isLeaf = True
 
@@ -78,5 +78,5 @@ def web_to(resource: Resource, clock: Clock | None = None) -> Web:
 
 
 def fields_of(asked: Asked) -> dict[str, str]:
-    """The form of a request."""
+    """The fields of the form in a request."""
     return {name.decode(): values[0].decode() for name, values in asked.args.items()}

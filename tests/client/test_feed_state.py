@@ -1,4 +1,4 @@
-"""The reader's view: real exchanges without sockets, and what is said of each."""
+"""Reports on feeds, after real exchanges without sockets."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ GOOD_HEADERS = {
 
 
 class Publisher(Resource):
-    """Serves pages: a status, headers and a body for each path.
+    """A publisher's server, with a status, headers and a body for each path.
 
-    :ivar heeds: whether it looks at conditions.
-    :ivar packs: whether it compresses.
+    :ivar heeds: whether it obeys conditional requests.
+    :ivar packs: whether it compresses bodies.
     """
 
     isLeaf = True
@@ -77,7 +77,7 @@ class FeedStateCase(SynchronousTestCase):
     def publish(
         self, body: bytes = FEED, status: int = 200, uri: str = "/feed.xml", **headers: str
     ) -> None:
-        """Put something at a path, with good headers except for these; '' leaves one out."""
+        """Publish at a path with good headers, except for the given ones; '' leaves one out."""
         given_headers = {name.replace("_", "-"): text for name, text in headers.items()}
         wanted = {name: text for name, text in (GOOD_HEADERS | given_headers).items() if text}
         self.publisher.pages[uri] = (status, wanted, body)
@@ -87,7 +87,7 @@ class FeedStateCase(SynchronousTestCase):
         return self.successResultOf(Deferred.fromCoroutine(examine(web, url)))
 
     def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
-        """There is one finding of that kind and subject that says all this."""
+        """A finding of this kind and subject contains all these texts."""
         report = self.report()
         texts = [finding.text for finding in report.of(kind) if finding.subject == subject]
         for text in texts:
@@ -101,7 +101,7 @@ class FeedStateCase(SynchronousTestCase):
 
 
 class GoodFeedTests(FeedStateCase):
-    """A feed that does all it can."""
+    """A feed with nothing missing or wrong."""
 
     def test_what_is_good(self) -> None:
         self.publish()
@@ -130,8 +130,8 @@ class GoodFeedTests(FeedStateCase):
     def test_the_feed_is_named(self) -> None:
         self.publish()
         self.assert_finding("good", "feed", "an RSS feed, version 2.0", "“Lighthouse & Buoy”")
-        self.assert_finding("good", "ttl", "good for 90 minutes")
-        self.assert_finding("good", "skipDays", "on Saturday, Sunday, by GMT")
+        self.assert_finding("good", "ttl", "keep the feed for 90 minutes")
+        self.assert_finding("good", "skipDays", "on these days (GMT): Saturday, Sunday")
         self.assert_finding("good", "Cache-Control", "fresh for 15 minutes")
 
     def test_formats_that_leave_hints_to_http(self) -> None:
@@ -144,7 +144,7 @@ class GoodFeedTests(FeedStateCase):
 
 
 class ValidatorTests(FeedStateCase):
-    """ETag, Last-Modified, and whether they are heeded."""
+    """ETag, Last-Modified, and whether the server obeys them."""
 
     def test_none(self) -> None:
         self.publish(ETag="", Last_Modified="")
@@ -154,11 +154,11 @@ class ValidatorTests(FeedStateCase):
     def test_not_heeded(self) -> None:
         self.publisher.heeds = False
         self.publish()
-        self.assert_finding("wrong", "304", "same bytes once more instead of a 304")
+        self.assert_finding("wrong", "304", "same bytes instead of a 304")
 
     def test_last_modified_only(self) -> None:
         self.publish(ETag="")
-        self.assert_finding("missing", "ETag", "Last-Modified header only")
+        self.assert_finding("missing", "ETag", "only a Last-Modified header")
 
     def test_an_etag_without_quotes(self) -> None:
         self.publish(ETag="v1")
@@ -168,7 +168,7 @@ class ValidatorTests(FeedStateCase):
 
     def test_dates(self) -> None:
         self.publish(Last_Modified="last week")
-        self.assert_finding("wrong", "Last-Modified", "last week is not a date of HTTP")
+        self.assert_finding("wrong", "Last-Modified", "last week is not an HTTP date")
         self.publish(Last_Modified="Mon, 01 Jan 2035 10:00:00 GMT")
         self.assert_finding("wrong", "Last-Modified", "in the future")
 
@@ -176,13 +176,13 @@ class ValidatorTests(FeedStateCase):
         last = Answer(HERE, 200, {"etag": '"a"'}, FEED)
         again = Answer(HERE, 200, {"etag": '"b"'}, FEED)
         texts = [finding.text for finding in findings_of(Fetches((), last, again))]
-        self.assertIn("The ETag was another one for the same bytes", " ".join(texts))
+        self.assertIn("The same bytes came with another ETag", " ".join(texts))
 
     def test_another_feed_each_time(self) -> None:
         last = Answer(HERE, 200, {"etag": '"a"'}, FEED)
         again = Answer(HERE, 200, {"etag": '"b"'}, FEED + b" ")
         texts = [finding.text for finding in findings_of(Fetches((), last, again))]
-        self.assertIn("Between two requests in a row the feed changed", " ".join(texts))
+        self.assertIn("The feed changed between two requests in a row", " ".join(texts))
 
     def test_an_error_the_second_time(self) -> None:
         last, again = Answer(HERE, 200, {"etag": '"a"'}, FEED), Answer(HERE, 500)
@@ -191,13 +191,13 @@ class ValidatorTests(FeedStateCase):
 
 
 class HttpTests(FeedStateCase):
-    """Caching, compression, size and label."""
+    """Caching, compression, size and Content-Type."""
 
     def test_caching(self) -> None:
         for value, kind, part in (
             ("", "missing", "does not say how long"),
             ("no-store", "wrong", "may not keep the feed"),
-            ("no-cache", "good", "checked each time"),
+            ("no-cache", "good", "ask for changes each time"),
             ("max-age=31536000", "wrong", "365 days"),
             ("max-age=60", "good", "1 minute;"),
             ("max-age=1", "good", "1 second;"),
@@ -211,7 +211,7 @@ class HttpTests(FeedStateCase):
     def test_not_compressed(self) -> None:
         self.publisher.packs = False
         self.publish()
-        self.assert_finding("missing", "gzip", "though the reader offered gzip")
+        self.assert_finding("missing", "gzip", "though the reader accepts gzip")
         self.publish(b"<rss version='2.0'/>")
         self.assert_silent("gzip", "missing")
 
@@ -229,11 +229,13 @@ class HttpTests(FeedStateCase):
 
     def test_labels(self) -> None:
         self.publish(Content_Type="text/html; charset=utf-8")
-        self.assert_finding("wrong", "Content-Type", "labelled as text/html", "application/rss+xml")
+        self.assert_finding(
+            "wrong", "Content-Type", "with the type text/html", "application/rss+xml"
+        )
 
 
 class PlaceTests(FeedStateCase):
-    """Feeds that have moved, ended, or were never there."""
+    """Feeds that have moved, have ended, or never existed."""
 
     def test_moved_for_good(self) -> None:
         self.publish(b"", 301, "/old", Location="/feed.xml")
@@ -254,7 +256,7 @@ class PlaceTests(FeedStateCase):
     def test_circles(self) -> None:
         self.publish(b"", 301, Location="/b")
         self.publish(b"", 301, "/b", Location="/feed.xml#top")
-        self.assert_finding("wrong", "redirect", "back to where the reader has been")
+        self.assert_finding("wrong", "redirect", "redirects in a circle")
 
     def test_too_many(self) -> None:
         for number in range(MAX_REDIRECTS + 2):
@@ -267,7 +269,9 @@ class PlaceTests(FeedStateCase):
         for location in ("", "http://[broken/"):
             with self.subTest(location):
                 self.publish(b"", 301, Location=location)
-                self.assert_finding("wrong", "answer", "status 301, where a feed is sent with 200")
+                self.assert_finding(
+                    "wrong", "answer", "status 301; a feed must be sent with status 200"
+                )
 
     def test_a_redirect_to_another_protocol(self) -> None:
         self.publish(b"", 301, Location="file:///etc/passwd")
@@ -297,7 +301,7 @@ class PlaceTests(FeedStateCase):
 
 
 class ContentTests(FeedStateCase):
-    """What the feed itself says, or does not."""
+    """Findings about the content of the feed."""
 
     def test_no_feed(self) -> None:
         self.publish(b"<html/>", Content_Type="text/html")

@@ -15,7 +15,7 @@ XML = {"Content-Type": "text/xml"}
 
 
 class ListenerTests(SynchronousTestCase):
-    """What a cloud gets for an answer, and what we get to know."""
+    """The listener's answers to a cloud, and the notifications that it passes on."""
 
     def setUp(self) -> None:
         self.heard: list[str] = []

@@ -20,7 +20,7 @@ TOKEN = "correct-horse-battery"
 
 
 class Hub(Server):
-    """Keeps the headers of requests, too."""
+    """A hub that records the headers of requests, too."""
 
     def __init__(self, *answers: Answer) -> None:
         super().__init__(*answers)
@@ -89,11 +89,11 @@ class NotifyTests(SynchronousTestCase):
                 self.assertIn(reason, complaint)
         for topic, capability_list in (("/relative", ""), (TOPIC, "capabilitylist.xml")):
             complaint = self.complaint(self.payload, topic, capability_list)
-            self.assertIn("is no absolute http or https URL", complaint)
+            self.assertIn("is not an absolute http or https URL", complaint)
         self.assertEqual(self.hub.asked, [])
 
     def test_only_a_hub_takes_it(self) -> None:
-        """A broker's front page takes XML too: it answers with a fault, and status 200."""
+        """A broker's front page accepts XML, too, and answers with a fault and status 200."""
         self.hub.answers = [Answer(b"<methodResponse><fault/></methodResponse>", 200)]
         complaint = self.complaint(self.payload)
         self.assertIn(f"{HUB}: answered with HTTP status 200: a hub answers 202; ", complaint)

@@ -57,7 +57,7 @@ class FindCloudTests(SynchronousTestCase):
 
 
 class RegisterTests(SynchronousTestCase):
-    """How a registration is made is the cloud's choice."""
+    """The cloud chooses the protocol of the registration."""
 
     def registered(self, server: Server, cloud: Cloud, callback: Callback) -> str:
         registering = register(web_to(server), cloud, TOPIC, callback)
@@ -69,7 +69,7 @@ class RegisterTests(SynchronousTestCase):
         self.assertEqual(said, "It worked.")
         (asked,) = server.asked
         self.assertEqual((asked.uri, asked.host), ("/rsscloud/pleaseNotify", "cloud.example:5337"))
-        # The procedure is empty, which request.args keeps.
+        # The procedure is empty; request.args keeps empty fields.
         self.assertEqual(
             fields_of(asked),
             {
@@ -158,7 +158,7 @@ class RegisterTests(SynchronousTestCase):
 
 
 class TestingServer(Server):
-    """A cloud that calls back, so many times, before it answers a registration."""
+    """A cloud that calls the callback several times before it answers a registration."""
 
     notified: Any = None
     times = 1

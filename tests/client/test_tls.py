@@ -1,4 +1,4 @@
-"""What the commands say of certificates, and whom they trust."""
+"""The certificates that the client trusts, and its error messages about others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rsscloud_broker.timing import SystemClock
 from tests.outbound.authority import authority
 from tests.outbound.servers import serve
 
-# A reactor is a module; what it provides is known only at run time.
+# A reactor is a module; its interfaces are known only at run time.
 running: Any = reactor
 
 
@@ -29,12 +29,12 @@ class CertificateTests(TestCase):
         self.file.write_bytes(b"Of our own:\n" + whole + b"\n" + whole)
 
     async def get(self, name: str, *, trusts: Path | None) -> bytes:
-        """Read a page of a server whose certificate has a name."""
+        """Fetch a page from a server whose certificate has this name."""
         web, url = self.web(name, trusts)
         return (await web.get(url)).body
 
     def web(self, name: str, trusts: Path | None) -> tuple[Web, str]:
-        """A client, and the URL of a page of a server whose certificate has a name."""
+        """A client, and the URL of a page on a server whose certificate has this name."""
         tls = authority().server(name)
         pages = Resource()
         pages.putChild(b"", Data(b"hello", "text/plain"))
@@ -57,7 +57,7 @@ class CertificateTests(TestCase):
         )
 
     async def test_who_is_not_is_sent_nothing(self) -> None:
-        """The handshake fails while a body is about to be sent."""
+        """The handshake fails before a body is sent."""
         web, url = self.web("localhost", None)
         posting: Deferred[Any] = Deferred.fromCoroutine(web.post(url, {}, b"body"))
         said = str(await self.assertFailure(posting, ClientError))
@@ -65,10 +65,10 @@ class CertificateTests(TestCase):
 
     async def test_another_name(self) -> None:
         said = await self.complaint("other.example", trusts=self.file)
-        self.assertEqual(said, "its certificate is that of another name")
+        self.assertEqual(said, "its certificate is for another name")
 
     def test_files_without_certificates(self) -> None:
         for content in (b"", b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"):
             self.file.write_bytes(content)
             error = self.assertRaises(ClientError, trusting, running, str(self.file))
-            self.assertIn("there is no certificate in PEM in it", str(error))
+            self.assertIn("the file holds no certificate in PEM", str(error))

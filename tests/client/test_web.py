@@ -23,7 +23,7 @@ class BrokenTreq:
 
 
 class WebTests(SynchronousTestCase):
-    """HTTPExchanger, and what is said about those that fail."""
+    """HTTP exchanges, and the errors of those that fail."""
 
     def test_an_answer(self) -> None:
         server = Server(Answer(b"<rss/>", 200, {"Content-Type": "text/xml"}))

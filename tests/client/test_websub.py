@@ -1,4 +1,4 @@
-"""WebSub from the outside: finding hubs, publishing, and being a subscriber."""
+"""The client side of WebSub: finding hubs, publishing, and subscribing."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -48,7 +48,7 @@ class FindHubTests(WebSubTestCase):
         return self.result(find_hub(web_to(Server(answer)), TOPIC))
 
     def test_in_headers(self) -> None:
-        """4: Link headers come before what the document says; URLs may be relative."""
+        """4: Link headers take precedence over the document; URLs may be relative."""
         link = f'</a>; rel="next self", <{HUB}>; rel=hub, <http://other.example/>; rel=hub'
         inside = ATOM % (LINKS % (b"", b"http://inside.example/", b""))
         found = self.find(Answer(inside, headers={"Link": link}))
@@ -77,7 +77,7 @@ class FindHubTests(WebSubTestCase):
         self.assertEqual(self.find(Answer(headers={"Link": f"<{HUB}>;rel=hub"})), (HUB, TOPIC))
 
     def test_what_does_not_count(self) -> None:
-        """Links of entries, in a body, or in another namespace are not the feed's."""
+        """Links in entries, in the body of a page, or in another namespace do not count."""
         link = f"<link rel='hub' href='{HUB}'/>".encode()
         html = {"Content-Type": "text/html"}
         for answer, reason in (
@@ -111,7 +111,7 @@ class PublishTests(WebSubTestCase):
         )
 
     def test_a_page_that_is_no_hub(self) -> None:
-        """5.1.2: a hub answers 202, and one of PubSubHubbub 204."""
+        """5.1.2: a hub answers 202, or 204 if it is a PubSubHubbub hub."""
         server = Server(Answer(b"Welcome!\n", 200))
         self.assertEqual(
             self.complaint(publish(web_to(server), HUB, [TOPIC])),
@@ -120,7 +120,7 @@ class PublishTests(WebSubTestCase):
 
 
 class SubscriberTests(WebSubTestCase):
-    """Sections 5 and 7, from the other side."""
+    """WebSub, sections 5 and 7, on the subscriber's side."""
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -140,7 +140,7 @@ class SubscriberTests(WebSubTestCase):
         self.callbacks = web_to(HubCallbacks(self.subscriber))
 
     def subscribe(self) -> str:
-        """The callback that a hub was told."""
+        """Subscribe, and return the callback that the hub has got."""
         self.assertEqual(self.result(self.subscriber.subscribe(HUB, TOPIC, ME)), "Thanks.")
         callback = self.asked["hub.callback"]
         self.assertTrue(callback.startswith(ME) and len(callback) > len(ME) + 15, callback)
@@ -148,7 +148,7 @@ class SubscriberTests(WebSubTestCase):
 
     @property
     def asked(self) -> dict[str, str]:
-        """What the hub was asked last."""
+        """The last request to the hub."""
         args = self.hub.asked[-1].args
         return {name.decode(): values[0].decode() for name, values in args.items()}
 
@@ -192,7 +192,7 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(self.delivered, [Delivery(TOPIC, b"\xff\0", "text/xml", None)])
 
     def test_signatures(self) -> None:
-        """7.1: what is not signed rightly is answered like anything else."""
+        """7.1: a content with a wrong signature gets the same answer."""
         self.be_subscriber("sesame")
         callback = self.subscribe()
         self.assertEqual(self.asked["hub.secret"], "sesame")
@@ -201,10 +201,10 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual([each.signed for each in self.delivered], [True, False, False])
 
     def test_denial(self) -> None:
-        """5.2: the hub says no, and why."""
+        """5.2: the hub denies the subscription with a reason."""
         callback = self.subscribe()
         self.assertEqual(self.verify(callback, "denied", reason="gone\r\n").status, 200)
-        self.assertEqual(self.told, [f"{TOPIC}: the hub gives us nothing: gone"])
+        self.assertEqual(self.told, [f"{TOPIC}: the hub refused or ended the subscription: gone"])
         self.result(self.subscriber.leave())
         self.assertEqual(len(self.hub.asked), 1)
 
@@ -215,7 +215,7 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(self.verify(callback).status, 404)
 
     def test_renewal(self) -> None:
-        """5.1: asked for again, at the same callback, before the lease has ended."""
+        """5.1: the subscriber renews, with the same callback, before the lease ends."""
         callback = self.subscribe()
         self.verify(callback, lease_seconds="1000")
         self.hub.answers = [Answer(b"Later.", 503), ACCEPTED]
@@ -232,7 +232,7 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
 
     def test_leaving(self) -> None:
-        """5.1: unsubscribe, and confirm that too."""
+        """5.1: the subscriber unsubscribes, and confirms that, too."""
         callback = self.subscribe()
         self.verify(callback, lease_seconds="600")
         leaving = Deferred.fromCoroutine(self.subscriber.leave())
@@ -249,7 +249,7 @@ class SubscriberTests(WebSubTestCase):
         leaving = Deferred.fromCoroutine(self.subscriber.leave())
         self.clock.advance(LEAVING)
         self.successResultOf(leaving)
-        self.assertIn("did not ask back within 5 seconds", self.told[-1])
+        self.assertIn("did not verify the intent within 5 seconds", self.told[-1])
 
 
 class OwnAddressTests(SynchronousTestCase):

@@ -1,4 +1,4 @@
-"""How commands are run in tests: in this process, or in one of their own."""
+"""Runs commands in tests: in this process, or in a process of their own."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from twisted.web.server import Site
 
 from rsscloud_broker.commands import main
 
-# A reactor is a module; what it provides is known only at run time.
+# A reactor is a module; its interfaces are known only at run time.
 running: Any = reactor
 
 
 class CommandTests(SynchronousTestCase):
-    """Commands that need no reactor."""
+    """A test case for commands that need no reactor."""
 
     def setUp(self) -> None:
         self.directory = Path(self.mktemp())
@@ -52,7 +52,7 @@ class CommandTests(SynchronousTestCase):
 
 
 class Command(ProcessProtocol):
-    """A command that runs: the lines it printed, and how it ended."""
+    """A running command, with the lines that it has printed and its exit status."""
 
     def __init__(self) -> None:
         self.lines: DeferredQueue[str] = DeferredQueue()
@@ -73,7 +73,7 @@ class Command(ProcessProtocol):
             one.callback(None)
 
     def heard_error(self) -> Deferred[None]:
-        """Fires when more has come on stderr."""
+        """Make a Deferred that fires when the command writes to stderr."""
         self._waiting.append(Deferred())
         return self._waiting[-1]
 
@@ -84,7 +84,7 @@ class Command(ProcessProtocol):
 
 
 class ProcessTests(TestCase):
-    """Commands that need a reactor: in a process of their own, over real sockets."""
+    """A test case for commands that need a reactor: each is a process, with real sockets."""
 
     timeout = 60
 

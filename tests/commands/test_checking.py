@@ -13,7 +13,7 @@ from tests.processes import free_port
 
 class CheckConfigTests(CommandTests):
     def checked(self, *arguments: str) -> str:
-        """What is said of a configuration that is for this machine only, at a free port."""
+        """Run check-config with ``--local`` and a free port, and return its output."""
         if "--listen" not in arguments:
             arguments = ("--listen", f"tcp:{free_port()}:interface=127.0.0.1", *arguments)
         return self.output_of("check-config", "--local", "--data", self.data, *arguments)
@@ -42,7 +42,7 @@ class CheckConfigTests(CommandTests):
         self.output_of(*arguments, "--public-url", "https://broker.example")
 
     def test_the_command_line_goes_before_the_file(self) -> None:
-        """As it does at the start."""
+        """The same holds when the broker starts."""
         file = self.written("c.toml", "data = '/no/such/directory'\nlisten = ['tcp:99']\n")
         self.assertNotIn("no/such", self.checked("--config", file))
         complaint = self.complaint_of("check-config", "--listen", "smoke:1")
@@ -95,7 +95,7 @@ class CheckConfigTests(CommandTests):
         self.assertEqual(complaint.count(f"{file}: "), 6)
 
     def test_a_socket_of_systemd(self) -> None:
-        """It is there only when systemd starts the broker."""
+        """The socket exists only when systemd starts the broker."""
         file = self.written("c.toml", "listen = ['systemd:domain=INET6:index=0']\n")
         output = self.output_of(
             *("check-config", "--config", file, "--public-url", "https://broker.example")
@@ -110,7 +110,7 @@ class CheckConfigTests(CommandTests):
 
 class PluginsTests(CommandTests):
     def rows(self, *arguments: str) -> dict[tuple[str, str], list[str]]:
-        """The cells of each line besides its kind and its name, which they are found by."""
+        """The cells of each line, by its kind and its name."""
         heading, *lines = self.output_of("plugins", *arguments).splitlines()
         self.assertEqual(heading.split(), ["KIND", "NAME", "RUNS", "PACKAGE", "HELP"])
         cells = [re.split("  +", line) for line in lines]

@@ -49,7 +49,7 @@ class SmallCloud(Resource):
         request.finish()
 
     async def notify(self) -> None:
-        """Call the subscriber, by the protocol that it asked for."""
+        """Notify the subscriber by the protocol of its registration."""
         where = self.registered
         headers = {"Content-Type": "text/xml"}
         if where["protocol"] == "xml-rpc":
@@ -121,7 +121,7 @@ class ListenTests(ProcessTests):
                 feed = f"{self.serve(cloud)}/rss.xml"
                 cloud.cloud = from_url(feed)
                 command = self.start("listen", feed, "--protocol", protocol)
-                # What comes while the registration is made is the cloud's test.
+                # A notification during the registration is the cloud's test.
                 await self.told(command, b"It worked.")
                 await cloud.notify()
                 time_, _, topic = (await command.lines.get()).partition(" ")
@@ -147,7 +147,7 @@ class ListenTests(ProcessTests):
         await self.told(command, b"It worked.")
         assert command.transport is not None
         command.transport.closeStdout()
-        with contextlib.suppress(ClientError):  # it may be gone before it answers
+        with contextlib.suppress(ClientError):  # the process may end before it answers
             await cloud.notify()
         self.assertEqual(await command.ended, 0)
         self.assertNotIn(b"BrokenPipe", command.errors)
@@ -179,9 +179,9 @@ class ListenTests(ProcessTests):
         feed = f"{self.serve(Server(Answer(b'<rss><channel/></rss>')))}/rss.xml"
         command = self.start("listen", feed)
         self.assertEqual(await command.ended, 1)
-        self.assertIn(b"names no cloud. A broker can be named with --broker.", command.errors)
+        self.assertIn(b"names no cloud. Name a broker with --broker.", command.errors)
 
     async def told(self, command: Command, sentence: bytes) -> None:
-        """Wait until a command has said something on stderr."""
+        """Wait until a command has written a text to stderr."""
         while sentence not in command.errors:
             await command.heard_error()

@@ -141,7 +141,7 @@ class DatabaseTests(CommandTests):
                 self.assertIn(reason, self.complaint_of("import", "--data", self.data, file))
 
     def test_a_reader_that_has_had_enough(self) -> None:
-        """As ``head``."""
+        """``head`` closes the pipe, for instance."""
         old = self.written("data.json", json.dumps(OLD))
         self.output_of("import", "--data", self.data, old)
         reading, writing = os.pipe()

@@ -19,7 +19,7 @@ from tests.commands.cases import Command, CommandTests, ProcessTests, running
 class SmallHub(Resource):
     """A hub with one topic, and the topic itself: at any path, by POST and GET.
 
-    :ivar asked: the forms that came.
+    :ivar asked: the forms that subscribers have sent.
     """
 
     isLeaf = True
@@ -40,13 +40,13 @@ class SmallHub(Resource):
         return b"Thanks.\n"
 
     async def verify(self, form: dict[str, str]) -> Reply:
-        """Ask a subscriber whether it wants what it asked for."""
+        """Verify the intent of a subscriber."""
         query = {name: form[name] for name in ("hub.mode", "hub.topic")}
         query |= {"hub.challenge": "x91", "hub.lease_seconds": "600"}
         return await self._web.get(f"{form['hub.callback']}?{urlencode(query)}")
 
     async def deliver(self, form: dict[str, str], secret: str) -> Reply:
-        """Send a subscriber the topic, signed."""
+        """Send a subscriber the content of the topic, signed."""
         headers = {"Content-Type": "text/xml", "X-Hub-Signature": sign(b"<a/>", secret)}
         return await self._web.post(form["hub.callback"], headers, b"<a/>")
 
@@ -101,7 +101,7 @@ class ListenTests(ProcessTests):
         self.assertEqual(await command.ended, 0)
 
     async def told(self, command: Command, sentence: bytes) -> None:
-        """Wait until a command has said something on stderr."""
+        """Wait until a command has written a text to stderr."""
         while sentence not in command.errors:
             more: Deferred[None] = command.heard_error()
             await more
@@ -111,4 +111,4 @@ class UsageTests(CommandTests):
     def test_a_secret_is_for_websub(self) -> None:
         result = self.run_command("listen", "http://a.example/", "--secret", "sesame")
         self.assertEqual(result.exit_code, 2)
-        self.assertIn("--secret is for --protocol websub", result.stderr)
+        self.assertIn("--secret needs --protocol websub", result.stderr)

@@ -229,7 +229,8 @@ class DatabaseTests(CommandTestCase):
             origin.change(feed)
             broker.ping(feed)
             self.assert_errors(broker, errors)
-        self.assertIn("0 expired, 1 marked", self.command("sweep", "--data", broker.data))
+        swept = self.command("sweep", "--data", broker.data)
+        self.assertIn("0 expired, 1 whose callbacks failed too often", swept)
 
     def assert_errors(self, broker: Broker, errors: int) -> None:
         """Wait until the one subscription has so many errors in a row."""

@@ -1,4 +1,4 @@
-"""A client without sockets: bytes in, bytes out, from whatever address a test likes."""
+"""A client of the site without sockets: bytes in, bytes out, from any address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @frozen
 class Answer:
-    """A response that is complete."""
+    """A complete response."""
 
     status: int
     headers: HTTPMessage
@@ -38,7 +38,7 @@ class Answer:
 
 
 class Stream(BytesIO):
-    """Bytes that stay readable after a response was read from them."""
+    """A stream that stays open when ``http.client`` closes it after a response."""
 
     def close(self) -> None:
         pass
@@ -50,7 +50,7 @@ class Stream(BytesIO):
 class Exchange:
     """A connection to the site.
 
-    :param protocol: None if the site turned it away.
+    :param protocol: the site's protocol; None if the site refused the connection.
     """
 
     def __init__(self, protocol: ProtocolWrapper | None, peer: IAddress) -> None:
@@ -69,9 +69,9 @@ class Exchange:
         self.protocol.dataReceived(data)
 
     def answers(self, *methods: str) -> list[Answer]:
-        """Every whole response that has come.
+        """All complete responses so far.
 
-        :param methods: those of the requests, where they matter.
+        :param methods: the methods of the requests, if they matter.
         """
         stream = Stream(self.transport.value())
         size = len(stream.getvalue())
@@ -84,7 +84,7 @@ class Exchange:
         return answers
 
     def answer(self, method: str = "GET") -> Answer:
-        """The one response that must have come."""
+        """The one response; the test fails if there is not exactly one."""
         (answer,) = self.answers(method)
         return answer
 
@@ -98,7 +98,7 @@ def address(host: str) -> IAddress:
 def request_bytes(
     method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """A request as it stands on the wire."""
+    """The bytes of a request."""
     lines = {"Host": "broker.example", **(headers or {})}
     if body or method == "POST":
         lines.setdefault("Content-Length", str(len(body)))
@@ -109,7 +109,7 @@ def request_bytes(
 def envelope(
     operation: str, members: Mapping[str, str | Sequence[str]], namespace: str = ""
 ) -> bytes:
-    """A SOAP call, as an old client writes it: by hand."""
+    """A SOAP call as old clients write it, without a library."""
 
     def member(name: str, value: str | Sequence[str]) -> str:
         if isinstance(value, str):
@@ -132,13 +132,13 @@ def envelope(
 
 
 def call(method: str, *values: str) -> str:
-    """An XML-RPC call whose values are written as they are."""
+    """An XML-RPC call; its values are inserted without escaping."""
     params = "".join(f"<param><value>{value}</value></param>" for value in values)
     return f"<methodCall><methodName>{method}</methodName><params>{params}</params></methodCall>"
 
 
 def form(**fields: str) -> bytes:
-    """A form; what cannot be encoded stands as it would in bytes."""
+    """The body of a form; lone surrogates become the bytes that they stand for."""
     return "&".join(
         f"{name}={quote_plus(value, errors='surrogatepass')}" for name, value in fields.items()
     ).encode()

@@ -68,10 +68,10 @@ FEED = "http://feeds.example/rss.xml"
 OTHER_FEED = "http://feeds.example/other.xml"
 HOME = "http://site.example/"
 
-#: Where requests come from unless a test says otherwise.
+#: The address that requests come from, unless a test gives another.
 CALLER = "192.0.2.7"
 
-#: Why the guard refuses an address.
+#: The reason with which the guard refuses an address.
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
 ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front_page"})
@@ -83,12 +83,12 @@ ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front
 @implementer(ITopicFetcher, IURLPolicy)
 @define
 class Topics:
-    """A web of feeds.
+    """A fake topic fetcher with a web of feeds.
 
-    :ivar pages: what is found at a URL; what is not here is unreadable.
+    :ivar pages: the content at each URL; any other URL is unreadable.
     :ivar private: URLs at addresses that are not public.
-    :ivar gone: URLs where there will be nothing any more.
-    :ivar silent: fetches do not end before the test ends them.
+    :ivar gone: URLs that answer with 410.
+    :ivar silent: whether fetches wait until the test ends them.
     """
 
     pages: dict[str, bytes] = field(factory=lambda: {FEED: b"<rss/>", OTHER_FEED: b"<rss/>"})
@@ -121,7 +121,7 @@ class Topics:
 
 @frozen
 class Call:
-    """One request to a subscriber."""
+    """One request to a subscriber's callback."""
 
     method: str
     url: str
@@ -137,9 +137,9 @@ class Call:
 @implementer(IOutbound, IURLPolicy)
 @define
 class Subscribers:
-    """Every subscriber's server: repeats challenges and accepts notifications.
+    """All subscribers' servers, which repeat challenges and accept notifications.
 
-    :ivar deaf: URLs of callbacks where nobody answers.
+    :ivar deaf: URLs of callbacks that do not answer.
     :ivar private: URLs at addresses that are not public.
     """
 
@@ -175,12 +175,12 @@ class Subscribers:
 
 
 class House:
-    """The doors and everything behind them.
+    """The front doors, and a whole broker behind them.
 
-    :param doors: the names of those that run.
-    :param limits: how much callers may ask.
-    :param options: of doors, by name; without them each runs as it does by default.
-    :param root: instead of the doors.
+    :param doors: the names of the front doors that run.
+    :param limits: the limits on requests.
+    :param options: options of front doors, by name; by default each has its default options.
+    :param root: a root resource to use instead of the front doors.
     """
 
     def __init__(
@@ -268,18 +268,18 @@ class House:
         self._standing = self.clock.getDelayedCalls()
 
     def timers(self) -> list[IDelayedCall]:
-        """The timers that run for the sake of requests."""
+        """The timers of requests and connections."""
         return [each for each in self.clock.getDelayedCalls() if each not in self._standing]
 
     def answers(self, status: int) -> float:
-        """How many answers with a status were counted."""
+        """The number of answers with a status, by the broker's counter."""
         name, labels = "rsscloud_answers_total", {"status": str(status)}
         return self.counters.registry.get_sample_value(name, labels) or 0.0
 
     # asking
 
     def connect(self, peer: str | IAddress = CALLER) -> Exchange:
-        """A new connection."""
+        """Open a connection."""
         at = address(peer) if isinstance(peer, str) else peer
         protocol = self.factory.buildProtocol(at)
         return Exchange(protocol, at)
@@ -292,7 +292,7 @@ class House:
         headers: Mapping[str, str] | None = None,
         peer: str | IAddress = CALLER,
     ) -> Exchange:
-        """A connection on which one request was sent."""
+        """Open a connection and send a request on it."""
         exchange = self.connect(peer)
         exchange.send(request_bytes(method, path, body, headers))
         return exchange
@@ -305,7 +305,7 @@ class House:
         headers: Mapping[str, str] | None = None,
         peer: str | IAddress = CALLER,
     ) -> Answer:
-        """The answer to one request."""
+        """Send one request and return the answer."""
         return self.begin(method, path, body, headers, peer).answer(method)
 
     def get(self, path: str, **query: str) -> Answer:
@@ -318,16 +318,16 @@ class House:
         headers: Mapping[str, str] | None = None,
         peer: str | IAddress = CALLER,
     ) -> Answer:
-        """The answer to a form."""
+        """Send a form and return the answer."""
         body = urlencode(fields).encode("ascii")
         return self.ask("POST", path, body, {"Content-Type": FORM, **(headers or {})}, peer)
 
     def xmlrpc(
         self, method: str, *params: Any, path: str = "/RPC2", peer: str | IAddress = CALLER
     ) -> Any:
-        """The value that a procedure returns.
+        """Call an XML-RPC procedure and return its value.
 
-        :raises xmlrpc.client.Fault: it says no.
+        :raises xmlrpc.client.Fault: the answer is a fault.
         """
         document = xmlrpc.client.dumps(params, method, allow_none=True).encode()
         answer = self.ask("POST", path, document, {"Content-Type": "text/xml"}, peer)
@@ -337,7 +337,7 @@ class House:
         return xmlrpc.client.loads(answer.body)[0][0]
 
     def fault(self, method: str, *params: Any, path: str = "/RPC2") -> tuple[int, str]:
-        """The code and the sentence of the fault that a procedure must give."""
+        """Call an XML-RPC procedure and return the code and text of the fault that must come."""
         error = self._case.assertRaises(
             xmlrpc.client.Fault, self.xmlrpc, method, *params, path=path
         )
@@ -353,16 +353,16 @@ class House:
         namespace: str = "",
         peer: str | IAddress = CALLER,
     ) -> Answer:
-        """The answer to a SOAP call; see ``result``."""
+        """Call a SOAP operation and return the answer; see ``result``."""
         headers = {"Content-Type": "text/xml"}
         if action is not None:
             headers["SOAPAction"] = action
         return self.ask("POST", path, envelope(operation, members, namespace), headers, peer)
 
     def result(self, answer: Answer) -> Any:
-        """What a SOAP call returned.
+        """The result in the answer to a SOAP call.
 
-        :raises soap.SoapFault: it is a fault, whose HTTP status must be 500.
+        :raises soap.SoapFault: the answer is a fault, whose HTTP status must be 500.
         """
         self._case.assertEqual(answer.headers.get_content_type(), "text/xml")
         try:
@@ -374,23 +374,23 @@ class House:
         return value
 
     def soap_fault(self, answer: Answer) -> tuple[str, str]:
-        """The code and the sentence of a SOAP fault."""
+        """The code and the text of a SOAP fault."""
         error = self._case.assertRaises(soap_codec.SoapFault, self.result, answer)
         return error.code, error.string
 
     # what is stored
 
     def pings(self) -> list[Ping]:
-        """Every ping, oldest first."""
+        """All pings in the store, oldest first."""
         found = self._case.successResultOf(self.store.pings(0, NOON * 2, None, 10_000))
         return found[::-1]
 
     def subscriptions(self, topic: str = FEED) -> list[Subscription]:
-        """Who subscribed to a topic."""
+        """The subscriptions of a topic."""
         return self._case.successResultOf(self.store.subscriptions(topic, 0, 10_000))
 
     def stored(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Every row of every table."""
+        """All rows of all tables."""
 
         def dump(conn: Connection) -> dict[str, list[tuple[Any, ...]]]:
             return {
@@ -401,11 +401,11 @@ class House:
         return self._case.successResultOf(self.threads.read(dump))
 
     def break_store(self) -> None:
-        """Take the tables away: from now on the store is unavailable."""
+        """Drop the tables, so that the store is unavailable from now on."""
         self._case.successResultOf(self.threads.write(metadata.drop_all))
 
     def subscribe(self, protocol: str = "http-post", topic: str = FEED, path: str = "/n") -> None:
-        """Subscribe the caller, and forget the calls that took."""
+        """Subscribe the caller, and forget the calls that this needed."""
         fields = {"port": "8080", "path": path, "protocol": protocol, "url1": topic}
         if protocol in {"xml-rpc", "soap"}:
             fields["notifyProcedure"] = "river.notify"

@@ -1,4 +1,4 @@
-"""What is logged where the store is unavailable."""
+"""What the broker logs while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PING = call("weblogUpdates.ping", "A", "http://site.example/").encode()
 
 class UnavailableTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.patch(answering, "_complaints", answering._Complaints())
+        self.patch(answering, "_unavailable_log", answering._UnavailableLog())
 
     def test_one_line_for_many_requests(self) -> None:
         house = House(self)
@@ -28,15 +28,15 @@ class UnavailableTests(SynchronousTestCase):
         self.assertEqual(sum(line.startswith("Unavailable: ") for line in lines), 1, lines)
 
     def test_each_minute(self) -> None:
-        complaints = answering._Complaints()
+        unavailable_log = answering._UnavailableLog()
         with capturedLogs() as logs:
             for now in (1000.0, 1001.0, 1059.9, 1060.1, 2000.0):
-                complaints.say(Unavailable("no disk"), now)
+                unavailable_log.add(Unavailable("no disk"), now)
         self.assertEqual(
             [formatEvent(event) for event in logs],
             [
                 "Unavailable: no disk",
-                "Unavailable: no disk (2 requests more since this was said)",
+                "Unavailable: no disk (2 more requests since the last line)",
                 "Unavailable: no disk",
             ],
         )

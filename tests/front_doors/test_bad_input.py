@@ -1,7 +1,7 @@
-"""Bad input, for every front door: a table.
+"""A table of bad input for all front doors.
 
-Each gets its protocol's own clear error; nothing is stored, not even in part;
-and a change list of all that was taken in is well-formed.
+Each request gets a clear error of its protocol; nothing is stored, not even in part;
+and a change list of all accepted pings is well-formed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BOMB = (
 EXTERNAL = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/hostname">]>'
 LONG = "x" * 5000
 
-#: Names of weblogs, and what must be stored of them; None if they are refused.
+#: Names of weblogs, and the names that must be stored for them; None if they are refused.
 NAMES = {
     "a\x00b\x01c": "abc",
     "tab\tand\nline": "tab and line",
@@ -89,7 +89,7 @@ def is_page_error(answer: Answer) -> bool:
 
 @frozen
 class Bad:
-    """A request that must be refused."""
+    """A request that the broker must refuse."""
 
     why: str
     check: Check
@@ -100,7 +100,7 @@ class Bad:
 
 
 def bad_documents() -> list[tuple[str, bytes]]:
-    """Bodies that are neither a call by XML-RPC nor by SOAP."""
+    """Bodies that are neither XML-RPC nor SOAP calls."""
     good = call("rssCloud.ping", FEED)
     return [
         ("empty", b""),
@@ -129,7 +129,7 @@ def bad_documents() -> list[tuple[str, bytes]]:
 
 
 def bad_xmlrpc() -> list[Bad]:
-    """XML-RPC, at three of its paths."""
+    """Bad XML-RPC calls, at three of the paths for calls."""
     rows: list[tuple[str, Check, bytes]] = [
         (why, is_xmlrpc_fault, body) for why, body in bad_documents()
     ]
@@ -193,7 +193,7 @@ def bad_xmlrpc() -> list[Bad]:
 
 
 def bad_soap() -> list[Bad]:
-    """SOAP, at the path of each service."""
+    """Bad SOAP calls, at the path of each service."""
     rows: list[tuple[str, Check, bytes]] = [
         (why, is_soap_fault, body)
         for why, body in bad_documents()
@@ -241,12 +241,12 @@ def bad_soap() -> list[Bad]:
         Bad(why, check, "POST", path, body)
         for path in ("/soap", "/weblogUpdates", "/xmlStorageSystem")
         for why, check, body in rows
-        if check is is_soap_fault or path != "/xmlStorageSystem"  # that ping is not a weblog's
+        if check is is_soap_fault or path != "/xmlStorageSystem"  # another ping
     ]
 
 
 def bad_rest() -> list[Bad]:
-    """The REST interface of rssCloud."""
+    """Bad requests to the REST interface of rssCloud."""
     registration = {"port": "80", "path": "/n", "protocol": "http-post", "url1": FEED}
     wrong = [
         {"port": "x"},
@@ -283,7 +283,7 @@ def bad_rest() -> list[Bad]:
 
 
 def bad_pages() -> list[Bad]:
-    """The pages that take pings."""
+    """Bad requests to the pages that accept pings."""
     rows = []
     for path, name_of_url in (("/pingSiteForm", "url"), ("/ping", "url"), ("/", "url")):
         for url in URLS:
@@ -363,10 +363,10 @@ class BadInputTests(SynchronousTestCase):
 
 
 class NamesTests(SynchronousTestCase):
-    """Names of weblogs: what is stored of them, and change lists of all of it."""
+    """Names of weblogs are stored clean, and change lists of them are well-formed."""
 
     def assert_well_formed(self, house: House) -> list[str]:
-        """The names in a change list of what is stored."""
+        """Make a change list of the stored pings and return its names."""
         pings = house.pings()
         document = b"".join(
             [
@@ -388,7 +388,7 @@ class NamesTests(SynchronousTestCase):
             self.assertEqual(self.assert_well_formed(house), [stored] if stored else [])
 
     def test_lone_surrogates(self) -> None:
-        """UTF-8 cannot say them: the bytes are read as what old tools send."""
+        """Bytes of lone surrogates are not UTF-8, so they are read as windows-1252."""
         house = House(self)
         answer = house.ask(
             "POST", "/pingSiteForm", form(name="a\ud800b", url=HOME), {"Content-Type": FORM}

@@ -1,4 +1,4 @@
-"""The change lists over HTTP: what crawlers ask for, and what they must not get."""
+"""Crawlers read the change lists over HTTP, and no other file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOON_DATE = "Tue, 29 Sep 2026 12:00:00 GMT"
 
 
 class Root(Resource):
-    """Stands for the site: each request goes to the resource of its route."""
+    """A small site: each request goes to the resource of its route."""
 
     isLeaf = True
 
@@ -46,7 +46,7 @@ class Root(Resource):
 
 @frozen
 class Answer:
-    """A response that is complete."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,9 +71,9 @@ class ChangeListsTestCase(TestCase):
             has_hub=self.has_hub,
         )
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)
-        # The agent under StubTreq: treq itself would ask for gzip and unpack it.
+        # The agent under StubTreq, since treq itself would accept gzip and decompress it.
         self.agent = RequestTraversalAgent(Root(self.door))
-        # Twisted sends a file piece by piece, a piece in each turn of the reactor.
+        # Twisted sends a file in pieces, one in each turn of the reactor.
         pump = LoopingCall(self.agent.flush)
         pump.start(0)
         self.addCleanup(pump.stop)
@@ -185,7 +185,7 @@ class ChangeListsDoorTests(ChangeListsTestCase):
                     self.assertEqual(answer.headers["etag"], etag)
                     self.assertEqual(answer.headers["cache-control"], "public, max-age=60")
                     self.assertEqual(answer.headers["vary"], "Accept-Encoding")
-                    # It would be that of the list (RFC 9110, section 8.6).
+                    # In a 304 it would be the length of the list (RFC 9110, section 8.6).
                     self.assertNotIn("content-length", answer.headers)
 
     async def test_a_replaced_file_has_another_etag(self) -> None:
@@ -329,7 +329,7 @@ class ChangeListsDoorTests(ChangeListsTestCase):
 
 
 class TopicTests(ChangeListsTestCase):
-    """Where the broker is a hub too."""
+    """The Link header of change lists, if the broker is a hub."""
 
     has_hub = True
 

@@ -1,4 +1,4 @@
-"""Requests that arrive whole are judged as those that arrive byte by byte."""
+"""A request is judged in the same way whether it arrives whole or byte by byte."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ChannelTests(SynchronousTestCase):
         self.house = House(self, http=Http(body_limit=1000))
 
     def outcome(self, pieces: list[bytes]) -> tuple[list[bytes], bool]:
-        """The lines that are answered, but for the date, and whether the connection stays."""
+        """The lines of the answer without the date, and whether the connection stays open."""
         exchange = self.house.connect()
         for piece in pieces:
             if exchange.open:
@@ -125,7 +125,7 @@ class ChannelTests(SynchronousTestCase):
                 self.assertTrue(stays)
 
     def test_the_rest_of_a_request_is_none(self) -> None:
-        """What looks like a request in a body is part of the body."""
+        """Text in a body that looks like a request is part of the body."""
         body = GOOD["a page"]
         head = b"POST /ping HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (len(body) + 1)
         for pieces in ([head + b"x", body], [head, b"x" + body], [head, b"x", body]):

@@ -1,4 +1,4 @@
-"""The arguments of endpoints, as Twisted would take them."""
+"""The arguments of endpoints are parsed as Twisted parses them."""
 
 from __future__ import annotations
 

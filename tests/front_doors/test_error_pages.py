@@ -1,4 +1,4 @@
-"""Errors that people meet: pages in a browser, and for programs the same plain text as ever."""
+"""Errors are pages in a browser, and plain text for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.front_doors.exchange import FORM, Answer
 from tests.front_doors.fixture import PUBLIC_URL, House
 from tests.front_doors.test_site import Door
 
-#: What browsers send when somebody follows a link or sends a form.
+#: The Accept headers of browsers, after a link or a form.
 BROWSERS = {
     "Chromium": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,"
     "image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
@@ -30,7 +30,7 @@ BROWSERS = {
     "Lynx": "text/html, text/plain, text/sgml, text/css, application/xhtml+xml, */*;q=0.01",
 }
 
-#: What programs send; None is no Accept at all.
+#: The Accept headers of programs; None for none.
 PROGRAMS = {
     "curl": "*/*",
     "http.client": None,
@@ -52,7 +52,7 @@ class WantsPageTests(SynchronousTestCase):
         for name, accept in BROWSERS.items():
             for others in (["text/plain"], ["text/xml", "application/xml", "application/json"]):
                 if name == "Lynx" and others == ["text/plain"]:
-                    continue  # it shows plain text as well as a page
+                    continue  # this browser accepts plain text as well
                 self.assertIs(wants_page(accept, others), True, (name, others))
 
     def test_programs(self) -> None:
@@ -74,7 +74,7 @@ class ErrorPagesTests(SynchronousTestCase):
         self.house = House(self)
 
     def assert_page(self, answer: Answer, status: int, text: str) -> None:
-        """An answer is a page that says what was wrong, and has a way home."""
+        """The answer is a page that says what was wrong, with a link to the front page."""
         self.assertEqual((answer.status, answer.headers["content-type"]), (status, _HTML))
         self.assertEqual(answer.headers["content-length"], str(len(answer.body)))
         for name, value in SECURITY_HEADERS.items():
@@ -84,7 +84,7 @@ class ErrorPagesTests(SynchronousTestCase):
         self.assertIn("/", page.xpath("//main//a/@href"))
 
     def both(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[Any, Any]:
-        """What a browser gets, and what a program gets."""
+        """The answers to a browser and to a program."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return (
             self.house.ask(method, path, body, named | FIREFOX),
@@ -141,7 +141,7 @@ class ErrorPagesTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 2)
 
     def test_a_body_that_is_too_large(self) -> None:
-        """It is refused before it has come, on a connection that ends with the answer."""
+        """It is refused before it has arrived, and the connection ends with the answer."""
         self.house = House(self, http=Http(body_limit=100))
         head = f"POST /pingSiteForm HTTP/1.1\r\nHost: b\r\nAccept: {FIREFOX['Accept']}\r\n".encode()
         for rest in (
@@ -201,7 +201,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 
 def _failing(case: SynchronousTestCase, error: BaseException) -> House:
-    """A house with a page that fails."""
+    """A house with a page that raises an error."""
 
     async def page(request: Request) -> bytes:
         raise error

@@ -1,4 +1,4 @@
-"""Whatever else may come: requests that hypothesis thinks of, through the whole site."""
+"""Random requests of hypothesis go through the whole site."""
 
 from __future__ import annotations
 

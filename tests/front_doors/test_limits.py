@@ -1,4 +1,4 @@
-"""HTTP from strangers: what is bound, in virtual time and without sockets."""
+"""The limits on HTTP requests, in virtual time and without sockets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _LimitsTests(SynchronousTestCase):
         self.assertEqual(answer.headers["connection"], "close")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in steps, as it does."""
+        """Let time pass in steps, so that timers fire in their order."""
         for _ in range(int(seconds)):
             self.clock.advance(1)
         self.clock.advance(seconds - int(seconds))
@@ -64,7 +64,7 @@ class BodyTests(_LimitsTests):
         self.assertEqual(exchange.answers(), [])
         exchange.send(b"x" * 5000)
         self.assertNotEqual(exchange.answer().status, 413)
-        self.assertTrue(self.house.limits.bodies.take(LIMIT, "192.0.2.1"))  # as there are two
+        self.assertTrue(self.house.limits.bodies.take(LIMIT, "192.0.2.1"))  # of two such bodies
 
     def test_length_over_the_limit_is_refused_before_the_body_comes(self) -> None:
         exchange = self.house.connect()
@@ -148,7 +148,7 @@ class CompressedTests(_LimitsTests):
         self.assertIn(b"Thanks for the ping", answer.body)
 
     def test_limit(self) -> None:
-        """It is one of the body as it came, and of what it becomes."""
+        """The limit is for the body as sent and for the decompressed body."""
         fits, large = (gzip.compress(b"x=" + b"x" * size) for size in (998, 999))
         self.assertNotEqual(self.ping("gzip", fits).status, 413)
         answer = self.ping("gzip", large)
@@ -174,14 +174,14 @@ class CompressedTests(_LimitsTests):
 
 
 class MemoryTests(SynchronousTestCase):
-    """Bodies of all requests together."""
+    """The budget for the bodies of all requests together."""
 
     def setUp(self) -> None:
         self.house = House(self, http=Http(body_limit=LIMIT // 2))
         self.bodies = self.house.factory.limits.bodies
 
     def begin(self, size: int) -> Exchange:
-        """Send so much of a form, but for its last byte."""
+        """Send a form of some length without its last byte."""
         exchange = self.house.connect()
         body = b"name=a&url=http://a.example/&x="
         head = b"POST /pingSiteForm HTTP/1.1\r\nHost: b\r\nContent-Type: %s\r\n" % FORM.encode()
@@ -220,7 +220,7 @@ class MemoryTests(SynchronousTestCase):
         self.assertEqual((self.bodies.held, self.bodies.taken), (arriving, taken))
 
     def post(self, size: int, peer: str = "192.0.2.1") -> Exchange:
-        """A whole request, which an answer is waited for."""
+        """Send a whole request whose answer takes a while."""
         exchange = self.house.connect(peer)
         body = b"url=" + FEED.encode() + b"&x="
         body += b"x" * (size - len(body))
@@ -228,13 +228,13 @@ class MemoryTests(SynchronousTestCase):
         return exchange
 
     def test_a_body_counts_until_nobody_works_on_it(self) -> None:
-        """Also where the client has gone."""
+        """That holds even after the client has hung up."""
         self.house.topics.silent = True
         waiting, gone = self.post(100_000), self.post(200_000)
         self.assert_count(arriving=0, taken=300_000)
         gone.transport.loseConnection()
         self.assert_count(arriving=0, taken=300_000)
-        self.house.topics.silent = False  # in the reading that follows
+        self.house.topics.silent = False  # for the second fetch
         (reading,) = self.house.topics.waiting
         reading.callback(Content(b"<rss/>"))
         self.assertEqual(waiting.answer().status, 200)
@@ -346,7 +346,7 @@ class DeadlineTests(_LimitsTests):
         self.advance(15)
         self.assertEqual((early.open, late.open), (True, False))
         self.advance(39)
-        self.assertTrue(early.open)  # a connection keeps the time that it had
+        self.assertTrue(early.open)  # an open connection keeps its old timeout
         self.advance(1)
         self.assertFalse(early.open)
 
@@ -377,7 +377,7 @@ class KeepAliveTests(_LimitsTests):
         self.assertEqual([a.status for a in exchange.answers()], [200] * 3)
 
     def test_pipelining(self) -> None:
-        """The second answer waits for the first, whatever its request is."""
+        """The second answer waits for the first, whatever the second request is."""
         self.house.topics.silent = True
         exchange = self.house.connect()
         exchange.send(PING + request_bytes("GET", "/style.css") + PAGE[:20])
@@ -393,7 +393,7 @@ class KeepAliveTests(_LimitsTests):
         )
 
     def test_targets_in_absolute_form(self) -> None:
-        """Their host is the one that counts (RFC 9112, section 3.2.2)."""
+        """The host in the target replaces the Host header (RFC 9112, section 3.2.2)."""
         for target, status in (
             (b"http://b.example:80/docs", 200),
             (b"HTTPS://b.example/docs?x=/y", 200),
@@ -465,10 +465,10 @@ class ConnectionsTests(_LimitsTests):
 
 
 class CallerTests(_LimitsTests):
-    """Who a request comes from: registrations without a domain are for that address."""
+    """The address of the caller, for which registrations without a domain are."""
 
     def caller(self, peer: str | UNIXAddress, headers: Mapping[str, str]) -> str:
-        """The host of the callback of a registration from there."""
+        """The host of the callback of a registration from an address."""
         fields = b"port=80&path=/&protocol=http-post&url1=" + FEED.encode()
         answer = self.house.ask(
             "POST", "/pleaseNotify", fields, {"Content-Type": FORM, **headers}, peer
@@ -480,17 +480,17 @@ class CallerTests(_LimitsTests):
     def test_callers(self) -> None:
         unix = UNIXAddress(None)
         table: list[tuple[str | UNIXAddress, str | None, str]] = [
-            # nobody is believed but a proxy
+            # the header counts only from a proxy
             ("192.0.2.1", None, "192.0.2.1"),
             ("192.0.2.1", "198.51.100.5", "192.0.2.1"),
-            # what a proxy tells; what stands further left came from the client
+            # the proxy wrote the last address; those to its left came from the client
             ("10.1.2.3", None, "10.1.2.3"),
             ("10.1.2.3", "198.51.100.5", "198.51.100.5"),
             ("10.1.2.3", "127.0.0.1, 198.51.100.5", "198.51.100.5"),
             ("10.1.2.3", "198.51.100.5, 10.9.9.9", "198.51.100.5"),
             ("10.1.2.3", "127.0.0.1, 198.51.100.5, 10.9.9.9", "198.51.100.5"),
             ("10.1.2.3", "10.8.8.8, 10.9.9.9", "10.8.8.8"),
-            # what is no address ends what is known
+            # a text that is not an address ends the chain
             ("10.1.2.3", "unknown", "10.1.2.3"),
             ("10.1.2.3", "198.51.100.5, unknown", "10.1.2.3"),
             ("10.1.2.3", "198.51.100.5, , 10.9.9.9", "10.9.9.9"),
@@ -547,14 +547,14 @@ class GoneTests(_LimitsTests):
 
 
 class UnnamedProxyTests(_LimitsTests):
-    """X-Forwarded-For of a peer that is near, and is no trusted proxy."""
+    """X-Forwarded-For from a peer that is near, but is not a trusted proxy."""
 
     def setUp(self) -> None:
         super().setUp()
         self._events = self.enterContext(capturedLogs())
 
     def warned_of(self) -> list[str]:
-        """The peers that the log names."""
+        """The peers that the log warns of."""
         return [event["peer"] for event in self._events if "trusted_proxies" in str(event)]
 
     def ask(self, *peers: str | UNIXAddress, forwarded: str = "198.51.100.5") -> None:

@@ -1,4 +1,4 @@
-"""The same bounds over real sockets, where a client's system has its say too."""
+"""The limits on HTTP requests over real sockets, whose buffers play a part, too."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Client(Protocol):
 
 
 class Large(Resource):
-    """A page larger than what is buffered on the way."""
+    """A page larger than the buffers of the sockets."""
 
     isLeaf = True
 
@@ -84,7 +84,7 @@ class SocketsTests(TestCase):
         return int(port.getHost().port)
 
     async def _close(self, port: Port) -> None:
-        """Stop listening, and wait until the site has noticed that its clients are gone."""
+        """Stop listening, and wait until the site has noticed that its clients have hung up."""
         await maybeDeferred(port.stopListening)
         while self.house.factory.protocols:
             await deferLater(IReactorTime(reactor), 0)
@@ -115,7 +115,7 @@ class SocketsTests(TestCase):
         self.assertIn("<fault>", answer.text)
 
     async def test_a_body_over_the_limit(self) -> None:
-        """The answer can be read though the client has not sent everything."""
+        """The client can read the answer although it has not sent the whole body."""
         port = await self.listen()
         body = b"x" * (20 * MIB)
         chunks = b"".join(b"100000\r\n%s\r\n" % body[:MIB] for _ in range(20)) + b"0\r\n\r\n"
@@ -142,7 +142,7 @@ class SocketsTests(TestCase):
     async def test_a_request_that_does_not_end(self) -> None:
         port = await self.listen()
         client = await self.connect(port, HEAD + b"Content-Length: 9\r\n\r\n<")
-        # An answer to another client tells that these bytes have been read.
+        # An answer to another client shows that the site has read these bytes.
         await (await self.connect(port, request_bytes("GET", "/docs"))).answered
         self.house.clock.advance(30)
         self.assertEqual((await client.answered).status, 408)

@@ -1,4 +1,4 @@
-"""Whether the broker could listen somewhere, and what it says where it cannot."""
+"""The broker finds out whether it can listen on an endpoint, and says why not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class CheckedTests(SynchronousTestCase):
 
 
 class TLSFilesTests(SynchronousTestCase):
-    """The files of an ``ssl:`` endpoint; OpenSSL's codes are no sentence."""
+    """The files of an ``ssl:`` endpoint; errors are sentences and not OpenSSL's codes."""
 
     def setUp(self) -> None:
         self.directory = Path(self.mktemp()).absolute()
@@ -111,7 +111,7 @@ class TLSFilesTests(SynchronousTestCase):
         self.assertTrue(said.endswith("; privateKey must name one"), said)
 
     def test_a_key_with_a_passphrase(self) -> None:
-        """OpenSSL would ask for it at the terminal, and the start would wait."""
+        """OpenSSL must not ask for it at the terminal, where the start would wait for it."""
         key = load_pem_private_key(self.key.read_bytes(), None)
         for kind in (PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL):
             self.key.write_bytes(
@@ -146,7 +146,7 @@ class TLSFilesTests(SynchronousTestCase):
 
 class TryingTests(SynchronousTestCase):
     def listening(self, family: int, address: object) -> socket.socket:
-        """A socket of somebody else's."""
+        """A socket on which another program listens."""
         other = socket.socket(family)
         self.addCleanup(other.close)
         other.bind(address)  # type: ignore[arg-type] # it is one of that family
@@ -197,7 +197,7 @@ class TryingTests(SynchronousTestCase):
 
 class UnixTests(TryingTests):
     def setUp(self) -> None:
-        # The path of a UNIX socket must be short, which those of trial are not.
+        # The path of a UNIX socket must be short, and trial's temporary paths are long.
         self.directory = Path(mkdtemp())
         self.addCleanup(self.directory.rmdir)
         self.path = self.directory / "x.sock"
@@ -225,7 +225,7 @@ class UnixTests(TryingTests):
         )
 
     def test_left_over(self) -> None:
-        """A broker that was killed leaves its socket; the lock beside it tells that it has gone."""
+        """A killed broker leaves its socket file; the lock beside it shows that it has ended."""
         self.listening(socket.AF_UNIX, str(self.path)).close()
         self.addCleanup(self.path.unlink)
         self.assertIn("in use", self.refusal(f"unix:{self.path}"))
@@ -248,7 +248,7 @@ class UnixTests(TryingTests):
         self.assertEqual(self.refusal(f"unix:{self.path}"), said)
         error = why_not(f"unix:{self.path}")
         assert error is not None
-        self.assertFalse(is_busy(error))  # a broker that runs is no reason for it
+        self.assertFalse(is_busy(error))  # the reason is not that a broker runs
         busy = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         at_start = CannotListenError(None, os.fsencode(self.path), busy)
         self.assertEqual(sentence(at_start), said)

@@ -1,4 +1,4 @@
-"""Front doors that offer the same, or cannot say what they offer."""
+"""Front doors that offer the same thing, or that raise an error when they are asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pings of weblogs: every way in, what is stored of them, and whom they wake."""
+"""Pings of weblogs by every interface: how they are stored, and which topics are fetched."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _PingTests(SynchronousTestCase):
         )
 
     def fresh(self) -> House:
-        """A house without pings."""
+        """Make a house without pings."""
         self.house = House(self)
         return self.house
 
@@ -240,14 +240,14 @@ class SoapTests(_PingTests):
         )
 
     def test_names_that_are_not_typed_as_strings(self) -> None:
-        """As Perl's clients send numbers, and what is not ASCII."""
+        """Perl's clients send numbers as int, and text that is not ASCII as base64."""
         for kind, text in ((b"int", b"7"), (b"base64Binary", b64encode("Zoë".encode()))):
             self.house.ask("POST", "/weblogUpdates", _typed(kind, text))
         self.assert_stored(Ping("7", HOME, NOON), Ping("Zoë", HOME, NOON))
 
 
 def _typed(kind: bytes, text: bytes) -> bytes:
-    """A ping whose name has another type."""
+    """A ping whose name has another type than string."""
     document = envelope("ping", {"weblogname": "NAME", "weblogurl": HOME})
     string = b'<weblogname xsi:type="xsd:string">NAME<'
     assert string in document
@@ -255,7 +255,7 @@ def _typed(kind: bytes, text: bytes) -> bytes:
 
 
 class PingOMaticTests(_PingTests):
-    """Its form has other names for the same fields."""
+    """The form of Ping-O-Matic has other names for the same fields."""
 
     def test_fields(self) -> None:
         fields = {"title": NAME, "blogurl": HOME, "rssurl": FEED, "chk_weblogscom": "on"}
@@ -348,7 +348,7 @@ class PageTests(_PingTests):
         self.assertIn("&amp;amp;", answer.text)
 
     def test_a_form_with_a_url_alone(self) -> None:
-        """It is an rssCloud ping, where rssCloud is spoken."""
+        """It is an rssCloud ping, if the rssCloud front door runs."""
         answer = self.house.form("/ping", {"url": FEED})
         self.assertEqual(answer.xml.get("msg"), "Thanks for the ping.")
         self.house = House(self, doors=frozenset({"ping_sink"}))
@@ -357,7 +357,7 @@ class PageTests(_PingTests):
 
 
 class WakingTests(_PingTests):
-    """A ping that names what somebody subscribed to wakes those subscribers."""
+    """If a ping names a topic with subscribers, they are notified."""
 
     def test_subscribers_of_every_protocol(self) -> None:
         for protocol in ("http-post", "https-post", "xml-rpc", "soap"):

@@ -1,4 +1,4 @@
-"""Who asks too much is told so in the words of each protocol, and nothing is done."""
+"""A caller that exceeds a limit is refused in the words of each protocol, and nothing happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PRIVATE, House
 
-#: One ping and one verification, and another in ten seconds.
+#: One ping and one verification at once, and one more every ten seconds.
 STRICT = RateLimitOptions(
     pings_per_source=0.1,
     pings_burst=1,
@@ -45,11 +45,11 @@ class LimitsTestCase(SynchronousTestCase):
         self.house = House(self, limits=STRICT, options=self.options)
 
     def ping(self) -> None:
-        """Use up what the caller may ping."""
+        """Send as many pings as the caller may."""
         self.house.xmlrpc("rssCloud.ping", FEED)
 
     def assert_nothing_done(self, ask: Callable[[], object]) -> None:
-        """Nothing is read, called or stored while somebody asks."""
+        """The broker fetches, calls and stores nothing during a request."""
         self.house.topics.fetched.clear()
         self.house.subscribers.calls.clear()
         before = self.house.stored()
@@ -127,7 +127,7 @@ class PingTests(LimitsTestCase):
         self.assertEqual((first[0]["flerror"], second[0]["flerror"]), (False, True))
 
     def test_every_topic_of_a_ping_counts(self) -> None:
-        """One that is thanked for does not hide one that is to be sent again."""
+        """A ping that succeeds does not hide one that the limit refused."""
         answer = self.house.form("/ping", {"url1": FEED, "url2": OTHER_FEED})
         self.assertEqual(answer.xml.get("success"), "false")
         self.assertIn("Try again in 10 seconds.", str(answer.xml.get("msg")))
@@ -196,7 +196,7 @@ class RegistrationTests(LimitsTestCase):
         self.assert_nothing_done(ask)
 
     def test_every_topic_counts(self) -> None:
-        """One that is subscribed to does not hide one that is to be sent again."""
+        """A subscription that succeeds does not hide one that the limit refused."""
         self.house.clock.advance(10)
         answer = self.house.form("/pleaseNotify", {**FIELDS, "url2": OTHER_FEED})
         self.assertEqual(answer.xml.items(), [("success", "false"), ("msg", TOO_MANY)])
@@ -208,7 +208,7 @@ class RegistrationTests(LimitsTestCase):
 
 
 class RefusedAddressTests(SynchronousTestCase):
-    """What the guard refuses is told with the reason, after the usual sentence."""
+    """If the guard refuses an address, the reason follows the usual sentence."""
 
     def setUp(self) -> None:
         self.house = House(self, limits=RateLimitOptions(failed_verification_pause=0))

@@ -1,4 +1,4 @@
-"""Notifications of ResourceSync sources over HTTP, and the documents of our own."""
+"""Notifications of ResourceSync sources over HTTP, and the broker's own documents."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class TakenInTests(DoorTestCase):
 
 
 class PublisherTests(DoorTestCase):
-    """Who may."""
+    """Only publishers that the operator has named may push."""
 
     def test_by_default_nobody(self) -> None:
         self.build(ResourceSyncOptions())
@@ -241,7 +241,7 @@ class PublisherTests(DoorTestCase):
 
 
 class RefusalTests(DoorTestCase):
-    """What bad input gets: a reason, and nothing changes."""
+    """Bad input is refused with the reason, and changes nothing."""
 
     def test_links(self) -> None:
         for value, text in (
@@ -402,4 +402,4 @@ def _door(case: object) -> ResourceSyncDoor:
 
 
 class ContractTests(make_front_door_tests(_door)):  # type: ignore[misc] # made at run time
-    """As every front door."""
+    """The ResourceSync door keeps the contract of front doors."""

@@ -1,4 +1,4 @@
-"""rssCloud by XML-RPC and SOAP: results, faults, and who answers which call."""
+"""rssCloud by XML-RPC and SOAP: results, faults, and which service answers a call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class XMLRPCTests(SynchronousTestCase):
         self.assertEqual(len(self.house.subscriptions()), 1)
 
     def test_registrations_that_fail(self) -> None:
-        """Fault 4 and the sentence of the REST interface; false under the old names."""
+        """The answer is fault 4 with the REST interface's sentence, or false for the old names."""
         table: list[tuple[list[Any], str]] = [
             (
                 ["", "", " ", "http-post", [FEED]],
@@ -297,7 +297,7 @@ class SoapTests(SynchronousTestCase):
             self.assertIs(self.house.result(answer), True)
 
     def test_a_ping_of_a_feed_and_a_ping_of_a_weblog(self) -> None:
-        """Both are called ping: SOAPAction, path and parameters tell, in this order."""
+        """Both are called ping: SOAPAction, path and parameters decide, in this order."""
         feed = {"url": FEED}
         weblog = {"weblogname": "A", "weblogurl": "http://a.example/"}
         thanks = {"flerror": False, "message": "Thanks for the ping."}
@@ -365,7 +365,7 @@ class SoapTests(SynchronousTestCase):
             self.assertIs(self.house.result(answer), True)
 
     def test_descriptions(self) -> None:
-        """One for each service, since both have an operation ``ping``."""
+        """Each service has its own WSDL, since both have an operation ``ping``."""
         for path, name in (
             ("/soap?wsdl", "rssCloud"),
             ("/soap?WSDL", "rssCloud"),
@@ -382,14 +382,14 @@ class SoapTests(SynchronousTestCase):
             self.assertIn(f'location="http://broker.example:5337{at}"', answer.text)
 
     def test_answers_in_the_style_of_the_wsdl(self) -> None:
-        """They carry no types, which are in the WSDL."""
+        """The answers have no types, since those are in the WSDL."""
         answer = self.house.soap("ping", {"url": FEED}, namespace=RSSCLOUD)
         self.assertEqual(self.house.result(answer), "true")
         self.assertNotIn("xsi:type", answer.text)
         self.assertNotIn("encodingStyle", answer.text)
 
     def test_dotted_names(self) -> None:
-        """As the manual tells feeds to advertise them."""
+        """Feeds advertise these names, as the manual says."""
         fields = {**FIELDS, "urlList": [FEED]}
         weblog = {"weblogname": "A", "weblogurl": "http://a.example/"}
         for name, members in (
@@ -408,7 +408,7 @@ class SoapTests(SynchronousTestCase):
             self.assertIn("is not defined", fault[1])
 
     def test_a_prefix_that_is_declared_as_nothing(self) -> None:
-        """As PHP's SoapClient and SOAP::Lite do when they are told of no namespace."""
+        """PHP's SoapClient and SOAP::Lite declare one if they are given no namespace."""
         document = envelope("ping", {"url": FEED})
         for quotes in (b'""', b"''"):
             changed = document.replace(b"<ping>", b"<ns1:ping xmlns:ns1=%b>" % quotes)

@@ -1,4 +1,4 @@
-"""rssCloud by hand: the forms, and what a browser gets as an answer to them."""
+"""The forms of rssCloud, and the pages that a browser gets as answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FormsTests(SynchronousTestCase):
         return html.document_fromstring(answer.text)
 
     def filled(self, page: Any, action: str) -> dict[str, str]:
-        """The fields of a form, and what is in them."""
+        """The values of the fields in the form with this action."""
         (form,) = [each for each in page.forms if each.action == action]
         return {name: value or "" for name, value in form.fields.items()}
 
@@ -50,7 +50,7 @@ class FormsTests(SynchronousTestCase):
         offered = ["http-post", "https-post", "soap", "xml-rpc"]
         self.assertEqual(page.xpath("//option/@value"), offered)
         self.assertEqual(page.xpath("//*[@role='alert']"), [])
-        self.assertIn("<definitions", self.house.get("/rssCloud?wsdl").text)  # as ever
+        self.assertIn("<definitions", self.house.get("/rssCloud?wsdl").text)  # the WSDL
 
     def test_each_field_has_a_label(self) -> None:
         page = self.page(self.house.get("/rsscloud"), 200)
@@ -99,7 +99,7 @@ class FormsTests(SynchronousTestCase):
         self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))
 
     def test_several_topics(self) -> None:
-        """Some may have been refused: the page does not say of which it will tell."""
+        """As some may have been refused, the page names no topic."""
         fields = {**REGISTRATION, "url2": MISSING}
         page = self.page(self.house.form("/rsscloud/pleaseNotify", fields, FIREFOX), 200)
         self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))]"), [])
@@ -156,7 +156,7 @@ class WhoGetsAPageTests(SynchronousTestCase):
             for fields, body in (({"url": FEED}, document), ({"x": ""}, refusal)):
                 answer = self.house.form("/rsscloud/ping", fields, headers_of(accept))
                 self.assertEqual(answer.status, 200)
-                if name != "axios":  # which likes JSON better
+                if name != "axios":  # axios prefers JSON
                     self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
                     self.assertEqual(answer.body, body, name)
                 else:

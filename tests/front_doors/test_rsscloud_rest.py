@@ -1,4 +1,4 @@
-"""rssCloud by REST: the exact answers that clients match, and the quirks of clients."""
+"""rssCloud by REST: the exact answers that clients compare, and the quirks of clients."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class _RestTests(SynchronousTestCase):
         self.house = House(self)
 
     def assert_answer(self, answer: Answer, root: str, success: str, msg: str) -> None:
-        """The status is 200 whatever the answer says: clients read the body."""
+        """The answer has this sentence, and the status 200 even if it is a refusal."""
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.headers.get_content_type(), "text/xml")
         self.assertEqual(answer.xml.tag, root)
         self.assertEqual(answer.xml.items(), [("success", success), ("msg", msg)])
 
     def assert_refused(self, msg: str, **fields: str) -> None:
-        """A registration gets this answer, and nothing is stored."""
+        """A registration is refused with this sentence, and nothing is stored."""
         before = self.house.stored()
         answer = self.house.form("/rsscloud/pleaseNotify", {**FIELDS, **fields})
         self.assert_answer(answer, "notifyResult", "false", msg)
         self.assertEqual(self.house.stored(), before)
 
     def callback_of(self, peer: str = "192.0.2.7", **fields: str) -> Callback:
-        """The callback of a registration that succeeds."""
+        """Register, and return the callback that was stored."""
         self.house.clock.advance(1)
         answer = self.house.form("/rsscloud/pleaseNotify", {**FIELDS, **fields}, peer=peer)
         self.assert_answer(answer, "notifyResult", "true", REGISTERED)
@@ -91,7 +91,7 @@ class RegistrationTests(_RestTests):
         self.assertEqual((call.method, call.form), ("POST", {"url": FEED}))
 
     def test_callback_urls(self) -> None:
-        """What a caller and its fields make of a callback's URL."""
+        """The URL of a callback, by the caller's address and the fields."""
         table = [
             ("2001:db8::7", {}, "http://[2001:db8::7]:5337/notify"),
             ("::ffff:192.0.2.9", {}, "http://192.0.2.9:5337/notify"),
@@ -379,7 +379,7 @@ class PingTests(_RestTests):
         self.assertEqual(self.house.stored(), before)
 
     def test_why_it_is_unreadable(self) -> None:
-        """Beside the sentence, which clients compare letter by letter."""
+        """The reason is beside the sentence, which clients compare letter by letter."""
         why = "its server answered with status 404"
         for path, url in (("/rsscloud/ping", "url"), ("/rsscloud/pleaseNotify", "url1")):
             answer = self.house.form(path, {**FIELDS, "url1": "", url: MISSING})
@@ -407,7 +407,7 @@ class PingTests(_RestTests):
         self.assert_thanked(house.form("/rsscloud/ping", {"url": FEED}))
 
     def test_old_pauses_are_forgotten(self) -> None:
-        """So that a stream of URLs does not fill the memory; the pause is a courtesy."""
+        """Many URLs must not fill the memory, and the pause is only a courtesy."""
         self.patch(rsscloud_door, "REMEMBERED_PINGS", 1)
         self.house = House(self, options={"rsscloud": RssCloudOptions(ping_pause=60)})
         for url in (FEED, OTHER_FEED, FEED):

@@ -1,4 +1,4 @@
-"""The site: which door answers what, and what every answer carries."""
+"""The site: which front door answers a request, and the headers of all answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PUBLIC_URL, House
 
 
 class Says(Resource):
-    """A page that says what it is."""
+    """A page that answers with a text."""
 
     isLeaf = True
 
@@ -42,7 +42,7 @@ class Says(Resource):
 @implementer(IFrontDoor)
 @frozen
 class Door:
-    """A door with whatever a test wants."""
+    """A front door with the routes, procedures and services of a test."""
 
     name: str = "door"
     pages: Sequence[Route] = ()
@@ -60,7 +60,7 @@ class Door:
 
 
 def get(path: str, *requires: str, method: str = "GET") -> Route:
-    """A route to a page that says what it requires."""
+    """A route whose page answers with its path and the parameters that it requires."""
     return Route(path, method, Says(f"{path} {' '.join(requires)}"), frozenset(requires))
 
 
@@ -146,7 +146,7 @@ class RoutesTests(SynchronousTestCase):
         self.assertEqual(empty.ask("OPTIONS", "/x").status, 404)
 
     def test_scripts_of_other_sites(self) -> None:
-        """They may call what needs no credentials, and read the answers."""
+        """Scripts may send requests that need no credentials, and read the answers."""
         house = House(self)
         for path in ("/rsscloud/ping", "/RPC2", "/pingSiteForm", "/changes.xml", "/2026/x.xml"):
             for method in ("GET", "POST", "OPTIONS"):
@@ -243,7 +243,7 @@ class Trouble(XMLRPC):
 
 
 class FailuresTests(SynchronousTestCase):
-    """A bug is answered and logged; an unavailable store is a 503, and comes back."""
+    """A bug is logged and answered with 500, an unavailable store with 503 until it is back."""
 
     def serve(self, error: Exception) -> House:
         async def page(request: Request) -> bytes:
@@ -351,7 +351,7 @@ class FailuresTests(SynchronousTestCase):
 
 
 class WhoseFaultTests(SynchronousTestCase):
-    """A call that cannot be read gets the fault of the protocol that it means to be."""
+    """A call that cannot be parsed gets a fault of the protocol that it probably is."""
 
     def test_malformed(self) -> None:
         house = House(self)

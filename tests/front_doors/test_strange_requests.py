@@ -1,4 +1,4 @@
-"""Requests that are within the limits, and still want to keep the broker busy or make it fail."""
+"""Requests within the limits that try to keep the broker busy or to make it fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.front_doors.fixture import FEED, House
 MULTIPART = "multipart/form-data; boundary=B"
 HELLO = call("rssCloud.hello").encode()
 SIZE = 1_000_000
-#: Seconds of work; what is tested for took many more.
+#: Seconds that a request may take; the attacks tested here once took many more.
 LITTLE = 2
 
 
@@ -25,7 +25,7 @@ class _RequestsTests(SynchronousTestCase):
         self.house = House(self)
 
     def post(self, path: str, body: bytes, kind: str) -> Answer:
-        """The answer to a request that must make no great work, and no line in the log."""
+        """Send a request that must take little time and log nothing; return the answer."""
         begun = time.process_time()
         answer = self.house.ask("POST", path, body, {"Content-Type": kind})
         self.assertLess(time.process_time() - begun, LITTLE)
@@ -86,7 +86,7 @@ class FormTests(_RequestsTests):
         self.assertIn("<boolean>1</boolean>", self.post("/RPC2", document, FORM).text)
 
     def test_only_an_ampersand_ends_a_field(self) -> None:
-        """URL Standard, application/x-www-form-urlencoded: a ``;`` is like any letter."""
+        """A ``;`` is like any letter (URL Standard, application/x-www-form-urlencoded)."""
         url = f"{FEED};v=1;w"
         self.house.topics.pages[url] = b"<rss/>"
         answer = self.post("/rsscloud/ping", f"url={url}&a".encode(), FORM)
@@ -152,7 +152,7 @@ class ContentTypeTests(_RequestsTests):
 
 
 class HeadTests(_RequestsTests):
-    """What comes before a body."""
+    """Strange request lines and headers."""
 
     def assert_refused(self, status: int, data: bytes) -> None:
         exchange = self.house.connect()
@@ -194,7 +194,7 @@ class HeadTests(_RequestsTests):
 
 
 class _Unread(StringTransportWithDisconnection):
-    """A transport whose buffers do not empty: it does not end before it is aborted."""
+    """A transport whose buffers never empty, so that it only ends when it is aborted."""
 
     def loseConnection(self) -> None:
         self.disconnecting = True
@@ -204,7 +204,7 @@ class _Unread(StringTransportWithDisconnection):
 
 
 class UnreadAnswerTests(SynchronousTestCase):
-    """A client that does not take its answer is hung up on."""
+    """The broker hangs up on a client that does not read its answer."""
 
     def setUp(self) -> None:
         self.house = House(self, http=Http(idle_timeout=60.0))

@@ -36,7 +36,7 @@ def served_certificate(port: int) -> bytes:
 
 
 def status_over_tls(port: int, protocols: Sequence[str]) -> int:
-    """What a client gets that lets the server choose between protocols."""
+    """Send a request from a client that offers some protocols (ALPN); return the status."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if protocols:
@@ -62,7 +62,7 @@ class TLSTests(TestCase):
         verifyObject(IProtocolNegotiationFactory, self.house.factory)
 
     async def test_clients_that_let_us_choose_the_protocol(self) -> None:
-        """Browsers and curl do; others offer nothing."""
+        """Browsers and curl offer several protocols (ALPN); other clients offer none."""
         port = self.port.getHost().port
         for protocols in (["h2", "http/1.1"], ["http/1.1"], []):
             self.assertEqual(await deferToThread(status_over_tls, port, protocols), 200, protocols)
@@ -91,7 +91,7 @@ class CertificateTests(TestCase):
         self.port = port
 
     def renew(self, days: int = 1) -> bytes:
-        """Write a new certificate, as certbot would; the certificate in DER."""
+        """Write a new certificate, as certbot would; return it in DER."""
         certificate, key = authority().pem("localhost", days=days)
         (self.directory / "cert.pem").write_bytes(certificate)
         (self.directory / "key.pem").write_bytes(key)
@@ -107,7 +107,7 @@ class CertificateTests(TestCase):
         before = await self.served()
         renewed = self.renew(days=2)
         read = self.certificate.read_again(reactor)
-        self.assertEqual(await self.served(), before)  # it was read, and is not used yet
+        self.assertEqual(await self.served(), before)  # the new one is not used yet
         until = self.certificate.use(read)
         self.assertRegex(until, r"^\d{4}-\d\d-\d\d \d\d:\d\d UTC$")
         self.assertEqual(await self.served(), renewed)
@@ -121,7 +121,7 @@ class CertificateTests(TestCase):
     async def test_files_that_cannot_be_used(self) -> None:
         before = await self.served()
         for name, content in (
-            ("key.pem", authority().pem("localhost")[1]),  # the key of another one
+            ("key.pem", authority().pem("localhost")[1]),  # the key of another certificate
             ("cert.pem", b"no certificate"),
             ("cert.pem", None),
         ):

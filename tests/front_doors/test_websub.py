@@ -1,4 +1,4 @@
-"""The WebSub front door: what the broker is asked for, and what clients are answered."""
+"""The WebSub front door: its calls to the broker, and its answers to clients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HubTestCase(SynchronousTestCase):
         self.open()
 
     def open(self, options: WebSubOptions | None = None, *doors: IFrontDoor) -> None:
-        """Serve a hub, and other doors beside it."""
+        """Serve a hub, and perhaps other front doors."""
         parts = front_door_parts(broker=self.broker, pages=Pages(), public_url=PUBLIC_URL)
         door = WebSubDoor(options or WebSubOptions(), parts)
         self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), Limits(Http(), Clock()))
@@ -75,7 +75,7 @@ class HubTestCase(SynchronousTestCase):
         return self.ask("POST", path, urlencode(fields).encode(), {"Content-Type": FORM, **named})
 
     def assert_refused(self, answer: Answer, status: int, *words: str) -> None:
-        """A refusal is a status and a reason as plain text."""
+        """The request is refused with a status, and a reason in plain text."""
         self.assertEqual(answer.status, status, answer.text)
         self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
         for word in words:
@@ -83,7 +83,7 @@ class HubTestCase(SynchronousTestCase):
 
     @property
     def accepted(self) -> Intent:
-        """The one intent that was accepted."""
+        """The one intent that the broker has accepted."""
         (intent,) = self.broker.accepted
         return intent
 
@@ -109,19 +109,19 @@ class SubscribingTests(HubTestCase):
         self.assertEqual((self.broker.intents, self.broker.unsubscribed), ([], []))
 
     def test_unsubscription(self) -> None:
-        """5.1: the same with another mode; a lease means nothing there."""
+        """5.1: only the mode differs; the hub ignores a lease."""
         fields = SUBSCRIBE | {"hub.mode": "unsubscribe", "hub.lease_seconds": "soon"}
         self.assertEqual(self.post(fields).status, 202)
         self.assertTrue(self.accepted.unsubscribe)
 
     def test_terms(self) -> None:
-        """5.1: the secret is kept; what is unknown is not."""
+        """5.1: the hub stores the secret, and ignores unknown fields."""
         self.post(SUBSCRIBE | {"hub.secret": "sesame", "hub.nonsense": "1"})
         options = {"hub": f"{PUBLIC_URL}/websub", "secret": "sesame"}
         self.assertEqual(self.accepted.options, options)
 
     def test_every_path_is_a_hub(self) -> None:
-        """7: deliveries name the hub that the subscriber used."""
+        """7: notifications name the hub URL that the subscriber used."""
         for path in HUB_PATHS:
             self.assertEqual(self.post(SUBSCRIBE, path).status, 202)
         self.assertEqual(
@@ -131,7 +131,7 @@ class SubscribingTests(HubTestCase):
         self.assertEqual(len(HUB_PATHS), 6)
 
     def test_leases_are_granted_within_bounds(self) -> None:
-        """5.1: the hub decides; no lease is for ever."""
+        """5.1: the hub decides on the lease, and none is unlimited."""
         for asked, granted in (
             ("0", 300),
             ("299", 300),
@@ -156,7 +156,7 @@ class SubscribingTests(HubTestCase):
         self.assertEqual(self.accepted.callback.url, CALLBACK)
 
     def test_urls_with_semicolons(self) -> None:
-        """5.1: the exact callback is called; not all clients encode each character."""
+        """5.1: the hub calls the exact callback; not all clients encode every character."""
         callback = f"{CALLBACK};b=2;c"
         fields = f"hub.mode=subscribe&hub.topic={FEED};v=1&hub.callback={callback}"
         self.ask("POST", "/websub", fields.encode(), {"Content-Type": FORM})
@@ -166,7 +166,7 @@ class SubscribingTests(HubTestCase):
         self.assertEqual(len(self.broker.accepted), 2)
 
     def test_bytes_that_are_not_utf8(self) -> None:
-        """7.1: a secret that was changed would make signatures that nobody can check."""
+        """7.1: a changed secret would make signatures that no subscriber can check."""
         subscribe = urlencode(SUBSCRIBE).encode()
         for secret in (b"%80%81", b"%FF" * 150, b"\xff", b"%ED%A0%80"):
             body = subscribe + b"&hub.secret=" + secret
@@ -191,7 +191,7 @@ class SubscribingTests(HubTestCase):
         self.assertEqual(self.broker.accepted, [])
 
     def test_refusals(self) -> None:
-        """5.1.2: each has a status of its own."""
+        """5.1.2: each kind of refusal has a status of its own."""
         for error, status in (
             (UnsupportedProtocol("websub"), 501),
             (Forbidden("not that topic"), 403),
@@ -225,7 +225,7 @@ class OldClientsTests(HubTestCase):
         return self.post([*(SUBSCRIBE | {"hub.mode": mode}).items(), *fields, token])
 
     def test_verified_before_the_answer(self) -> None:
-        """6.1: sync is answered with 204 after the verification."""
+        """6.1: a request with sync is answered with 204 after the verification."""
         answer = self.old("sync", "async")
         self.assertEqual((answer.status, answer.body), (204, b""))
         (intent,) = self.broker.intents
@@ -239,7 +239,7 @@ class OldClientsTests(HubTestCase):
         self.assertEqual(self.broker.accepted, [])
 
     def test_not_confirmed(self) -> None:
-        """6.1: 409 where the verification fails."""
+        """6.1: the answer is 409 if the verification fails."""
         self.broker.failures["subscribe"] = CallbackFailed("it answered with status 404")
         self.assert_refused(self.old("sync"), 409, "it answered with status 404")
         self.broker.failures["subscribe"] = TopicUnreadable(FEED, "status 404")
@@ -254,7 +254,7 @@ class OldClientsTests(HubTestCase):
         self.assertEqual((len(self.broker.accepted), self.broker.intents), (3, []))
 
     def test_signed_by_sha1(self) -> None:
-        """0.3 knows no other method."""
+        """PubSubHubbub 0.3 knows no other method."""
         self.old("async")
         self.assertEqual(self.accepted.options["method"], "sha1")
 
@@ -269,7 +269,7 @@ class PublishingTests(HubTestCase):
     """WebSub, section 6; PubSubHubbub 0.3, section 7.1."""
 
     def test_urls(self) -> None:
-        """Several topics are one publishing."""
+        """One request can publish several topics."""
         answer = self.post([*PUBLISH.items(), ("hub.url", OTHER_FEED), ("hub.topic", FEED)])
         self.assertEqual((answer.status, answer.headers.get_content_type()), (202, "text/plain"))
         self.assertEqual(self.broker.published, [(FEED, OTHER_FEED)])
@@ -305,7 +305,7 @@ class PublishingTests(HubTestCase):
             self.assert_refused(self.post(PUBLISH), status, f"not accepted: {error}.")
 
     def test_content_is_not_taken(self) -> None:
-        """The hub reads topics, and takes no content from whoever sends it."""
+        """The hub fetches topics, and accepts no content from strangers."""
         for kind in ("application/atom+xml", "text/plain", "multipart/form-data; boundary=x"):
             answer = self.ask("POST", "/websub", b"<feed/>" * 2, {"Content-Type": kind})
             self.assertEqual(answer.status, 415, kind)
@@ -315,7 +315,7 @@ class PublishingTests(HubTestCase):
 
 
 class PageTests(HubTestCase):
-    """Discovery (WebSub, section 4) is explained to people."""
+    """The page of the hub explains discovery (WebSub, section 4) to people."""
 
     def test_page(self) -> None:
         for path in HUB_PATHS:

@@ -1,4 +1,4 @@
-"""The hub with everything behind it: what a request comes to, but for the sockets."""
+"""The hub with a whole broker behind it: what a request leads to, without sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HouseTestCase(SynchronousTestCase):
         self.house = House(self)
 
     def hub(self, mode: str, **more: str) -> int:
-        """Ask the hub for something; the status of its answer."""
+        """Send the hub a request and return the status of its answer."""
         named = {f"hub.{name}": value for name, value in more.items()}
         return self.house.form("/websub", {"hub.mode": mode, **ASKED, **named}).status
 
@@ -32,14 +32,14 @@ class HouseTestCase(SynchronousTestCase):
         return [call for call in self.house.subscribers.calls if call.method == method]
 
     def questions(self) -> list[dict[str, str]]:
-        """What the callback was asked."""
+        """The queries with which the callback was verified."""
         queries = [parse_qs(urlsplit(call.url).query) for call in self.calls("GET")]
         return [{name: values[0] for name, values in query.items()} for query in queries]
 
 
 class SubscriptionTests(HouseTestCase):
     def test_accepted_then_verified(self) -> None:
-        """WebSub, 5.1.2 and 5.3: 202, then the callback is asked."""
+        """WebSub, 5.1.2 and 5.3: the answer is 202; then the hub asks the callback."""
         self.assertEqual(self.hub("subscribe", lease_seconds="1000", secret="sesame"), 202)
         (question,) = self.questions()
         self.assertEqual(
@@ -52,13 +52,13 @@ class SubscriptionTests(HouseTestCase):
         self.assertTrue(subscription.wants_content)
 
     def test_not_confirmed(self) -> None:
-        """WebSub, 5.3: who cannot be asked gets nothing."""
+        """WebSub, 5.3: a callback that does not answer gets no subscription."""
         self.house.subscribers.deaf.add(CALLBACK.partition("?")[0])
         self.assertEqual(self.hub("subscribe"), 202)
         self.assertEqual(self.house.subscriptions(), [])
 
     def test_the_last_request_counts(self) -> None:
-        """WebSub, 5.1: a new one replaces the options and the lease, once it is verified."""
+        """WebSub, 5.1: once verified, a new request replaces the options and the lease."""
         for secret in ("first", "second"):
             self.hub("subscribe", secret=secret)
         (subscription,) = self.house.subscriptions()
@@ -69,14 +69,14 @@ class SubscriptionTests(HouseTestCase):
         self.assertEqual(subscription.options["secret"], "second")
 
     def test_unsubscription(self) -> None:
-        """WebSub, 5.1: verified too."""
+        """WebSub, 5.1: the hub verifies an unsubscription, too."""
         self.hub("subscribe")
         self.assertEqual(self.hub("unsubscribe"), 202)
         self.assertEqual(self.questions()[-1]["hub.mode"], "unsubscribe")
         self.assertEqual(self.house.subscriptions(), [])
 
     def test_before_the_answer(self) -> None:
-        """PubSubHubbub 0.3, 6.1: 204 or 409."""
+        """PubSubHubbub 0.3, 6.1: the answer is 204 or 409."""
         self.assertEqual(self.hub("subscribe", verify="sync"), 204)
         self.assertEqual(len(self.house.subscriptions()), 1)
         self.assertEqual(self.hub("unsubscribe", verify="sync"), 204)
@@ -95,7 +95,7 @@ class SubscriptionTests(HouseTestCase):
 
 
 class LaterDenialTests(HouseTestCase):
-    """WebSub, 5.2: there may be a denial at any time after the verification."""
+    """WebSub, 5.2: the hub may send a denial at any time after the verification."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -103,7 +103,7 @@ class LaterDenialTests(HouseTestCase):
         self.house.subscribers.calls.clear()
 
     def assert_denied(self, reason: str) -> None:
-        """The callback was told so, in a query of its own, and is told nothing any more."""
+        """The callback has got one denial, and gets no more notifications."""
         (denial,) = self.questions()
         self.assertIn(reason, denial.pop("hub.reason"))
         self.assertEqual(denial, {"mine": "1", "hub.mode": "denied", "hub.topic": FEED})
@@ -113,7 +113,7 @@ class LaterDenialTests(HouseTestCase):
         self.assertEqual(self.calls("POST"), [])
 
     def test_forbidden(self) -> None:
-        """The operator's patterns, which are read at the start, do not allow it any more."""
+        """The operator's patterns, which are read at the start, no longer allow the topic."""
         house, access = self.house, Access(Topics(subscribe=("http://other.example/*",)))
         sweeper = Sweeper(house.store, house.bus, house.clock, access)
         sweeper.startService()
@@ -122,7 +122,7 @@ class LaterDenialTests(HouseTestCase):
         self.assert_denied("no subscriptions to it any more")
 
     def test_gone(self) -> None:
-        """Its server says that there will be nothing any more."""
+        """The topic's server answers that it is gone."""
         self.house.topics.gone.add(FEED)
         self.house.form("/websub", {"hub.mode": "publish", "hub.url": FEED})
         self.house.topics.gone.clear()
@@ -131,7 +131,7 @@ class LaterDenialTests(HouseTestCase):
 
 class PublishingTests(HouseTestCase):
     def test_every_ping_makes_a_delivery(self) -> None:
-        """WebSub, 7, with pings of three protocols."""
+        """WebSub, 7: pings by three protocols each lead to a notification."""
         self.hub("subscribe")
         for path, fields in (
             ("/websub", {"hub.mode": "publish", "hub.url": FEED}),
@@ -175,7 +175,7 @@ class PublishingByHandTests(HouseTestCase):
         for accept in BROWSERS.values():
             answer = self.publish(accept)
             if answer.headers.get_content_type() == "text/plain":
-                self.assertIn("text/plain", accept)  # which it likes as well
+                self.assertIn("text/plain", accept)  # it accepts plain text as well
                 continue
             self.assertEqual(answer.status, 202)
             page: Any = html.document_fromstring(answer.text)

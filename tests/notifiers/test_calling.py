@@ -1,4 +1,4 @@
-"""What the outcomes of a call tell of the next one."""
+"""The outcome of a call says whether and when to try again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CallTests(SynchronousTestCase):
         self.assertEqual(self.outcome_of(reply(410)), expected)
 
     def test_status_410_behind_redirects(self) -> None:
-        """Only who stands at the end of permanent ones speaks for the callback."""
+        """A 410 counts only if all redirects to it were permanent."""
         for statuses, gone in (
             ((301,), True),
             ((308, 301), True),

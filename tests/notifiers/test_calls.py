@@ -1,4 +1,4 @@
-"""xml-rpc and soap: what goes over the wire, and what comes of it."""
+"""The notifiers for xml-rpc and soap: their requests, and the outcomes of the answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CallTestCase(SynchronousTestCase):
         return self.notify()
 
     def assert_verified_by_a_call(self) -> None:
-        """Whoever named the callback, verification is the notification itself."""
+        """An intent is verified with an ordinary notification, with and without a domain."""
         for challenge in (False, True):
             self.assertEqual(self.verify(challenge), Outcome(True))
         self.notify()

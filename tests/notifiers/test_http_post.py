@@ -1,4 +1,4 @@
-"""http-post and https-post: what goes over the wire, and what comes of it."""
+"""The notifiers for http-post and https-post: their requests, and the outcomes of the answers."""
 
 from __future__ import annotations
 

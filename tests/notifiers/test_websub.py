@@ -1,4 +1,4 @@
-"""WebSub: what goes over the wire to a callback, and what comes of it."""
+"""The notifier for websub: its requests to callbacks, and the outcomes of the answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def query_of(request: OutboundRequest) -> dict[str, list[str]]:
 
 
 def repeats(request: OutboundRequest) -> OutboundReply:
-    """A subscriber that wants everything."""
+    """A subscriber that repeats every challenge."""
     challenge = query_of(request).get("hub.challenge", ["thanks"])[0]
     return reply(200, challenge.encode())
 
@@ -47,7 +47,7 @@ class WebSubTestCase(SynchronousTestCase):
 
     @property
     def request(self) -> OutboundRequest:
-        """The one request that was made."""
+        """The one request that the notifier has made."""
         (request,) = self.outbound.requests
         return request
 
@@ -78,7 +78,7 @@ class VerificationTests(WebSubTestCase):
         )
 
     def test_unsubscription(self) -> None:
-        """5.3: an end has no lease."""
+        """5.3: an unsubscription has no lease."""
         self.assertEqual(self.verify(unsubscribe=True), Outcome(True))
         query = query_of(self.request)
         self.assertEqual(set(query), {"hub.mode", "hub.topic", "hub.challenge"})
@@ -97,7 +97,7 @@ class VerificationTests(WebSubTestCase):
         self.assertEqual(query_of(self.request)["hub.verify_token"], ["a b&c"])
 
     def test_the_query_of_a_callback_is_kept(self) -> None:
-        """5.1: parameters are appended, and none of the callback's is overwritten."""
+        """5.1: parameters are appended; those of the callback stay."""
         self.verify(url=f"{CALLBACK}?hub.mode=mine&a=%7E")
         self.assertTrue(self.request.url.startswith(f"{CALLBACK}?hub.mode=mine&a=%7E&hub.mode="))
 
@@ -117,7 +117,7 @@ class VerificationTests(WebSubTestCase):
             )
 
     def test_any_2xx_confirms(self) -> None:
-        """5.3.1: 2xx with the challenge."""
+        """5.3.1: any 2xx status confirms, if the body is the challenge."""
         for status in (200, 201, 202, 299):
             self.outbound.otherwise = lambda request, status=status: reply(
                 status, repeats(request).body
@@ -136,7 +136,7 @@ class VerificationTests(WebSubTestCase):
         self.assertEqual({request.redirects for request in self.outbound.requests}, {0})
 
     def test_some_failures_pass(self) -> None:
-        """A server that is busy or broken is asked again."""
+        """If the callback's server is busy or broken, the broker asks again."""
         for status in (408, 429, 500, 502, 503):
             self.outbound.otherwise = reply(status)
             self.assertEqual(self.verify().retry_after, 0.0, status)
@@ -154,7 +154,7 @@ class DeliveryTests(WebSubTestCase):
     """WebSub, section 7: content distribution."""
 
     def test_content_goes_byte_for_byte(self) -> None:
-        """7: POST with the body and the Content-Type of the topic."""
+        """7: the request is a POST with the body and the Content-Type of the topic."""
         self.assertEqual(self.notify(hub=HUB), Outcome(True))
         self.assertEqual((self.request.method, self.request.url), ("POST", CALLBACK))
         self.assertEqual(self.request.body, BODY)
@@ -183,7 +183,7 @@ class DeliveryTests(WebSubTestCase):
             self.assertEqual(self.request.headers["content-type"], given)
 
     def test_types_go_byte_for_byte(self) -> None:
-        """7: the Content-Type of the topic, if it is UTF-8, as headers are written."""
+        """7: the Content-Type of the topic is sent on byte for byte, if it is UTF-8."""
         came = 'text/xml; name="café 日本"'.encode()
         self.notify(Content(BODY, came.decode("latin-1")))
         self.assertEqual(self.request.headers["content-type"].encode(), came)
@@ -193,7 +193,7 @@ class DeliveryTests(WebSubTestCase):
         self.assertEqual(self.request.headers["link"], f'<{TOPIC}>; rel="self"')
 
     def test_links_that_were_handed_in(self) -> None:
-        """7: what a publisher pushed goes on, with the hub and the topic."""
+        """7: the links of pushed content are sent on, together with the hub and the topic."""
         for given, link in (
             (
                 '<http://p.example/>; rel="self"',
@@ -218,13 +218,13 @@ class DeliveryTests(WebSubTestCase):
             self.assertEqual(self.request.headers["link"], link)
 
     def test_signature(self) -> None:
-        """7.1: an HMAC of the body, by sha256 unless something else was agreed."""
+        """7.1: the signature is an HMAC of the body, by sha256 unless another method is set."""
         self.notify(secret="sesamé")
         digest = hmac.new("sesamé".encode(), BODY, hashlib.sha256).hexdigest()
         self.assertEqual(self.request.headers["x-hub-signature"], f"sha256={digest}")
 
     def test_signature_by_other_methods(self) -> None:
-        """7.1: by the configuration, and by the options of a subscription before it."""
+        """7.1: the configuration sets the method; an option of the subscription overrides it."""
         for method in ("sha1", "sha256", "sha384", "sha512"):
             digest = hmac.new(b"s", BODY, method).hexdigest()
             self.notify(secret="s", method=method)
@@ -234,12 +234,12 @@ class DeliveryTests(WebSubTestCase):
                 self.assertEqual(request.headers["x-hub-signature"], f"{method}={digest}")
 
     def test_no_secret_no_signature(self) -> None:
-        """7.1: without a secret there is no such header."""
+        """7.1: without a secret there is no signature header."""
         self.notify(method="sha1")
         self.assertNotIn("x-hub-signature", self.request.headers)
 
     def test_answers(self) -> None:
-        """7: any 2xx is success, whatever its body; redirects fail; 410 ends it."""
+        """7: any 2xx is a success, whatever its body; redirects fail; 410 ends the subscription."""
         for status in (200, 202, 204, 299):
             self.outbound.otherwise = reply(status, b"<fault>no</fault>")
             self.assertEqual(self.notify(), Outcome(True))
@@ -285,7 +285,7 @@ class DenialTests(WebSubTestCase):
         self.assertEqual(self.deny(), Outcome(False, "the callback answered with status 404"))
 
     def test_some_failures_pass(self) -> None:
-        """A server that is busy or broken is told again."""
+        """If the callback's server is busy or broken, the broker sends the denial again."""
         for status in (408, 429, 500, 503):
             self.outbound.otherwise = reply(status)
             self.assertEqual(self.deny().retry_after, 0.0, status)
@@ -293,7 +293,7 @@ class DenialTests(WebSubTestCase):
 
 class ScheduleTests(SynchronousTestCase):
     def test_by_default(self) -> None:
-        """Checklist of delivery: back-off up to six hours, and no three strikes."""
+        """Retries back off up to six hours, and failures never drop a subscription."""
         notifier = WebSubNotifier(FakeOutbound(), WebSubOptions())
         self.assertEqual(notifier.retries, (5, 30, 120, 600, 1800, 7200, 21600))
         self.assertEqual(notifier.retries, RETRIES)

@@ -1,4 +1,4 @@
-"""Pages for people: their look, their slots, and that nothing gets out of a slot."""
+"""The HTML pages: their frame, their slots, the escaping of texts, and their styles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rsscloud_broker.web.pages import Pages, error_page
 from rsscloud_broker.wire.change_list import closing, opening
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 
-#: Those of its templates.
+#: The slots of the rssCloud templates.
 RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyProcedure")
 
 BAD = '<script>alert("x")</script>&amp;\''
@@ -98,7 +98,7 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(other.xpath("string(//h1)"), "The request did not work")
 
     def test_pages_load_nothing_from_elsewhere(self) -> None:
-        """What the Content-Security-Policy forbids is not tried."""
+        """The pages load nothing that the Content-Security-Policy forbids."""
         slots = dict.fromkeys([*ALL_DOORS, "url", "domain", "port", "protocols"], "x")
         slots |= dict.fromkeys((*RSSCLOUD_SLOTS, "name", "hub", "heading", "rssUrl"), "x")
         slots |= {"protocol": "x", "recent": "x"}
@@ -143,8 +143,8 @@ class FrontPageTests(SynchronousTestCase):
             page: Any = html.document_fromstring(house.get(path).text)
             for _element, attribute, link, _position in page.iterlinks():
                 if attribute == "action":
-                    continue  # a form is sent there by POST
-                # A change list that has not been made yet is a 503.
+                    continue  # a form is sent to this path by POST
+                # A change list that has not been written yet is answered with 503.
                 self.assertIn(house.get(link).status, {200, 503}, link)
 
     def test_only_what_runs_is_shown(self) -> None:
@@ -170,7 +170,7 @@ class FrontPageTests(SynchronousTestCase):
 
 
 class RecentPingsTests(SynchronousTestCase):
-    """The front page shows who pinged last."""
+    """The front page shows the most recent pings."""
 
     def setUp(self) -> None:
         self.house = House(self)
@@ -222,7 +222,7 @@ class RecentPingsTests(SynchronousTestCase):
         self.assertLess(len(long.text_content()), 200)
 
     def test_only_the_web_is_linked(self) -> None:
-        """Whatever a plugin has recorded."""
+        """A plugin may have recorded a ping with any URL."""
         broker = FakeBroker()
         broker.recent = (Ping("A", "javascript:alert(1)", 0.0),)
         parts = front_door_parts(broker=broker, pages=Pages())
@@ -249,7 +249,7 @@ class RecentPingsTests(SynchronousTestCase):
         self.assertEqual(len(asked), 2)
 
     def test_without_a_store(self) -> None:
-        """The rest of the page is there."""
+        """If the store is unavailable, the rest of the page is still there."""
         self.house.break_store()
         answer = self.house.get("/")
         self.assertEqual(answer.status, 200)
@@ -307,7 +307,7 @@ class AssetsTests(SynchronousTestCase):
             self.assertNotIn("@import", sheet)
 
     def test_the_style_sheet_of_change_lists(self) -> None:
-        """It is where they say, and knows their elements."""
+        """It is at the path that change lists name, and has rules for their elements."""
         lines = opening(0.0, 1) + closing(0)
         found: Any = etree.fromstring(lines).xpath("/processing-instruction()")
         (instruction,) = found
@@ -317,7 +317,7 @@ class AssetsTests(SynchronousTestCase):
             self.assertIn(element, sheet.text)
 
     def test_contrast(self) -> None:
-        """Texts can be read, on light and dark grounds (WCAG 2.2, 1.4.3 and 1.4.11)."""
+        """Texts have enough contrast in light and dark mode (WCAG 2.2, 1.4.3 and 1.4.11)."""
         light, dark = _colours(House(self).get("/style.css").text)
         for colours in (light, dark):
             for text in ("text", "quiet", "accent", "warning"):
@@ -327,7 +327,7 @@ class AssetsTests(SynchronousTestCase):
 
 
 def _colours(sheet: str) -> list[dict[str, str]]:
-    """The colours of a style sheet, by name: those of the light ground, then of the dark one."""
+    """The colours of a style sheet by name: those of light mode, then those of dark mode."""
     return [
         dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6});", block))
         for block in re.findall(r":root \{(.*?)\}", sheet, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Change lists, rendered in pieces: well-formed for any text, and exact in their ages."""
+"""Change lists, written in pieces, are well-formed for any text, and their ages are exact."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def feed_with(*elements: str) -> bytes:
 
 
 class FeedTests(SynchronousTestCase):
-    """Feeds as they are found."""
+    """The clouds of feeds as they are published."""
 
     def clouds(self, name: str) -> list[Cloud]:
         return clouds_of((FEEDS / name).read_bytes())
@@ -77,7 +77,7 @@ class FeedTests(SynchronousTestCase):
 
 
 class ElementTests(SynchronousTestCase):
-    """One element, in all its forms."""
+    """One cloud element, in all its forms."""
 
     def test_source_cloud_namespaces(self) -> None:
         for namespace in (
@@ -142,7 +142,7 @@ class ElementTests(SynchronousTestCase):
 
 
 class UrlTests(SynchronousTestCase):
-    """Where a cloud is called."""
+    """The URL at which a cloud is called."""
 
     def test_the_scheme_and_the_port(self) -> None:
         cases = {
@@ -163,7 +163,7 @@ class UrlTests(SynchronousTestCase):
 
 
 class EncodeTests(SynchronousTestCase):
-    """The element is read as it was written."""
+    """An element that was written is read back as the same cloud."""
 
     def test_markup_is_escaped(self) -> None:
         element = etree.fromstring(encode(Cloud("d.org", 80, '/?a="1"&b=<2>', "", "http-post")))

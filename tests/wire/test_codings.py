@@ -1,4 +1,4 @@
-"""Content codings: what is packed is unpacked, and only so much of it."""
+"""Content codings are decoded, up to a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = b"<rss>" + bytes(range(256)) + b"</rss>"
 
 
 def raw_deflate(data: bytes, level: int = -1) -> bytes:
-    """What programs send that take deflate by its name."""
+    """A raw deflate stream without zlib's header, as some programs send it."""
     packing = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
     return packing.compress(data) + packing.flush()
 

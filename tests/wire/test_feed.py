@@ -1,4 +1,4 @@
-"""Feeds of every kind, as they are found, as they break, and as they attack."""
+"""Feeds of all formats: well-formed, malformed, and malicious."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rsscloud_broker.wire.feed import (
 
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
 
-#: What an attack may take on a slow and busy machine; reading it in full takes minutes.
+#: Seconds that an attack may take on a slow and busy machine; a full parse takes minutes.
 PATIENCE = 10.0
 
 
@@ -198,7 +198,7 @@ class FormatTests(SynchronousTestCase):
 
 
 class EncodingTests(SynchronousTestCase):
-    """The title is read whatever the encoding, and whoever is wrong about it."""
+    """The title is read in any encoding, even if the declaration or HTTP names a wrong one."""
 
     def test_encodings(self) -> None:
         feed = "<rss version='2.0'><channel><title>Жар é</title></channel></rss>"
@@ -236,7 +236,7 @@ class EncodingTests(SynchronousTestCase):
 
 
 class MalformedTests(SynchronousTestCase):
-    """What is not well-formed is read as well as may be, and said to be so."""
+    """A malformed feed is read as well as possible, and the problem is reported."""
 
     def test_the_feed_of_a_broken_script(self) -> None:
         facts = facts_of("malformed-cms.xml")
@@ -307,7 +307,7 @@ class MalformedTests(SynchronousTestCase):
 
 
 class UnreadableTests(SynchronousTestCase):
-    """What is no feed, and why."""
+    """Documents that are not feeds are refused with the reason."""
 
     def test_reasons(self) -> None:
         cases = {
@@ -371,10 +371,10 @@ class UnreadableTests(SynchronousTestCase):
 
 
 class AttackTests(SynchronousTestCase):
-    """Documents that are made to cost time or memory, or to read what is not theirs."""
+    """Documents that try to cost much time or memory, or to read files."""
 
     def quickly(self, body: bytes) -> str:
-        """Read a feed within a time; its title, or why it has none."""
+        """Read a feed within a time limit; return its title, or why it is unreadable."""
         started = time.perf_counter()
         try:
             return read_feed(body).title
@@ -430,7 +430,7 @@ class AttackTests(SynchronousTestCase):
 
 
 class RedirectTests(SynchronousTestCase):
-    """The document that stands for a 301 or a 410."""
+    """The redirect document, which means the same as a 301 or a 410."""
 
     def test_moved(self) -> None:
         new = "http://new.example.org/rss?a=1&b=2"
@@ -464,7 +464,7 @@ class RedirectTests(SynchronousTestCase):
             b"",
             b"<redirect/>",
             b"<redirect><newLocation><b/></newLocation></redirect>",
-            b"<redirect><newLocation></redirect>",  # malformed: that is not enough to end a feed
+            b"<redirect><newLocation></redirect>",  # a malformed document must not end a feed
             b"<redirect><newLocation/>",
             b"<redirection><newLocation>http://a/</newLocation></redirection>",
             b"<rss><redirect><newLocation>http://a/</newLocation></redirect> & </rss>",

@@ -1,4 +1,4 @@
-"""Hints, one by one."""
+"""The hints of feeds, one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _texts = st.text(max_size=30) | st.sampled_from(("0", "24", "-5", "daily", "Mond
 
 
 class HintTests(SynchronousTestCase):
-    """What is valid is read; what is not is told once, and ignored."""
+    """Valid hints are read; an invalid one is reported once, and ignored."""
 
     def test_nothing(self) -> None:
         self.assertEqual(read_hints(HintTexts()), (Hints(), []))

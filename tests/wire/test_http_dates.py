@@ -1,4 +1,4 @@
-"""Freshness by HTTP headers."""
+"""HTTP dates, and the freshness of answers by their headers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
 
 def date(seconds: float) -> str:
-    """A date as HTTP writes it, so many seconds from now."""
+    """The HTTP date so many seconds from now."""
     return formatdate(NOW + seconds, usegmt=True)
 
 
 class DateTests(SynchronousTestCase):
-    """The three forms, and what is none of them."""
+    """The three forms of HTTP dates, and texts in none of them."""
 
     def test_forms(self) -> None:
         for text in (
@@ -75,7 +75,7 @@ class FreshnessTests(SynchronousTestCase):
         self.check(600, expires=date(600))
         self.check(600, expires=date(600), date=date(0))
         self.check(0, expires=date(-600))
-        # The clock of that server is an hour fast: what counts is the difference.
+        # The server's clock is an hour fast, so only the difference between its dates counts.
         self.check(600, expires=date(4200), date=date(3600))
 
     def test_invalid_dates(self) -> None:

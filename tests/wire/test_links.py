@@ -14,7 +14,7 @@ from rsscloud_broker.wire.links import (
     targets,
 )
 
-#: As a ResourceSync source sends them, in one header of three lines.
+#: The links of a ResourceSync source, in one header of three lines.
 OF_A_SOURCE = (
     '<http://example.com/dataset1/framework/> ; rel="self",'
     ' <http://hub.example.com/pubsubhubbub/> ; rel="hub", '

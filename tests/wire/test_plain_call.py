@@ -1,4 +1,4 @@
-"""Calls in plain ASCII are read without a parser, and just as with one."""
+"""Calls in plain ASCII are read without a parser, with the same result."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class RoundTripTests(SynchronousTestCase):
 
 
 class RuleTests(SynchronousTestCase):
-    """Each is refused, with the rule."""
+    """Each document that breaks a rule is refused with the rule."""
 
     def refusal(self, *parts: str) -> str:
         return str(self.assertRaises(InvalidDocument, decode_notification, document(*parts)))
@@ -299,7 +299,7 @@ class RuleTests(SynchronousTestCase):
 
 
 class WarningTests(SynchronousTestCase):
-    """Table 2."""
+    """Warnings about unusual changes, by table 2 of Framework Notification."""
 
     def test_every_pair(self) -> None:
         for capability, usual in USUAL_CHANGES.items():

@@ -1,4 +1,4 @@
-"""Registrations and sentences: the codec on its own; whole calls are in tests/front_doors."""
+"""The codec of rssCloud on its own; tests of whole calls are in tests/front_doors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RegistrationTests(SynchronousTestCase):
         )
     )
     def test_a_callback_is_where_it_says(self, fields: dict[str, str]) -> None:
-        """Whatever the fields are, the host is the one that was named."""
+        """Whatever the other fields are, the callback's host is the one in the domain."""
         try:
             found = registration(fields, [FEED], "192.0.2.1", PROTOCOLS)
         except BadRegistration as error:
@@ -93,7 +93,7 @@ class RegistrationTests(SynchronousTestCase):
             return
         try:
             parts = urlsplit(found.callback.url)
-        except ValueError:  # no host has such a name; the guard will say so
+        except ValueError:  # not a valid host; the guard refuses it later
             return
         self.assertEqual((parts.username, parts.password), (None, None))
         if not found.challenge:

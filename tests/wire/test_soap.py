@@ -106,7 +106,7 @@ class CallTests(SynchronousTestCase):
             self.assertIs(type(call.parameters["p"]), type(expected), parameters)
 
     def test_references(self) -> None:
-        """One thing may be referred to more than once, and hold references."""
+        """Several references may lead to one value, which may hold references itself."""
         call = decode_call(
             envelope(
                 '<op><a href="#1"/><b href="#1"/><c href="#2"/></op>'
@@ -308,7 +308,7 @@ scalars = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.binary()
 )
-# A struct of fewer than two members reads as a string or a list: see the module.
+# A struct with fewer than two members is read as a string or a list: see the module.
 values = st.recursive(
     scalars,
     lambda inner: (

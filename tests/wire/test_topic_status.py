@@ -1,4 +1,4 @@
-"""Accounts of topics, as JSON and as text."""
+"""The status of a topic as JSON and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the broker takes for a web address."""
+"""The rule for web addresses accepts and refuses the right URLs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FaultTests(SynchronousTestCase):
 
     @given(from_regex(_MAYBE, fullmatch=True) | text())
     def test_pings_have_web_addresses(self, url: str) -> None:
-        """The rule of weblogs.com pings takes nothing that the broker refuses afterwards."""
+        """Every URL that passes the rule of weblogs.com pings is a web address."""
         try:
             ping = site_ping("a name", url, 1.0)
         except BadPing:

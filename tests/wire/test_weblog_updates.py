@@ -1,4 +1,4 @@
-"""What a ping may say: the codec on its own; whole calls are in tests/front_doors."""
+"""The codec of weblogs.com pings on its own; tests of whole calls are in tests/front_doors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BEGIN = "Can't accept the ping because "
 
 class SitePingTests(SynchronousTestCase):
     def refusal(self, name: str = "A", url: str = HOME, **others: str) -> str:
-        """Why a ping is not accepted."""
+        """The sentence with which a ping is refused."""
         return str(self.assertRaises(BadPing, site_ping, name, url, 7.0, **others))
 
     def test_everything(self) -> None:
@@ -47,7 +47,7 @@ class SitePingTests(SynchronousTestCase):
             self.assertEqual(self.refusal(name), f"{BEGIN}the weblog name must not be empty.")
 
     def test_names_that_were_escaped_for_html(self) -> None:
-        """As WordPress does.  It is undone once."""
+        """WordPress escapes names; the codec unescapes them once."""
         for sent, meant in (
             ("Joe&#039;s Blog", "Joe's Blog"),
             ("Joe&#39;s &quot;Blog&quot;", 'Joe\'s "Blog"'),

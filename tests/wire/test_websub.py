@@ -18,7 +18,7 @@ SUBSCRIBE = {"hub.mode": "subscribe", "hub.topic": TOPIC, "hub.callback": CALLBA
 
 #: Any text that a form can carry.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=100)
-#: Those, and bytes that are no text.
+#: Such texts, and bytes that are not UTF-8.
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=()), max_size=100)
 
 
@@ -60,7 +60,7 @@ class RequestTests(SynchronousTestCase):
         self.assertNotIn("token='", repr(asked))
 
     def test_unknown_parameters_are_ignored(self) -> None:
-        """5.1.1: hubs ignore what they do not understand, however often it comes."""
+        """5.1.1: hubs ignore unknown fields, however often they come."""
         more = [
             ("hub.x", "1"),
             ("hub.x", "2"),
@@ -114,7 +114,7 @@ class RequestTests(SynchronousTestCase):
             self.assertEqual(parsed(SUBSCRIBE | {"hub.callback": callback}).callback, callback)
 
     def test_secrets(self) -> None:
-        """5.1: a secret has fewer than 200 bytes, which are not characters."""
+        """5.1: a secret has fewer than 200 bytes (not characters)."""
         for secret in ("x" * 199, "é" * 99):
             self.assertEqual(parsed(SUBSCRIBE | {"hub.secret": secret}).secret, secret)
         for secret in ("x" * 200, "é" * 100):
@@ -123,7 +123,7 @@ class RequestTests(SynchronousTestCase):
         self.assertIn("NUL", self.complaint(SUBSCRIBE | {"hub.secret": "a\0b"}))
 
     def test_bytes_that_are_not_utf8(self) -> None:
-        """5.1: what cannot be kept as it came is refused, and not changed into something."""
+        """5.1: a value that cannot be stored unchanged is refused."""
         for name in ("hub.mode", *SUBSCRIBE, "hub.secret", "hub.verify_token"):
             self.assertEqual(
                 self.complaint(SUBSCRIBE | {name: "\udc80\udc81"}),
@@ -144,7 +144,7 @@ class RequestTests(SynchronousTestCase):
             self.assertIn("decimal digits", reply, text)
 
     def test_the_lease_of_an_unsubscription_is_ignored(self) -> None:
-        """5.1: it means nothing there."""
+        """5.1: the lease has no meaning for an unsubscription."""
         ended = SUBSCRIBE | {"hub.mode": "unsubscribe"}
         for lease in ("ten", "\0"):
             self.assertEqual(parsed(ended | {"hub.lease_seconds": lease}), parsed(ended))
@@ -155,7 +155,7 @@ class RequestTests(SynchronousTestCase):
             self.assertRegex(reply, rf"^{name} came [23] times: send it once\.$")
 
     def test_verification_modes(self) -> None:
-        """PubSubHubbub 0.3, section 6.1: hub.verify is a list, the favourite first."""
+        """PubSubHubbub 0.3, section 6.1: hub.verify is a list, the preferred word first."""
         for values, verify in (
             (["async"], ("async",)),
             (["async", "sync"], ("async", "sync")),
@@ -190,10 +190,10 @@ class RequestTests(SynchronousTestCase):
 
 
 class CallbackTests(SynchronousTestCase):
-    """WebSub, section 5.2 and 5.3: what a callback is asked and told."""
+    """WebSub, sections 5.2 and 5.3: the hub's GET requests to a callback."""
 
     def test_queries_are_appended(self) -> None:
-        """5.1: after the parameters that the callback has."""
+        """5.1: new parameters come after those of the callback."""
         for url, made in (
             ("http://a.example", "http://a.example?hub.mode=x%20y"),
             ("http://a.example/p", "http://a.example/p?hub.mode=x%20y"),
@@ -260,7 +260,7 @@ class SignatureTests(SynchronousTestCase):
 
 
 class LinkTests(SynchronousTestCase):
-    """WebSub, section 7: the Link header of a delivery."""
+    """WebSub, section 7: the Link header of a notification."""
 
     def test_hub_and_topic(self) -> None:
         self.assertEqual(
@@ -269,7 +269,7 @@ class LinkTests(SynchronousTestCase):
         )
 
     def test_a_given_link_is_one_line(self) -> None:
-        """A tab between parameters is allowed in what came, and cannot be sent."""
+        """A publisher's header may have tabs between parameters; they are not sent on."""
         given = '<http://p.example/>;\trel="self hub"\t'
         self.assertEqual(websub.link_header("", TOPIC, given), given.strip().replace("\t", " "))
 

@@ -1,4 +1,4 @@
-"""The WSDL, as zeep understands it: its requests against our codec and back."""
+"""zeep reads the WSDL documents; its requests and the codec's responses fit together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UPDATES = 'http://broker.example/weblogUpdates?"'
 
 
 class CodecTransport(Transport):
-    """Answers from the codec, without a network."""
+    """A transport of zeep that answers with the codec, without a network."""
 
     def __init__(self, document: bytes, answer: Any, fault: str = "") -> None:
         super().__init__()

@@ -32,7 +32,7 @@ LAUGHS = b"""<?xml version="1.0"?>
 
 class EncodingTests(SynchronousTestCase):
     def test_encodings(self) -> None:
-        """The document, then the HTTP charset, then what the text must be."""
+        """Each row has a document, the HTTP charset, and the text that must be read."""
         utf_16 = '<?xml version="1.0" encoding="utf-16"?><a>ж</a>'
         cases: list[tuple[bytes, str | None, str]] = [
             ("<a>ж</a>".encode(), None, "ж"),
@@ -61,7 +61,7 @@ class EncodingTests(SynchronousTestCase):
             (utf_16.encode("utf-16-be"), None, "ж"),
             (codecs.BOM_UTF16_BE + "<a>ж</a>".encode("utf-16-be"), "utf-8", "ж"),
             ("<a>ж</a>".encode("utf-16-le"), "utf-16le", "ж"),
-            # a declaration that cannot be true
+            # a declaration that must be wrong
             (utf_16.encode(), None, "ж"),
             (utf_16.encode("windows-1251"), "windows-1251", "ж"),
         ]
@@ -122,10 +122,10 @@ class RefusalTests(SynchronousTestCase):
             self.assertIn("DOCTYPE", self.refusal(document))
 
     def test_doctype_in_any_encoding_and_behind_anything(self) -> None:
-        """The document, then the HTTP charset."""
+        """Each row has a document and the HTTP charset."""
         plain = "<!-- <a> --><?x <a> ?>\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"
         declared = f'<?xml version="1.0" encoding="utf-16"?>{plain}'
-        # In bytes that are read without their encoding this comment seems to end early.
+        # Without its encoding, the bytes of this comment look as if it ended early.
         hidden = "<!-- \u2d2d\u3e3c\u6161 --><!DOCTYPE a [<!ENTITY b 'c'>]><a/>"
         cases: list[tuple[bytes, str | None]] = [
             (plain.encode(), None),
@@ -145,7 +145,7 @@ class RefusalTests(SynchronousTestCase):
             self.assertIn("DOCTYPE", error.reason, (document[:200], charset))
 
     def test_a_doctype_is_refused_before_it_is_read(self) -> None:
-        """Reading these took libxml2 up to half a minute."""
+        """libxml2 needed up to half a minute to parse these."""
         one_list = b"<!ATTLIST a " + b"".join(b"a%d CDATA #IMPLIED " % n for n in range(45_000))
         many_lists = b"".join(b'<!ATTLIST a a%d CDATA "x">' % n for n in range(35_000))
         begun = time.process_time()

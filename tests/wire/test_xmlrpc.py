@@ -65,10 +65,10 @@ class FixtureTests(SynchronousTestCase):
             ),
         }
         for name, expected in cases.items():
-            # What HTTP says of the charset does not matter: often it is a default.
+            # The charset of HTTP does not matter, since it is often a default.
             for charset in (None, "utf-8", "iso-8859-1"):
                 if charset == "iso-8859-1" and name == "ping_wordpress.xml":
-                    continue  # declares no encoding, so HTTP is believed
+                    continue  # it declares no encoding, so HTTP's charset counts
                 document = (FIXTURES / name).read_bytes()
                 self.assertEqual(decode_call(document, charset), expected, (name, charset))
 
