@@ -46,7 +46,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.certificates import Certificate
-from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.listening import listener, sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
@@ -358,7 +358,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
-    limits = Limits(config.http, reactor)
+    limits = HTTPLimits(config.http, reactor)
     site = bounded_site(
         Root(doors, public_url),
         limits,

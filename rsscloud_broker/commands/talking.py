@@ -21,7 +21,7 @@ from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, ow
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
 from rsscloud_broker.commands.shared import cacert_option, main, run, web_client, write_no_more
-from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.wire import cloud, text
 
 
@@ -114,7 +114,7 @@ def listen(
         subscriber = Subscriber(web, reactor, _printer(nobody_reads), tell)
         listener = Listener(subscriber.topics, subscriber.notified, DEFAULT_PROCEDURE)
         # With limits, since anybody who finds the port can send requests.
-        site = bounded_site(listener, Limits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
+        site = bounded_site(listener, HTTPLimits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
         bound = bind(reactor, site, host, port)
         callback = Callback(protocol, bound, procedure=procedure, domain=domain)
         try:
@@ -148,7 +148,7 @@ async def _be_subscriber(
         show(f"{delivery.topic} {len(delivery.body)} bytes{signature}")
 
     subscriber = websub.HubSubscriber(web, reactor, delivered, tell, secret)
-    limits = Limits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
+    limits = HTTPLimits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     # Unsubscribe while this process still listens, since the hubs verify that, too.
     reactor.addSystemEventTrigger(

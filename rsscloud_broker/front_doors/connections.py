@@ -62,7 +62,7 @@ class _Transport(TypingProtocol):
 
 
 @define(eq=False)
-class Limits:
+class HTTPLimits:
     """What requests and connections are bound by.  Those that come later may have other bounds.
 
     :ivar trusted: the networks of the proxies that are believed.
@@ -274,7 +274,7 @@ class LimitedConnections(WrappingFactory):
     protocol = Connection
     noisy = False
 
-    def __init__(self, wrapped: Factory[Any], limits: Limits) -> None:
+    def __init__(self, wrapped: Factory[Any], limits: HTTPLimits) -> None:
         super().__init__(wrapped)
         self.limits = limits
         self._by_host: Counter[str] = Counter()

@@ -38,8 +38,8 @@ from rsscloud_broker.front_doors.channel import Channel
 from rsscloud_broker.front_doors.connections import (
     LINGER,
     PAUSE,
+    HTTPLimits,
     LimitedConnections,
-    Limits,
     within,
 )
 from rsscloud_broker.front_doors.negotiation import wants_page
@@ -56,7 +56,7 @@ from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.urls import is_address
 from rsscloud_broker.wire.codings import ACCEPTED, PACKED, BadlyPacked, TooLong, unpacked
 
-__all__ = ["LINGER", "MAX_FIELDS", "Limits", "bounded_site"]
+__all__ = ["LINGER", "MAX_FIELDS", "HTTPLimits", "bounded_site"]
 
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 
@@ -88,7 +88,7 @@ class _Refusal(Exception):
 class BoundedRequest(Request):
     """A request with a bounded body and a deadline; `bounded_site` sets the limits."""
 
-    limits: Limits
+    limits: HTTPLimits
     error_page: ErrorPage | None = None  # None: errors are always plain text
 
     channel: Channel | None  # type: ignore[assignment] # None once the client has hung up
@@ -342,7 +342,7 @@ class _QuietSite(Site):
     noisy = False
 
     def __init__(
-        self, resource: IResource, limits: Limits, answers: Counter, **options: Any
+        self, resource: IResource, limits: HTTPLimits, answers: Counter, **options: Any
     ) -> None:
         super().__init__(resource, **options)
         self._limits = limits
@@ -358,7 +358,7 @@ class _QuietSite(Site):
 
 def bounded_site(
     resource: IResource,
-    limits: Limits,
+    limits: HTTPLimits,
     counters: Counters | None = None,
     error_page: ErrorPage | None = None,
 ) -> LimitedConnections:

@@ -28,7 +28,7 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.core import Access, Admission, Broker, FairLimiter, IntentQueue, Verifier
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
-from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -263,7 +263,7 @@ class House:
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
         made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
         root = root or Root(made, PUBLIC_URL)
-        self.limits = Limits(http or Http(), self.clock)
+        self.limits = HTTPLimits(http or Http(), self.clock)
         self.factory = bounded_site(root, self.limits, self.counters, error_page)
         self._standing = self.clock.getDelayedCalls()
 

@@ -11,7 +11,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Forbidden, TooMany, Unavailable
-from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.resourcesync import (
     MAX_LINK,
     Publisher,
@@ -78,7 +78,7 @@ class DoorTestCase(SynchronousTestCase):
             has_hub=has_hub,
         )
         doors = [ResourceSyncDoor(options, parts), WebSubDoor(WebSubOptions(), parts)]
-        self.factory = bounded_site(Root(doors, BROKER), Limits(Http(body_limit=10_000), clock))
+        self.factory = bounded_site(Root(doors, BROKER), HTTPLimits(Http(body_limit=10_000), clock))
 
     def ask(
         self,

@@ -18,7 +18,7 @@ from rsscloud_broker.errors import (
     Unavailable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.limits import Limits, bounded_site
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import IFrontDoor, Route
@@ -51,7 +51,7 @@ class HubTestCase(SynchronousTestCase):
         """Serve a hub, and perhaps other front doors."""
         parts = front_door_parts(broker=self.broker, pages=Pages(), public_url=PUBLIC_URL)
         door = WebSubDoor(options or WebSubOptions(), parts)
-        self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), Limits(Http(), Clock()))
+        self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), HTTPLimits(Http(), Clock()))
 
     def ask(
         self,
