@@ -43,6 +43,13 @@ NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
 REFUSED = Outcome(False, "refused")
 
+#: How often subscribers may be called, and the store be read, while no time passes: so often, and
+#: so often for each subscriber there is.
+MOST_STEPS, STEPS_OF_EACH = 500, 3
+
+#: The methods that write what has come about.
+WRITES = frozenset({"record_slice", "record_deliveries", "record_hosts"})
+
 
 @implementer(INotifier)
 class ScriptedNotifier:
@@ -115,6 +122,8 @@ class EngineTestCase(SynchronousTestCase):
     :ivar slow: methods of the store whose results wait until ``hurry``.
     :ivar asked: the names of the methods of the store that were called.
     :ivar jitter: what the jitter is taken from.
+    :ivar spins: the distribution goes round in a circle, for ever.  The store answers nothing
+        any more then, and the test fails.
     """
 
     bounds = Bounds()
@@ -131,6 +140,9 @@ class EngineTestCase(SynchronousTestCase):
         self.unavailable: set[str] = set()
         self.slow: set[str] = set()
         self.asked: list[str] = []
+        self.spins = False
+        self.addCleanup(self.assert_no_spin)
+        self._readings = self._calls = self._subscribed = 0
         self._late: list[Callable[[], None]] = []
         for name in (
             "fanouts",
@@ -150,6 +162,12 @@ class EngineTestCase(SynchronousTestCase):
 
         def watched(*args: Any) -> Deferred[Any]:
             self.asked.append(name)
+            self._readings += name not in WRITES
+            steps = self._readings + len(self.notifier.calls) - self._calls
+            most = MOST_STEPS + STEPS_OF_EACH * self._subscribed
+            self.spins = self.spins or steps > most
+            if self.spins:
+                return Deferred()
             if name in self.unavailable:
                 return fail(Unavailable("the disk is full"))
             if name in self.slow:
@@ -160,6 +178,14 @@ class EngineTestCase(SynchronousTestCase):
             return done
 
         self.patch(self.store, name, watched)
+
+    def step(self) -> None:
+        """Time passes, or something happens; until now the distribution has come to rest."""
+        self.assert_no_spin()
+        self._readings, self._calls = 0, len(self.notifier.calls)
+
+    def assert_no_spin(self) -> None:
+        self.assertFalse(self.spins, f"it asked for {self.asked[-3:]}, among others, without end")
 
     def hurry(self) -> None:
         """Let the store do what it was slow to do, and be slow no more."""
@@ -199,6 +225,7 @@ class EngineTestCase(SynchronousTestCase):
         self.notifier.held.clear()
 
     def subscribe(self, url: str, topic: str = FEED, *, content: bool = False) -> Subscription:
+        self._subscribed += 1
         wanted = Subscription(
             topic, Callback(url, "http-post"), Lease(NOW, 90_000), wants_content=content
         )
@@ -207,6 +234,7 @@ class EngineTestCase(SynchronousTestCase):
 
     def subscribe_many(self, count: int, topic: str = FEED, host: str = "") -> list[str]:
         """Subscribe some, each at a host of its own unless one is named; their URLs."""
+        self._subscribed += count
         urls = [f"http://{host or f'reader{n}.example'}/{n}" for n in range(count)]
         self.successResultOf(
             self.store._threads.write(lambda conn: _subscribe_all(conn, urls, topic))
@@ -236,6 +264,7 @@ class EngineTestCase(SynchronousTestCase):
 
     def hint(self, event: Event) -> None:
         """Give the distribution an event."""
+        self.step()
         self.successResultOf(Deferred.fromCoroutine(self.distribution.handle(event)))
 
     def newest_content(self, topic: str = FEED) -> bytes | None:
@@ -246,6 +275,7 @@ class EngineTestCase(SynchronousTestCase):
         """Let time pass, in steps."""
         until = self.clock.wall_seconds() + seconds
         while (left := until - self.clock.wall_seconds()) > 0:
+            self.step()
             self.clock.advance(min(step, left))
 
     def timers(self) -> list[object]:
