@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 import rsscloud_broker
 import tests
+from tests.quick import imports_of
 
 PACKAGE = Path(rsscloud_broker.__file__).parent
 
@@ -29,15 +30,6 @@ FORBIDDEN = {
         *("asyncio", "importlib", "io", "os", "pathlib", "pkgutil", "socket", "subprocess"),
     ),
 }
-
-
-def imports_of(path: Path) -> Iterator[str]:
-    """The dotted name of everything that a module imports."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 class HouseTests(SynchronousTestCase):
