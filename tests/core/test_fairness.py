@@ -28,7 +28,7 @@ from tests.core.house import CALLBACK, FEED, BrokerTestCase
 DEADLINE, MOMENT = 30.0, 0.05
 
 #: Seconds for which there is trouble, and between two looks at it.
-TROUBLE, STEP = 600, 0.1
+TROUBLE, STEP = 600, 0.2
 
 #: Who makes it; two of them at one network.
 BAD = ("192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1", "2001:db8:1::1")

@@ -13,6 +13,7 @@ from tests.e2e.fixture import (
     EndToEndTestCase,
     command_line,
     run,
+    run_here,
     until,
 )
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
@@ -57,9 +58,21 @@ class CommandTestCase(EndToEndTestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
+    def command_here(self, *arguments: object) -> str:
+        """As ``command``, for one that needs no reactor, in this process."""
+        done = run_here(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
     def complaint(self, *arguments: object) -> str:
         """The one line that a command says which fails."""
-        done = run("rsscloud-broker", *arguments)
+        return self.line_of(run("rsscloud-broker", *arguments))
+
+    def complaint_here(self, *arguments: object) -> str:
+        """As ``complaint``, for a command that needs no reactor, in this process."""
+        return self.line_of(run_here(*arguments))
+
+    def line_of(self, done: subprocess.CompletedProcess[str]) -> str:
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertTrue(done.stderr.startswith("Error: "), done.stderr)
@@ -213,7 +226,7 @@ class DatabaseTests(CommandTestCase):
         feed = origin.feed()
         gone, here = self.served(HttpPostReceiver()), self.served(HttpPostReceiver())
         broker = self.subscribed_broker(feed, gone)
-        self.assertIn("0 expired, 0 marked", self.command("sweep", "--data", broker.data))
+        self.assertIn("0 expired, 0 marked", self.command_here("sweep", "--data", broker.data))
         said = self.command("sweep", "--data", broker.data, ahead=26 * HOUR)
         self.assertIn("1 expired, 0 marked", said)
 
@@ -234,13 +247,13 @@ class DatabaseTests(CommandTestCase):
             origin.change(feed)
             broker.ping(feed)
             self.assert_errors(broker, errors)
-        self.assertIn("0 expired, 1 marked", self.command("sweep", "--data", broker.data))
+        self.assertIn("0 expired, 1 marked", self.command_here("sweep", "--data", broker.data))
 
     def assert_errors(self, broker: Broker, errors: int) -> None:
         """Wait until the one subscription has so many errors in a row."""
 
         def reached() -> bool:
-            (topic,) = json.loads(self.command("export", "--data", broker.data))["topics"]
+            (topic,) = json.loads(self.command_here("export", "--data", broker.data))["topics"]
             (subscription,) = topic["subscriptions"]
             return bool(subscription["consecutive_errors"] == errors)
 
@@ -254,7 +267,7 @@ class DatabaseTests(CommandTestCase):
         self.assertIn("nowhere/broker.sqlite does not exist", said)
         for command in ("export", "sweep"):
             with self.subTest(command):
-                said = self.complaint(command, "--data", directory)
+                said = self.complaint_here(command, "--data", directory)
                 self.assertIn("not a database", said)
 
 
@@ -277,6 +290,9 @@ class CheckConfigTests(CommandTestCase):
     def test_wrong_usage(self) -> None:
         for arguments in (["nonsense"], ["ping"], ["listen"], ["plugins", "--data", "x"]):
             with self.subTest(arguments):
-                done = run("rsscloud-broker", *arguments)
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertIn("Usage: rsscloud-broker", done.stderr)
+                self.assert_usage(run_here(*arguments))
+        self.assert_usage(run("rsscloud-broker", "nonsense"))
+
+    def assert_usage(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("Usage: ", done.stderr)
