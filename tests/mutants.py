@@ -106,10 +106,9 @@ def survivors(
 def failing(mutations: Sequence[Mutation], top: Path = TOP) -> list[str]:
     """The names of tests that fail, or hang, without any mutation: they can notice none."""
     names = sorted({name for mutation in mutations for name in mutation.tests.split()})
-    with _copy(top) as copy:
-        if _pass(names, copy):
-            return []
-        return [name for name in names if not _pass([name], copy)]
+    with _copy(top) as copy, ThreadPoolExecutor(AT_A_TIME) as pool:
+        passed = list(pool.map(lambda name: _pass([name], copy), names))
+    return [name for name, well in zip(names, passed, strict=True) if not well]
 
 
 @contextmanager

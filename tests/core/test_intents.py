@@ -108,6 +108,24 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(len(self.subscriptions()), 1)
         self.assertEqual(self.waiting(), [])
 
+    def test_who_asks_anew_before_the_store_was_looked_through_is_asked_once(self) -> None:
+        """What the store had before is not verified beside what replaced it."""
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.intents.stopService()
+        before, looking = self.waiting(), Deferred[list[WaitingIntent]]()
+        self.patch(self.store, "intents", lambda: looking)
+        self.intents.startService()
+        anew = evolve(WANTED, terms={"secret": "another"})
+        self.accept(anew)
+        looking.callback(before)
+        self.assertEqual(self.carrier.verified, [WANTED, anew])
+        self.answer(Outcome(True))
+        self.clock.advance(1000)
+        self.assertEqual(self.carrier.verified, [WANTED, anew, anew])
+        (stored,) = self.subscriptions()
+        self.assertEqual(stored.terms, {"secret": "another"})
+
     def test_a_protocol_that_is_not_offered_any_more(self) -> None:
         """What nobody can verify does not wait for ever."""
         gone = evolve(WANTED, callback=evolve(CALLBACK, protocol="gone"))

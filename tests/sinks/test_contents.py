@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
@@ -365,3 +366,20 @@ class ContentsTests(TestCase):
         del self.table["a"]
         self.contents.forget("a")
         self.assertEqual(await self.bodies("a", "a"), [None, None])
+
+    async def test_a_reading_that_ends_after_a_change_is_not_kept(self) -> None:
+        """It began before the change, so what it found is old."""
+        gate: Deferred[None] = Deferred()
+
+        async def slow(topic: str) -> Content:
+            found = Content(self.table[topic])
+            await gate
+            return found
+
+        self.patch(self.store, "newest_content", slow)
+        reading = Deferred.fromCoroutine(self.bodies("a"))
+        self.table["a"] = b"new"
+        self.contents.forget("a")
+        gate.callback(None)
+        self.assertEqual(await reading, [b"1" * 40])
+        self.assertEqual(await self.bodies("a"), [b"new"])
