@@ -202,6 +202,19 @@ class AcceptTests(IntentsTestCase):
         self.assertIn("silent.example", str(error))
         self.result(intents.add(evolve(third, source="192.0.2.3")))
 
+    def test_a_source_leaves_room_for_others_unless_it_is_exempt(self) -> None:
+        def intent(number: int, source: str) -> Intent:
+            url = f"http://{number}.example/"
+            self.carrier.outcomes[url] = NO_ANSWER
+            return evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
+
+        for number in range(2):
+            self.accept(intent(number, "192.0.2.1"))
+        error = self.refusal(self.broker.accept(intent(2, "192.0.2.1")), TooMany)
+        self.assertIn("from your address", str(error))
+        self.accept(intent(2, ""))
+        self.assertEqual(len(self.waiting()), 3)
+
     def test_while_it_does_not_run_it_is_kept(self) -> None:
         self.intents.stopService()
         self.accept()
