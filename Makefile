@@ -31,9 +31,12 @@ run: $(VENV)/run-ready
 	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local $(ARGS); \
 	    status=$$?; test $$status -eq 130 || exit $$status
 
-# The tests look at the built documentation.  While they run, so do the linters: one process more.
+# The tests look at the built documentation.  While they run, so do the linters, which are heard
+# when the tests are over.
 test: docs
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint unit
+	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & \
+	    $(MAKE) --no-print-directory unit; unit=$$?; \
+	    wait $$!; lint=$$?; cat $(VENV)/lint.log; test $$unit -eq 0 -a $$lint -eq 0
 
 lint: $(VENV)/dev-ready
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ settings.register_profile(
     "rsscloud-broker",
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
-    max_examples=examples(100),
+    max_examples=examples(50),
 )
 settings.load_profile("rsscloud-broker")
 

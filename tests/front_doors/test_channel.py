@@ -126,7 +126,7 @@ class ChannelTests(SynchronousTestCase):
             lines, _ = self.outcome(pieces)
             self.assertEqual(sum(line.startswith(b"HTTP/1.1 ") for line in lines), 1)
 
-    @settings(max_examples=examples(200), deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(
         st.sampled_from(sorted({**GOOD, **BAD})),
         st.floats(0, 1),

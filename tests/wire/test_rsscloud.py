@@ -73,7 +73,7 @@ class RegistrationTests(SynchronousTestCase):
                     secure = "https-post" in protocol or port == "443" or "s" in scheme.lower()
                     self.assertEqual(url, f"http{'s' * secure}://r.example:{port}/n")
 
-    @settings(max_examples=examples(200))
+    @settings(max_examples=examples(100))
     @given(
         st.fixed_dictionaries(
             {

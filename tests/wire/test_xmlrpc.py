@@ -291,7 +291,7 @@ class HypothesisTests(SynchronousTestCase):
         else:
             self.assertEqual(decoded, ("a.b", parameters))
 
-    @settings(max_examples=examples(200), deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(
         st.sampled_from(sorted(FIXTURES.glob("*.xml"))),
         st.floats(0, 1),
@@ -308,7 +308,7 @@ class HypothesisTests(SynchronousTestCase):
             except MalformedXML as error:
                 self.assertTrue(error.reason)
 
-    @settings(max_examples=examples(200), deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(st.lists(parts, max_size=12).map("".join))
     def test_made_up_values(self, inner: str) -> None:
         try:
