@@ -36,7 +36,7 @@ def why_not_as_nobody() -> str:
     """Why commands cannot be run as another user here; empty if they can."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return "only root may run commands as somebody else, and with setpriv"
-    probe = [*_AS_NOBODY, sys.executable, "-c", "import rsscloud_broker.tap"]
+    probe = [*_AS_NOBODY, sys.executable, "-c", "import lxml.etree, rsscloud_broker, twisted"]
     if subprocess.run(probe, check=False, capture_output=True).returncode:
         return "another user may not read this environment"
     return ""
