@@ -1,12 +1,17 @@
 # make run    set everything up and run a broker for this machine: http://localhost:5337/
 # make test   set everything up and run the linters, the types and every test
-# make test-oldest  run the tests with the oldest Twisted that pyproject.toml allows
+# make quick  run the tests of units only: in a minute, and without other programs
+# make mutants
+#             break the broker in a hundred ways, and see that the tests notice each
+# make test-oldest
+#             run the tests with the oldest Twisted that pyproject.toml allows
 # make bench  set everything up and measure how fast the broker is
 #
 # They need Python 3.11 or later with venv, and the network when they run for the first time.
 # What they install goes into .venv, but for packages of Debian that make test needs.
 #
 # make run ARGS="--listen tcp:8080" hands options to twistd rsscloud-broker.
+# make test EXAMPLES=20 has the tests make up 20 times as many examples as usual.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,7 +19,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: run test test-oldest lint unit docs bench clean
+# Where the tests write down how long they took, and how they are run then: four at a time, for
+# many of them wait for other processes.
+TIMES := _trial_temp_times
+TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
+
+.PHONY: run test test-oldest lint unit quick mutants docs bench clean
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -23,8 +33,12 @@ run: $(VENV)/run-ready
 	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local $(ARGS); \
 	    status=$$?; test $$status -eq 130 || exit $$status
 
-# The tests look at the built documentation.
-test: lint docs unit
+# The tests look at the built documentation.  While they run, so do the linters, which are heard
+# when the tests are over.
+test: docs
+	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & \
+	    $(MAKE) --no-print-directory unit; unit=$$?; \
+	    wait $$!; lint=$$?; cat $(VENV)/lint.log; test $$unit -eq 0 -a $$lint -eq 0
 
 lint: $(VENV)/dev-ready
 	$(BIN)/ruff check .
@@ -34,7 +48,17 @@ lint: $(VENV)/dev-ready
 
 unit: $(VENV)/dev-ready
 	@sh tests/e2e/install-programs.sh $(VENV)
-	$(BIN)/trial --jobs 4 --reporter=text tests
+	@rm -rf $(TIMES)
+	$(TRIAL) --jobs 4 tests; status=$$?; $(BIN)/python tests/slowest.py $(TIMES); exit $$status
+
+# The last line but two says how many tests there were.
+quick: $(VENV)/dev-ready
+	@rm -rf $(TIMES)
+	$(TRIAL) --jobs 2 $$($(BIN)/python -m tests.quick)
+
+# Takes some ten minutes.  make mutants WORDS="walk.py breakers.py" tries those of some modules.
+mutants: $(VENV)/dev-ready
+	$(BIN)/python -m tests.mutants $(WORDS)
 
 # The oldest Twisted that pyproject.toml allows, which hides the newest one, and the tests that run
 # with it: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.
@@ -43,7 +67,7 @@ OLDEST_TWISTED = $(shell sed -n 's/.*"twisted\[tls\]>=\(.*\)",/\1/p' pyproject.t
 ROOMS ?= $(subst /,.,$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 
 test-oldest: $(OLDEST)/ready
-	PYTHONPATH=$(abspath $(OLDEST)) $(BIN)/trial --jobs 4 --reporter=text $(ROOMS)
+	PYTHONPATH=$(abspath $(OLDEST)) $(TRIAL) --jobs 4 $(ROOMS)
 
 $(OLDEST)/ready: pyproject.toml | $(VENV)/dev-ready
 	@rm -rf $(OLDEST)

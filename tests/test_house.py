@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 import rsscloud_broker
 import tests
+from tests.quick import imports_of
 
 PACKAGE = Path(rsscloud_broker.__file__).parent
 
@@ -34,15 +35,6 @@ FORBIDDEN = {
 
 #: What applications may use.  Modules of no room are small helpers, and of no use to them.
 PUBLIC = {"interfaces", "wire", "web", "client", "testing", "apps"}
-
-
-def imports_of(path: Path) -> Iterator[str]:
-    """The dotted name of everything that a module imports."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 class HouseTests(SynchronousTestCase):

@@ -376,6 +376,8 @@ class SpellingTests(BrokerTestCase):
         broker._access = Access(Topics(subscribe=("http://*/x/*",), publish=("http://*/x/*",)))
         self.refusal(broker.subscribe(self.intent), Forbidden)
         self.refusal(broker.ping_topic(self.WRITTEN, CALLER), Forbidden)
+        ping = Ping("A", "http://feeds.example/x/../rss.xml", NOW)
+        self.refusal(broker.ping(ping, 0, CALLER), Forbidden)
 
 
 class PingTests(BrokerTestCase):

@@ -166,6 +166,24 @@ class AcceptTests(IntentsTestCase):
         self.clock.advance(5)
         self.assertEqual((len(self.subscriptions()), self.waiting()), (1, []))
 
+    def test_who_asks_anew_before_the_store_was_looked_through_is_asked_once(self) -> None:
+        """What the store had before is not verified beside what replaced it."""
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.intents.stopService()
+        before, looking = self.waiting(), Deferred[list[WaitingIntent]]()
+        self.patch(self.store, "intents", lambda: looking)
+        self.intents.startService()
+        anew = evolve(WANTED, options={"secret": "another"})
+        self.accept(anew)
+        looking.callback(before)
+        self.assertEqual(self.carrier.verified, [WANTED, anew])
+        self.answer(Outcome(True))
+        self.clock.advance(1000)
+        self.assertEqual(self.carrier.verified, [WANTED, anew, anew])
+        (stored,) = self.subscriptions()
+        self.assertEqual(stored.options, {"secret": "another"})
+
     def test_a_protocol_that_is_not_offered_any_more(self) -> None:
         """What nobody can verify does not wait for ever."""
         gone = evolve(WANTED, callback=evolve(CALLBACK, protocol="gone"))
@@ -241,6 +259,19 @@ class AcceptTests(IntentsTestCase):
         error = self.refusal(intents.add(third), TooMany)
         self.assertIn("silent.example", str(error))
         self.result(intents.add(evolve(third, source="192.0.2.3")))
+
+    def test_a_source_leaves_room_for_others_unless_it_is_exempt(self) -> None:
+        def intent(number: int, source: str) -> Intent:
+            url = f"http://{number}.example/"
+            self.carrier.outcomes[url] = NO_ANSWER
+            return evolve(WANTED, callback=evolve(CALLBACK, url=url), source=source)
+
+        for number in range(2):
+            self.accept(intent(number, "192.0.2.1"))
+        error = self.refusal(self.broker.accept(intent(2, "192.0.2.1")), TooMany)
+        self.assertIn("from your address", str(error))
+        self.accept(intent(2, ""))
+        self.assertEqual(len(self.waiting()), 3)
 
     def test_while_it_does_not_run_it_is_kept(self) -> None:
         self.intents.stopService()

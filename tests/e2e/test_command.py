@@ -7,7 +7,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e.fixture import PATIENCE, Broker, EndToEndTestCase, command_line, run, until
+from tests.e2e.fixture import (
+    PATIENCE,
+    Broker,
+    EndToEndTestCase,
+    command_line,
+    run,
+    run_here,
+    until,
+)
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver, Receiver
 from tests.processes import free_port
 
@@ -50,9 +58,21 @@ class CommandTestCase(EndToEndTestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
+    def command_here(self, *arguments: object) -> str:
+        """As ``command``, for one that needs no reactor, in this process."""
+        done = run_here(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
     def complaint(self, *arguments: object) -> str:
         """The one line that a command says which fails."""
-        done = run("rsscloud-broker", *arguments)
+        return self.line_of(run("rsscloud-broker", *arguments))
+
+    def complaint_here(self, *arguments: object) -> str:
+        """As ``complaint``, for a command that needs no reactor, in this process."""
+        return self.line_of(run_here(*arguments))
+
+    def line_of(self, done: subprocess.CompletedProcess[str]) -> str:
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertTrue(done.stderr.startswith("Error: "), done.stderr)
@@ -207,7 +227,7 @@ class DatabaseTests(CommandTestCase):
         gone, here = self.served(HttpPostReceiver()), self.served(HttpPostReceiver())
         broker = self.subscribed_broker(feed, gone)
         self.assertIn(
-            "0 expired, 0 whose callbacks failed", self.command("sweep", "--data", broker.data)
+            "0 expired, 0 whose callbacks failed", self.command_here("sweep", "--data", broker.data)
         )
         said = self.command("sweep", "--data", broker.data, ahead=26 * HOUR)
         self.assertIn("1 expired, 0 whose callbacks failed", said)
@@ -229,14 +249,16 @@ class DatabaseTests(CommandTestCase):
             origin.change(feed)
             broker.ping(feed)
             self.assert_errors(broker, errors)
-        swept = self.command("sweep", "--data", broker.data)
-        self.assertIn("0 expired, 1 whose callbacks failed too often", swept)
+        self.assertIn(
+            "0 expired, 1 whose callbacks failed too often",
+            self.command_here("sweep", "--data", broker.data),
+        )
 
     def assert_errors(self, broker: Broker, errors: int) -> None:
         """Wait until the one subscription has so many errors in a row."""
 
         def reached() -> bool:
-            (topic,) = json.loads(self.command("export", "--data", broker.data))["topics"]
+            (topic,) = json.loads(self.command_here("export", "--data", broker.data))["topics"]
             (subscription,) = topic["subscriptions"]
             return bool(subscription["consecutive_errors"] == errors)
 
@@ -250,7 +272,7 @@ class DatabaseTests(CommandTestCase):
         self.assertIn("nowhere/broker.sqlite does not exist", said)
         for command in ("export", "sweep"):
             with self.subTest(command):
-                said = self.complaint(command, "--data", directory)
+                said = self.complaint_here(command, "--data", directory)
                 self.assertIn("not a database", said)
 
 
@@ -273,6 +295,9 @@ class CheckConfigTests(CommandTestCase):
     def test_wrong_usage(self) -> None:
         for arguments in (["nonsense"], ["ping"], ["listen"], ["plugins", "--data", "x"]):
             with self.subTest(arguments):
-                done = run("rsscloud-broker", *arguments)
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertIn("Usage: rsscloud-broker", done.stderr)
+                self.assert_usage(run_here(*arguments))
+        self.assert_usage(run("rsscloud-broker", "nonsense"))
+
+    def assert_usage(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("Usage: ", done.stderr)

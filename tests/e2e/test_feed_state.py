@@ -9,7 +9,7 @@ from functools import partial
 from json import loads
 from typing import Any
 
-from tests.e2e.fixture import run, until
+from tests.e2e.fixture import run_here, until
 from tests.e2e.nginx import Logged, Nginx
 from tests.e2e.rude import Page, RudeOrigin
 from tests.e2e.servers import FEED, HttpPostReceiver
@@ -30,7 +30,7 @@ class FeedStateTestCase(HubTestCase):
 
     def account(self, url: str) -> dict[str, Any]:
         """What ``rsscloud-broker topic`` tells of a topic."""
-        told = run("rsscloud-broker", "topic", "--data", self.broker.data, "--json", url)
+        told = run_here("topic", "--data", self.broker.data, "--json", url)
         self.assertEqual(told.returncode, 0, told.stderr)
         account: dict[str, Any] = loads(told.stdout)
         return account

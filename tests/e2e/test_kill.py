@@ -19,6 +19,7 @@ from rsscloud_broker.model import Callback
 from rsscloud_broker.sinks.walk import SAVE_AT
 from rsscloud_broker.storage import open_database, sweep
 from rsscloud_broker.storage.subscriptions import remove_subscription
+from tests import examples
 from tests.e2e.fixture import PATIENCE, EndToEndTestCase, until
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import (
@@ -33,7 +34,7 @@ from tests.e2e.publishing import (
 
 HOUR = 3600
 
-KILLS = 24
+KILLS = examples(8)
 SEED = 20020901
 
 #: So many notifications of a topic come twice after a kill, on the average: those whose outcomes

@@ -15,7 +15,7 @@ from resource import RLIMIT_NOFILE, getrlimit, prlimit, setrlimit
 from subprocess import CompletedProcess
 from urllib.parse import quote
 
-from tests.e2e.fixture import STOPS_WITHIN, Broker, EndToEndTestCase, request, run, until
+from tests.e2e.fixture import STOPS_WITHIN, Broker, EndToEndTestCase, request, run, run_here, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.processes import free_port
 
@@ -143,6 +143,15 @@ class StartErrorTests(EndToEndTestCase):
         self.assertEqual(output.count("rsscloud-broker: "), 1, output)
         return output.partition("rsscloud-broker: ")[2]
 
+    def complaint_here(self, *arguments: object) -> str:
+        """What check-config says of options with which a broker does not start.
+
+        It reads them as a start does, and no process need be started for it.
+        """
+        done = run_here("check-config", "--local", *arguments)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        return done.stderr
+
     def written(self, text: str) -> Path:
         path = self.directory() / "broker.toml"
         path.write_text(text, encoding="utf-8")
@@ -162,9 +171,10 @@ class StartErrorTests(EndToEndTestCase):
         broker.restart()  # one that was killed holds nothing
 
     def test_no_such_endpoint(self) -> None:
+        self.assertIn("smoke:5337", self.complaint("--listen", "smoke:5337"))
         for endpoint in ("smoke:5337", "tcp:many", "tcp", "tcp:99999"):
             with self.subTest(endpoint):
-                self.assertIn(endpoint, self.complaint("--listen", endpoint))
+                self.assertIn(endpoint, self.complaint_here("--listen", endpoint))
 
     def test_a_socket_in_no_directory(self) -> None:
         said = self.complaint("--listen", "unix:/no/such/x.sock")
@@ -186,7 +196,7 @@ class StartErrorTests(EndToEndTestCase):
         self.assertIn(f"{file}: lisen: unknown key; the nearest known is 'listen'", said)
 
         file = self.written("[sinks.archive]\nunits = 'minutes'\n[sinks.archiv]\n")
-        said = self.complaint("--config", file)
+        said = self.complaint_here("--config", file)
         self.assertIn("[sinks.archive] units: unknown key; the nearest known is 'unit'", said)
         self.assertIn("[sinks.archiv]: no such plugin was found", said)
 

@@ -15,7 +15,15 @@ from unittest import SkipTest
 
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import migrate
-from tests.e2e.fixture import PATIENCE, EndToEndTestCase, command_line, request, run, until
+from tests.e2e.fixture import (
+    PATIENCE,
+    EndToEndTestCase,
+    command_line,
+    request,
+    run,
+    run_here,
+    until,
+)
 from tests.processes import Process, free_port
 
 #: A user who owns nothing.
@@ -28,7 +36,7 @@ def why_not_as_nobody() -> str:
     """Why commands cannot be run as another user here; empty if they can."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return "only root may run commands as somebody else, and with setpriv"
-    probe = [*_AS_NOBODY, sys.executable, "-c", "import rsscloud_broker.tap"]
+    probe = [*_AS_NOBODY, sys.executable, "-c", "import lxml.etree, rsscloud_broker, twisted"]
     if subprocess.run(probe, check=False, capture_output=True).returncode:
         return "another user may not read this environment"
     return ""
@@ -41,29 +49,36 @@ class StartTestCase(EndToEndTestCase):
     def outputs(self, *options: object, prefix: list[str] | None = None) -> list[str]:
         """What the start says that fails, and what check-config says that fails.
 
-        They listen at a free port, if neither the options nor a configuration say where.
+        They listen at a free port, if neither the options nor a configuration say where.  A
+        check needs a process of its own only for a prefix or an environment.
         """
         if "--listen" not in options and not self.listens_by_file:
             options = (*options, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
+        start = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options)
+        check = command_line("rsscloud-broker", "check-config", *options)
+        prefix = prefix or []
+        alike = not prefix and not self.env
         said = []
-        for command in (
-            command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options),
-            command_line("rsscloud-broker", "check-config", *options),
+        for done in (
+            self.run_apart([*prefix, *start]),
+            run_here("check-config", *options) if alike else self.run_apart([*prefix, *check]),
         ):
-            done = subprocess.run(
-                [*(prefix or []), *command],
-                check=False,
-                cwd=self.directory(),
-                env=os.environ | self.env,
-                capture_output=True,
-                encoding="utf-8",
-                timeout=PATIENCE,
-            )
             output = done.stdout + done.stderr
             self.assertEqual(done.returncode, 1, output)
             self.assertNotIn("Traceback", output)
             said.append(output)
         return said
+
+    def run_apart(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            check=False,
+            cwd=self.directory(),
+            env=os.environ | self.env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+        )
 
     def setUp(self) -> None:
         super().setUp()
@@ -401,7 +416,7 @@ class BesideTests(EndToEndTestCase):
     def test_what_somebody_else_has(self) -> None:
         port = self.origin().port
         listen = f"tcp:{port}:interface=127.0.0.1"
-        done = run("rsscloud-broker", "check-config", "--local", "--listen", listen)
+        done = run_here("check-config", "--local", "--listen", listen)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"127.0.0.1:{port}", done.stderr)
         self.assertIn("in use", done.stderr)

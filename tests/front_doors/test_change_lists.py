@@ -219,6 +219,15 @@ class ChangeListsDoorTests(ChangeListsTestCase):
                 (await self.ask("/changes.xml", {"If-Modified-Since": other})).status, 200
             )
 
+    async def test_a_change_in_the_second_that_is_asked_for_is_one(self) -> None:
+        """Times of HTTP have whole seconds: what is newer by less must not go unseen."""
+        path = self.put("changes.xml")
+        os.utime(path.path, ns=(0, NOON * 10**9 + 1))
+        answer = await self.ask("/changes.xml", {"If-Modified-Since": NOON_DATE})
+        self.assertEqual((answer.status, answer.body), (200, CONTENT))
+        sent = {"If-Modified-Since": answer.headers["last-modified"]}
+        self.assertEqual((await self.ask("/changes.xml", sent)).status, 304)
+
     async def test_a_tag_decides_alone(self) -> None:
         self.put("changes.xml")
         sent = {"If-None-Match": '"other"', "If-Modified-Since": NOON_DATE}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
+from tests import examples
 from tests.front_doors.exchange import call
 from tests.front_doors.fixture import House
 
@@ -132,7 +133,7 @@ class ChannelTests(SynchronousTestCase):
             lines, _ = self.outcome(pieces)
             self.assertEqual(sum(line.startswith(b"HTTP/1.1 ") for line in lines), 1)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(
         st.sampled_from(sorted({**GOOD, **BAD})),
         st.floats(0, 1),

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests import examples
 from tests.front_doors.exchange import FORM, call, form, request_bytes
 from tests.front_doors.fixture import FEED, HOME, House
 
@@ -77,18 +78,18 @@ class FuzzTests(SynchronousTestCase):
         )
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
     @given(path=st.sampled_from(PATHS), kind=st.sampled_from(KINDS), body=bodies)
     def test_bodies(self, path: str, kind: str, body: bytes) -> None:
         self.assert_answered(request_bytes("POST", path, body, {"Content-Type": kind}))
 
-    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
     @given(path=st.sampled_from(PATHS), query=st.binary(max_size=50) | fields)
     def test_queries(self, path: str, query: bytes) -> None:
         clean = query.translate(None, b" \r\n\0")
         self.assert_answered(b"GET %s?%s HTTP/1.1\r\nHost: b\r\n\r\n" % (path.encode(), clean))
 
-    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         name=st.sampled_from(["Accept", "Content-Type", "SOAPAction", "X-Forwarded-For"]),
         value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=50),

@@ -42,6 +42,13 @@ NO_ANSWER = Outcome(False, "nobody is there", answered=False)
 
 REFUSED = Outcome(False, "refused")
 
+#: How often subscribers may be called, and the store be read, while no time passes: so often, and
+#: so often for each subscriber there is.
+MOST_STEPS, STEPS_OF_EACH = 500, 3
+
+#: The methods that write what has come about.
+WRITES = frozenset({"record_slice", "record_deliveries", "record_hosts"})
+
 
 @implementer(INotifier)
 class ScriptedNotifier:
@@ -116,6 +123,8 @@ class EngineTestCase(SynchronousTestCase):
     :ivar slow: the names of the store's methods whose results wait until ``hurry``.
     :ivar asked: the names of the store's methods that were called, in order.
     :ivar jitter: the generator of random jitter.
+    :ivar spins: whether the distribution goes round in a circle.  Then the store answers nothing
+        any more, and the test fails.
     """
 
     bounds = Bounds()
@@ -132,6 +141,9 @@ class EngineTestCase(SynchronousTestCase):
         self.unavailable: set[str] = set()
         self.slow: set[str] = set()
         self.asked: list[str] = []
+        self.spins = False
+        self.addCleanup(self.assert_no_spin)
+        self._readings = self._calls = self._subscribed = 0
         self._late: list[Callable[[], None]] = []
         for name in (
             "fanouts",
@@ -151,6 +163,12 @@ class EngineTestCase(SynchronousTestCase):
 
         def watched(*args: Any) -> Deferred[Any]:
             self.asked.append(name)
+            self._readings += name not in WRITES
+            steps = self._readings + len(self.notifier.calls) - self._calls
+            most = MOST_STEPS + STEPS_OF_EACH * self._subscribed
+            self.spins = self.spins or steps > most
+            if self.spins:
+                return Deferred()
             if name in self.unavailable:
                 return fail(Unavailable("the disk is full"))
             if name in self.slow:
@@ -161,6 +179,14 @@ class EngineTestCase(SynchronousTestCase):
             return done
 
         self.patch(self.store, name, watched)
+
+    def step(self) -> None:
+        """Time passes, or something happens; until now the distribution has come to rest."""
+        self.assert_no_spin()
+        self._readings, self._calls = 0, len(self.notifier.calls)
+
+    def assert_no_spin(self) -> None:
+        self.assertFalse(self.spins, f"it asked for {self.asked[-3:]}, among others, without end")
 
     def hurry(self) -> None:
         """Return the results that slow methods hold back, and make all methods fast again."""
@@ -200,6 +226,7 @@ class EngineTestCase(SynchronousTestCase):
         self.notifier.held.clear()
 
     def subscribe(self, url: str, topic: str = FEED, *, content: bool = False) -> Subscription:
+        self._subscribed += 1
         wanted = Subscription(
             topic, Callback(url, "http-post"), Lease(NOW, 90_000), wants_content=content
         )
@@ -208,6 +235,7 @@ class EngineTestCase(SynchronousTestCase):
 
     def subscribe_many(self, count: int, topic: str = FEED, host: str = "") -> list[str]:
         """Store subscriptions, each at its own host unless one is given; return their URLs."""
+        self._subscribed += count
         urls = [f"http://{host or f'reader{n}.example'}/{n}" for n in range(count)]
         self.successResultOf(
             self.store._threads.write(lambda conn: _subscribe_all(conn, urls, topic))
@@ -237,6 +265,7 @@ class EngineTestCase(SynchronousTestCase):
 
     def hint(self, event: Event) -> None:
         """Send an event to the distribution."""
+        self.step()
         self.successResultOf(Deferred.fromCoroutine(self.distribution.handle(event)))
 
     def newest_content(self, topic: str = FEED) -> bytes | None:
@@ -247,6 +276,7 @@ class EngineTestCase(SynchronousTestCase):
         """Let time pass, in steps."""
         until = self.clock.wall_seconds() + seconds
         while (left := until - self.clock.wall_seconds()) > 0:
+            self.step()
             self.clock.advance(min(step, left))
 
     def timers(self) -> list[object]:

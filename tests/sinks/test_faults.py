@@ -23,6 +23,7 @@ from rsscloud_broker.events import SubscriptionRemoved
 from rsscloud_broker.model import Notification, Outcome, Subscription
 from rsscloud_broker.sinks.breakers import LONGEST_PAUSE
 from rsscloud_broker.testing.clock import Clock
+from tests import examples
 from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotifier
 
 TOPICS = ("http://feeds.example/a", "http://feeds.example/b")
@@ -186,6 +187,7 @@ class DeliveryMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "engine"):
             return
+        self.engine.assert_no_spin()
         self.engine.unavailable.clear()
         self.engine.hurry()
         for host in HOSTS:
@@ -207,5 +209,5 @@ class DeliveryMachine(RuleBasedStateMachine):
 
 class DeliveryTests(SynchronousTestCase):
     def test_everybody_is_told_in_the_end(self) -> None:
-        often = settings(max_examples=40, stateful_step_count=40, deadline=None)
+        often = settings(max_examples=examples(15), stateful_step_count=40, deadline=None)
         run_state_machine_as_test(DeliveryMachine, settings=often)

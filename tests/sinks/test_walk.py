@@ -316,7 +316,7 @@ class BusyTests(EngineTestCase):
 
 class FairnessTests(EngineTestCase):
     def test_small_topic_is_told_long_before_a_large_one_is_done(self) -> None:
-        large = self.subscribe_many(10_000)
+        large = self.subscribe_many(3000)
         small = [f"http://small{number}.example/" for number in range(3)]
         for url in small:
             self.subscribe(url, OTHER_FEED)
@@ -326,10 +326,10 @@ class FairnessTests(EngineTestCase):
         self.change(OTHER_FEED)
         while not set(small) <= set(self.called()):
             self.notifier.end()
-        self.assertLess(len(self.called()), 600)  # it waited for one slice of the large topic
+            self.assertLess(len(self.called()), 600)  # it has waited for one slice
         self.notifier.holds.clear()
         self.notifier.end()
-        self.assertEqual((len(self.called()), self.walks()), (10_003, []))
+        self.assertEqual((len(self.called()), self.walks()), (3003, []))
 
     def test_small_topic_is_told_though_more_large_ones_wait_than_are_walked(self) -> None:
         for number in range(9):

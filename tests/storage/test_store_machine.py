@@ -16,12 +16,13 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import memory_store
+from tests import examples
 from tests.postgresql import borrowed_database
 from tests.storage.databases import file_database
 from tests.store_contract.machine import make_store_machine
 
-MANY = settings(max_examples=40, stateful_step_count=40, deadline=None)
-FEW = settings(MANY, max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=examples(15), stateful_step_count=40, deadline=None)
+FEW = settings(MANY, max_examples=examples(3), suppress_health_check=[HealthCheck.too_slow])
 
 
 @contextmanager

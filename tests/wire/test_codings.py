@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -54,3 +55,14 @@ class UnpackedTests(SynchronousTestCase):
             pack = zlib.compress if coding == b"deflate" else gzip.compress
             self.assertEqual(unpacked(coding, pack(b"x" * 1000), 1000), b"x" * 1000)
             self.assertRaises(TooLong, unpacked, coding, pack(b"x" * 1001), 1000)
+
+    def test_little_more_is_made_than_there_may_be(self) -> None:
+        for coding in PACKED:
+            pack = zlib.compress if coding == b"deflate" else gzip.compress
+            bomb = pack(bytes(20_000_000))
+            tracemalloc.start()
+            self.addCleanup(tracemalloc.stop)
+            self.assertRaises(TooLong, unpacked, coding, bomb, 1000)
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            self.assertLess(most, 200_000)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire.xmlrpc import decode_call, plain_call
+from tests import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
 PARAMS = ("A site", "http://a.example/?b=c;d='e'")
@@ -63,7 +64,7 @@ class PlainCallTests(SynchronousTestCase):
         for charset in ("utf-16", "utf-7", "cp037", "no-such", ""):
             self.assertIsNone(plain_call(CALL.encode(), charset), charset)
 
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(st.floats(0, 1), st.integers(0, 12), pieces, charsets)
     def test_it_is_what_the_parser_reads(
         self, where: float, cut: int, insert: str, charset: str | None
@@ -75,7 +76,7 @@ class PlainCallTests(SynchronousTestCase):
             if read is not None:
                 self.assertEqual(read, decode_call(document, charset))
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(pieces, pieces, pieces, st.text(st.characters(max_codepoint=300), max_size=9))
     def test_of_made_up_calls(self, before: str, between: str, after: str, value: str) -> None:
         document = (

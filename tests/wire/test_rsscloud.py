@@ -26,6 +26,7 @@ from rsscloud_broker.wire.rsscloud import (
     unreadable,
 )
 from rsscloud_broker.wire.web_address import MAX_URL
+from tests import examples
 
 FEED = "http://feeds.example/rss.xml"
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
@@ -72,7 +73,7 @@ class RegistrationTests(SynchronousTestCase):
                     secure = "https-post" in protocol or port == "443" or "s" in scheme.lower()
                     self.assertEqual(url, f"http{'s' * secure}://r.example:{port}/n")
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(100))
     @given(
         st.fixed_dictionaries(
             {

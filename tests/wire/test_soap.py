@@ -23,6 +23,7 @@ from rsscloud_broker.wire.soap import (
     is_envelope,
 )
 from rsscloud_broker.wire.xml import MalformedXML
+from tests import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -326,19 +327,19 @@ parts = st.sampled_from(
 
 
 class HypothesisTests(SynchronousTestCase):
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(names, st.dictionaries(names, values, max_size=4), st.sampled_from(["", "urn:x"]))
     def test_round_trip(self, operation: str, parameters: dict[str, Any], namespace: str) -> None:
         document = encode_call(operation, parameters, namespace)
         self.assertEqual(decode_call(document), SoapCall(operation, namespace, parameters))
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(values)
     def test_round_trip_of_results(self, result: Any) -> None:
         document = encode_response(SoapCall("ping", "urn:x"), result)
         self.assertEqual(decode_response(document), result)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(
         st.sampled_from(sorted(FIXTURES.glob("soap_*.xml"))),
         st.floats(0, 1),
@@ -350,7 +351,7 @@ class HypothesisTests(SynchronousTestCase):
         start = int(where * len(document))
         self.decode_both_ways(document[:start] + insert + document[start + cut :])
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(st.lists(parts, max_size=12).map("".join))
     def test_made_up_bodies(self, inner: str) -> None:
         self.decode_both_ways(envelope(f"<op>{inner}</op>"))

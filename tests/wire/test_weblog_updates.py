@@ -20,6 +20,7 @@ from rsscloud_broker.wire.weblog_updates import (
     ping_of_parameters,
     site_ping,
 )
+from tests import examples
 
 HOME = "http://site.example/"
 FEED = "https://site.example/rss.xml"
@@ -90,7 +91,7 @@ class SitePingTests(SynchronousTestCase):
             f"{BEGIN}the tags were too long. At most 1024 characters are taken.",
         )
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(100))
     @given(st.text(), st.text() | st.text().map(HOME.__add__), st.text(max_size=50))
     def test_what_is_taken_is_clean(self, name: str, url: str, tags: str) -> None:
         try:

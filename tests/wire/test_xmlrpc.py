@@ -23,6 +23,7 @@ from rsscloud_broker.wire.xmlrpc import (
     encode_response,
     is_call,
 )
+from tests import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -280,7 +281,7 @@ parts = st.sampled_from(
 
 
 class HypothesisTests(SynchronousTestCase):
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(st.lists(values, max_size=4))
     def test_round_trip(self, parameters: list[Any]) -> None:
         try:
@@ -290,7 +291,7 @@ class HypothesisTests(SynchronousTestCase):
         else:
             self.assertEqual(decoded, ("a.b", parameters))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(
         st.sampled_from(sorted(FIXTURES.glob("*.xml"))),
         st.floats(0, 1),
@@ -307,7 +308,7 @@ class HypothesisTests(SynchronousTestCase):
             except MalformedXML as error:
                 self.assertTrue(error.reason)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(st.lists(parts, max_size=12).map("".join))
     def test_made_up_values(self, inner: str) -> None:
         try:

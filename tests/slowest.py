@@ -1,0 +1,91 @@
+"""Lists the tests that took longest, after a run by several processes.
+
+Each process that runs tests writes into a directory when each of its tests began (`record`).
+Afterwards ``python -m tests.slowest DIRECTORY`` lists the slowest, with the seconds that each
+took and how many of them it and its own processes kept a processor busy::
+
+    The slowest 20 of 3134 tests, which took 650 s (560 s busy) in all:
+     12.3 s ( 11.9 s busy)  tests.sinks.test_faults.DeliveryTests.test_everybody_is_told
+    ...
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from attrs import frozen
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from zope.interface import provider
+
+#: How many tests are listed.
+LISTED = 20
+
+#: What trial logs when it starts a test.
+_BEGINS = re.compile(r"--> (\S+) <--")
+
+
+@frozen(order=True)
+class Timed:
+    """A test that has run.
+
+    :ivar seconds: how long it took.
+    :ivar busy: how many seconds of processors it used, with those of its processes that ended.
+    """
+
+    seconds: float
+    busy: float
+    name: str
+
+
+def record(directory: Path) -> None:
+    """Write down when each test begins that this process runs.
+
+    :param directory: is made if needed, and gets a file for this process.  Each line has the
+        time in seconds, the processor time used so far, and the name of the test that begins.
+        The last line has no name: that is when the process ended.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    file = (directory / str(os.getpid())).open("a", encoding="utf-8", buffering=1)
+
+    def note(name: str = "") -> None:
+        file.write(f"{time.monotonic():.3f} {sum(os.times()[:4]):.3f} {name}\n")
+
+    @provider(ILogObserver)
+    def observe(event: LogEvent) -> None:
+        if begins := _BEGINS.fullmatch(event.get("log_text", "")):
+            note(begins[1])
+
+    globalLogPublisher.addObserver(observe)
+    atexit.register(note)
+
+
+def timed(directory: Path) -> Iterator[Timed]:
+    """The tests of which `record` wrote into a directory."""
+    for file in directory.iterdir():
+        lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines())
+        for (began, used, name), (ended, used_then, *_) in pairwise(lines):
+            yield Timed(float(ended) - float(began), float(used_then) - float(used), name)
+
+
+def report(directory: Path) -> str:
+    """The slowest tests of a run, slowest first, a line for each."""
+    tests = sorted(timed(directory), reverse=True)
+    seconds, busy = sum(test.seconds for test in tests), sum(test.busy for test in tests)
+    listed = tests[:LISTED]
+    lines = [
+        f"The slowest {len(listed)} of {len(tests)} tests, "
+        f"which took {seconds:.0f} s ({busy:.0f} s busy) in all:"
+    ]
+    lines += [f"{test.seconds:5.1f} s ({test.busy:5.1f} s busy)  {test.name}" for test in listed]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(report(Path(sys.argv[1])) + "\n")

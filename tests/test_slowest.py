@@ -1,0 +1,83 @@
+"""The list of slow tests at the end of a run, of real runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests import slowest
+from tests.processes import BIN, PATIENCE
+
+TOP = Path(slowest.__file__).parent.parent
+
+
+class RunTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.times = Path(self.mktemp()).absolute()
+        self.place = Path(self.mktemp()).absolute()
+        self.place.mkdir()
+        code = """
+            from pathlib import Path
+            from time import sleep
+            from twisted.trial.unittest import SynchronousTestCase as TestCase
+            from tests.slowest import record
+
+            record(Path({times!r}))
+
+            class SomeTests(TestCase):
+                def test_fast(self):
+                    pass
+
+                def test_slow(self):
+                    sleep(0.05)
+
+                def test_wrong(self):
+                    self.fail()
+        """
+        (self.place / "some.py").write_text(dedent(code).format(times=str(self.times)))
+
+    def run_tests(self, *options: str) -> None:
+        env = os.environ | {"PYTHONPATH": f"{self.place}:{TOP}", "TEST_TIMES": ""}
+        done = subprocess.run(
+            [BIN / "trial", *options, "some"],
+            check=False,
+            cwd=self.place,
+            env=env,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        self.assertEqual(done.returncode, 1, "one of them fails")
+
+    def test_every_test_of_every_process(self) -> None:
+        self.run_tests("--jobs", "2")
+        tests = {test.name: test for test in slowest.timed(self.times)}
+        self.assertEqual(
+            set(tests), {f"some.SomeTests.test_{name}" for name in ("fast", "slow", "wrong")}
+        )
+        slow = tests["some.SomeTests.test_slow"]
+        self.assertGreaterEqual(slow.seconds, 0.05)
+        self.assertLess(slow.busy, slow.seconds)
+
+    def test_list(self) -> None:
+        self.times.mkdir()
+        lines = [f"{number}.5 {number}.25 test{number}\n" for number in range(30)]
+        (self.times / "1").write_text("".join(lines) + "100.0 90.0 \n")
+        (self.times / "2").write_text("0.0 0.0 other\n2.0 1.5 \n")
+        done = subprocess.run(
+            [sys.executable, slowest.__file__, self.times],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        first, *listed = done.stdout.splitlines()
+        self.assertEqual(first, "The slowest 20 of 31 tests, which took 102 s (91 s busy) in all:")
+        self.assertEqual(len(listed), 20)
+        self.assertEqual(
+            listed[:2], [" 70.5 s ( 60.8 s busy)  test29", "  2.0 s (  1.5 s busy)  other"]
+        )
