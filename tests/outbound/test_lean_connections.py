@@ -165,7 +165,7 @@ class KeptConnectionTests(CallbackClientTestCase):
         self.assertEqual([one.requests for one in self.server.connections], [2, 1])
 
 
-class DialTests(CallbackClientTestCase):
+class SeveralAddressesTests(CallbackClientTestCase):
     def setUp(self) -> None:
         """A host of three addresses, of which two swallow what is sent to them."""
         self.serve()
