@@ -125,8 +125,8 @@ def makeService(options: Options) -> IService:
             service.reloading.take_too("[log]", lambda config: logs.change(config.log))
         elif config.log != Log():
             service.log.warn(
-                "[log] of the configuration is not heeded: it is whoever runs the broker who says "
-                "what is logged (twistd --logger, or twistd -y)."
+                "[log] of the configuration is ignored: this broker leaves its log to twistd "
+                "(--logger, or twistd -y)."
             )
         read = partial(options.configuration, makers)
         reload_at_hangup(reactor, partial(service.reloading.reload, read))
@@ -207,8 +207,8 @@ class BrokerService(MultiService):
         allowed = fd_limit.allow(max(DESCRIPTORS, needed))
         if allowed < needed:
             self.log.warn(
-                "There may be {allowed} file descriptors (ulimit -n), and {needed} are needed "
-                "for as many connections as are configured; what is beyond waits or is refused.",
+                "The process may open {allowed} file descriptors (ulimit -n), but the configured "
+                "number of connections needs {needed}; further connections wait or are refused.",
                 allowed=allowed,
                 needed=needed,
             )

@@ -48,8 +48,8 @@ class _Queue:
             if not self.dropping:  # log once each time the queue fills up, not for each event
                 self.dropping = True
                 self.log.warn(
-                    "The queue of sink {sink} is full ({size} events): it is told of no more "
-                    "until it has caught up, and then works from the store.",
+                    "The queue of sink {sink} is full ({size} events): further events are dropped "
+                    "until the sink has caught up; it then works from the store.",
                     sink=self.sink.name,
                     size=self.size,
                 )

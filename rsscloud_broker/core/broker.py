@@ -182,12 +182,12 @@ class Broker:
         :raises TooMany: the topic has no subscribers, and too many topics without subscribers
             are fetched from its host.
         """
-        if not self._admission.limits_readings(source) or self._detector.was_watched(url):
+        if not self._admission.limits_fetches(source) or self._detector.was_watched(url):
             return
-        pause = self._admission.reading(url)
+        pause = self._admission.count_fetch(url)
         # The store is asked only when the limit is reached: nearly every ping is admitted.
         if pause and not await self._detector.is_watched(url):
-            raise self._admission.too_many_readings(url, pause)
+            raise self._admission.too_many_fetches(url, pause)
 
     async def _problem_of(self, url: str, source: str) -> str | Refused:
         """Like ``_check_publish``, but return a refusal instead of raising it."""

@@ -71,7 +71,7 @@ class FeedInspector:
                 await self._store.record_feed(url, await self._in_thread(summary, content))
             except Unavailable as error:
                 self.log.error(
-                    "What {url} says of itself is not kept: {error}", url=url, error=error
+                    "The summary of the feed {url} is not stored: {error}", url=url, error=error
                 )
             except Exception:  # log a bug, and go on with the other feeds
                 self.log.failure("Reading {url} as a feed failed.", url=url)

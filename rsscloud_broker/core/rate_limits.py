@@ -171,7 +171,7 @@ class Admission:
         self._day = RateLimit(0, 0, clock, longest_pause=DAY_PAUSE)
         self._sources = RateLimit(0, 0, clock)
         self._targets = RateLimit(0, 0, clock)
-        self._readings = RateLimit(0, 0, clock)
+        self._fetches = RateLimit(0, 0, clock)
         self._failures: BoundedDict[bytes, _Failure | None] = BoundedDict(MAX_FAILURES)
         self.change(limits)
 
@@ -187,7 +187,7 @@ class Admission:
         self._day.change(limits.pings_per_day / DAY, limits.pings_per_day)
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
-        self._readings.change(limits.fetches_per_host, limits.fetches_host_burst)
+        self._fetches.change(limits.fetches_per_host, limits.fetches_host_burst)
         self._quotas: BoundedDict[str, Quota | None] = BoundedDict(MAX_HOSTS)
 
     def ping(self, source: str) -> None:
@@ -211,27 +211,27 @@ class Admission:
                 "pings of a day", f"more than {often} came from your address", pause
             )
 
-    def limits_readings(self, source: str) -> bool:
+    def limits_fetches(self, source: str) -> bool:
         """Whether the fetches that a caller's pings cause are limited."""
         return not self.is_exempt(source)
 
-    def reading(self, url: str) -> int:
+    def count_fetch(self, url: str) -> int:
         """Count a fetch of a topic that may have no subscribers.
 
         :returns: 0 if the fetch is within the limit of its host; otherwise the seconds until it
             will be.
         """
-        return self._readings.take(_host_of(url))
+        return self._fetches.take(_host_of(url))
 
-    def too_many_readings(self, url: str, pause: int) -> TooMany:
-        """The error for a topic without subscribers that ``reading`` found over the limit.
+    def too_many_fetches(self, url: str, pause: int) -> TooMany:
+        """The error for a topic without subscribers that ``count_fetch`` found over the limit.
 
-        :param pause: what ``reading`` returned.
+        :param pause: what ``count_fetch`` returned.
         """
-        often = _often(self._readings, "readings")
+        often = _often(self._fetches, "fetches")
         return self._too_many(
-            "readings of a host",
-            f"more than {often} of topics without subscribers are asked of the host "
+            "fetches of a host",
+            f"more than {often} of topics without subscribers were requested from the host "
             f"{_host_of(url)}",
             pause,
         )

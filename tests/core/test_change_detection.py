@@ -5,6 +5,7 @@ request is answered.
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
@@ -252,7 +253,12 @@ class AskTests(CoreTestCase):
     def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
         self.store_ping()
         self.unavailable.add("checks_due")
-        self.start()
+        with capturedLogs() as events:
+            self.start()
+        self.assertEqual(
+            [formatEvent(event) for event in events],
+            ["Fetching topics that wait is put off: the disk is full"],
+        )
         self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual(self.fetcher.fetched, [])
         self.unavailable.clear()

@@ -289,29 +289,29 @@ class ReadingTests(AdmissionTestCase):
     def test_too_many_at_a_host(self) -> None:
         admission = self.admission(fetches_per_host=0.5, fetches_host_burst=3)
         for number in range(3):
-            self.assertEqual(admission.reading(f"http://feeds.example/{number}"), 0)
+            self.assertEqual(admission.count_fetch(f"http://feeds.example/{number}"), 0)
         url = "http://FEEDS.example:8080/3"
-        pause = admission.reading(url)
+        pause = admission.count_fetch(url)
         self.assertGreater(pause, 0)
-        self.assertEqual(self.limited("readings of a host"), 0)  # the caller decides
+        self.assertEqual(self.limited("fetches of a host"), 0)  # the caller decides
         self.assertEqual(
-            str(admission.too_many_readings(url, pause)),
-            "more than 0.5 readings a second of topics without subscribers are asked of the "
+            str(admission.too_many_fetches(url, pause)),
+            "more than 0.5 fetches a second of topics without subscribers were requested from the "
             "host feeds.example; try again in 3 seconds",
         )
-        self.assertEqual(self.limited("readings of a host"), 1)
-        self.assertEqual(admission.reading("http://other.example/"), 0)
+        self.assertEqual(self.limited("fetches of a host"), 1)
+        self.assertEqual(admission.count_fetch("http://other.example/"), 0)
         self.clock.advance(2)
-        self.assertEqual(admission.reading(FEED), 0)
+        self.assertEqual(admission.count_fetch(FEED), 0)
 
     def test_no_limit(self) -> None:
         admission = self.admission(fetches_per_host=0, fetches_host_burst=1)
         for _ in range(1000):
-            self.assertEqual(admission.reading(FEED), 0)
+            self.assertEqual(admission.count_fetch(FEED), 0)
 
     def test_whose_are_counted(self) -> None:
         admission = self.admission(exempt=("192.0.2.8",))
-        counted = [admission.limits_readings(source) for source in (CALLER, OTHER, "")]
+        counted = [admission.limits_fetches(source) for source in (CALLER, OTHER, "")]
         self.assertEqual(counted, [True, False, False])
 
 

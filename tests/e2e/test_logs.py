@@ -96,4 +96,4 @@ class TwistdTests(EndToEndTestCase):
             cwd=directory,
         )
         broker.wait_for(LISTENS)
-        self.assertTrue(re.search(r"\[log\] of the configuration is not heeded", broker.output))
+        self.assertTrue(re.search(r"\[log\] of the configuration is ignored", broker.output))
