@@ -18,9 +18,8 @@ SMALL: Final = 8 * 1024
 class BodyBudget(Budget):
     """Counts the bytes of bodies that are arriving, and of those that have arrived.
 
-    Of the memory for bodies that have arrived, one source may hold no more than it leaves free
-    for the others.  So the first source gets at most half of it, and the next one still finds
-    some.
+    Of the memory for bodies that have arrived, one source may hold no more than is still free.  So
+    the first source gets at most half of it, and the next one still finds some.
 
     :ivar taken: bytes of the bodies that have arrived whose requests are under way.
     """

@@ -196,7 +196,7 @@ class ResourceSyncDoor:
             wanted = await self._distribute(topic, content)
         except _Refusal as refusal:
             return plain(request, refusal.status, str(refusal), **refusal.headers)
-        lines = ["The notification was taken in."]
+        lines = ["The notification was accepted."]
         if not wanted:
             lines.append(f"Nobody has subscribed to {topic} now.")
         for warning in (*odd, *codec.warnings(notification)):

@@ -146,8 +146,8 @@ class WebSubDoor:
         return plain(
             request,
             415,
-            f"This hub takes a form ({FORM}), and no content: save what is new at its own URL, "
-            "then send hub.mode=publish with hub.url, and the hub reads it there.",
+            f"This hub takes a form ({FORM}), and no content: save the new content at its own URL, "
+            "then send hub.mode=publish with hub.url, and the hub fetches it there.",
         )
 
     async def _answer(self, request: Request) -> bytes:
@@ -167,7 +167,7 @@ class WebSubDoor:
         notes = await self._broker.publish(asked.urls, caller(request))
         if _OLD in _path(request) or _OLD in (header(request, "user-agent") or "").lower():
             return _nothing_to_say(request)
-        said = ["Thanks. What changed is read, and its subscribers are told."]
+        said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
         if not wants_page(header(request, "accept"), ["text/plain"]):
             return plain(request, 202, "\n".join(said))
@@ -184,7 +184,7 @@ class WebSubDoor:
             )
             return _nothing_to_say(request)
         await self._broker.accept(intent)
-        return plain(request, 202, "Thanks. The callback is asked now whether it wants this.")
+        return plain(request, 202, "Thanks. The broker now asks the callback to confirm this.")
 
     def _intent(self, request: Request, asked: HubRequest) -> Intent:
         return Intent(

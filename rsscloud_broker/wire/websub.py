@@ -171,7 +171,7 @@ def _storable(name: str, value: str) -> str:
 
 def _callback(url: str) -> str:
     if not url:
-        raise BadRequest("hub.callback is missing: send the URL that is to be called.")
+        raise BadRequest("hub.callback is missing: send the URL of the callback.")
     _bounded("hub.callback", url)
     try:
         parts = urlsplit(url)
@@ -190,7 +190,7 @@ def _callback(url: str) -> str:
 
 def _topic(url: str) -> str:
     if not url:
-        raise BadRequest("hub.topic is missing: send the URL that you want to be told about.")
+        raise BadRequest("hub.topic is missing: send the URL of the topic.")
     return _bounded("hub.topic", url)
 
 

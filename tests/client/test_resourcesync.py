@@ -34,7 +34,7 @@ class Hub(Server):
 
 class NotifyTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.hub = Hub(Answer(b"The notification was taken in.\nWarning: odd.\n", 202))
+        self.hub = Hub(Answer(b"The notification was accepted.\nWarning: odd.\n", 202))
         self.payload = (FIXTURES / "new_resource_list.xml").read_bytes()
 
     def notify(
@@ -49,7 +49,7 @@ class NotifyTests(SynchronousTestCase):
 
     def test_as_it_is(self) -> None:
         said = self.successResultOf(self.notify(self.payload, token=TOKEN))
-        self.assertEqual(said, "The notification was taken in. Warning: odd.")
+        self.assertEqual(said, "The notification was accepted. Warning: odd.")
         (asked,) = self.hub.asked
         self.assertEqual((asked.method, asked.uri), ("POST", "/websub"))
         self.assertEqual(asked.body, self.payload)

@@ -99,11 +99,11 @@ class ResourceSyncTests(ProcessTests):
     content = payload.read_bytes()
 
     async def test_a_notification(self) -> None:
-        server = Server(Answer(b"The notification was taken in.\n", 202), Answer(b"No.\n", 403))
+        server = Server(Answer(b"The notification was accepted.\n", 202), Answer(b"No.\n", 403))
         hub = f"{self.serve(server)}/websub"
         arguments = ("resourcesync", "notify", str(self.payload), "--hub", hub)
         command = self.start(*arguments, "--topic", "http://example.com/dataset1/framework/")
-        self.assertEqual(await command.lines.get(), "The notification was taken in.")
+        self.assertEqual(await command.lines.get(), "The notification was accepted.")
         self.assertEqual((await command.ended, command.errors), (0, b""))
         self.assertEqual(server.asked[0].body, self.content)
         refused = self.start(*arguments, "--topic", "http://other.example/")

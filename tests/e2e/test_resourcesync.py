@@ -96,7 +96,7 @@ class HubTests(EndToEndTestCase):
         broker.start()
         destination = self.served(Destination())
         destination.subscribe(broker, topic)
-        self.assertEqual(self.notify(broker, topic, TOKEN), "The notification was taken in.\n")
+        self.assertEqual(self.notify(broker, topic, TOKEN), "The notification was accepted.\n")
         until(lambda: destination.deliveries, "a delivery")
         delivery = destination.deliveries[0]
         self.assertEqual(delivery.body, PAYLOAD.read_bytes())

@@ -122,7 +122,7 @@ class TakenInTests(DoorTestCase):
         body = b'\xef\xbb\xbf\n<?xml version="1.0" encoding="UTF-8"?>\n<!-- x -->' + PAYLOAD
         content_type = 'application/xml; charset="UTF-8"'
         answer = self.notify(body, Content_Type=content_type)
-        self.assertEqual((answer.status, answer.text), (202, "The notification was taken in.\n"))
+        self.assertEqual((answer.status, answer.text), (202, "The notification was accepted.\n"))
         self.assertEqual(self.broker.pushed, [(TOPIC, Content(body, content_type, link()))])
 
     def test_at_every_path(self) -> None:

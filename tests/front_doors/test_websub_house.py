@@ -179,7 +179,7 @@ class PublishingByHandTests(HouseTestCase):
                 continue
             self.assertEqual(answer.status, 202)
             page: Any = html.document_fromstring(answer.text)
-            self.assertIn("subscribers are told", page.xpath("string(//p[@class='lead'])"))
+            self.assertIn("notifies its subscribers", page.xpath("string(//p[@class='lead'])"))
             self.assertIn("/", page.xpath("//main//a/@href"))
 
     def test_a_refusal(self) -> None:
@@ -194,7 +194,8 @@ class PublishingByHandTests(HouseTestCase):
             answer = self.publish(accept)
             self.assertEqual((answer.status, answer.headers.get_content_type()), _TAKEN, name)
             self.assertEqual(
-                answer.text, "Thanks. What changed is read, and its subscribers are told.\n"
+                answer.text,
+                "Thanks. The broker fetches what has changed, and notifies its subscribers.\n",
             )
 
 
