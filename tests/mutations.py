@@ -116,6 +116,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A host that does not answer fills the queue of intents.",
     ),
     Mutation(
+        "core/intents.py",
+        "attempts, about = waiting.attempts,",
+        "attempts, about = 0,",
+        "core.test_intents",
+        "Each restart begins the attempts to reach a dead callback anew.",
+    ),
+    Mutation(
         "core/verification.py",
         "        if outcome.success:\n            return\n",
         "        if outcome.success or True:\n            return\n",
@@ -335,6 +342,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "Who unsubscribes while a retry is claimed is notified all the same.",
     ),
     Mutation(
+        "sinks/outdated.py",
+        "return key in self._options and self._options[key] != subscription.options",
+        "return self._options.get(key) not in (None, subscription.options)",
+        "sinks.test_walk sinks.test_retries",
+        "A subscriber that unsubscribes is notified once more: the broker had read it before.",
+    ),
+    Mutation(
+        "sinks/outdated.py",
+        "self._options[key] != subscription.options",
+        "self._options[key] is None",
+        "sinks.test_walk sinks.test_retries",
+        "A subscriber that changes its secret is notified with the old one.",
+    ),
+    Mutation(
+        "sinks/outdated.py",
+        "        self._options[topic, callback_url] = options\n",
+        "        self._options.setdefault((topic, callback_url), options)\n",
+        "sinks.test_walk sinks.test_retries",
+        "A subscriber that renews and then unsubscribes is notified: only the first counts.",
+    ),
+    Mutation(
         "sinks/contents.py",
         "if content is not None and changes == self._changes:",
         "if content is not None:",
@@ -440,6 +468,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "dropping=false()",
         "storage.test_store",
         "Errors of weeks add up although the callback answers, until it is dropped.",
+    ),
+    Mutation(
+        "storage/intents.py",
+        ".values(attempts=attempts, retry_at=to_micros(retry_at))",
+        ".values(retry_at=to_micros(retry_at))",
+        "storage.test_store",
+        "After each restart a callback that does not answer has all of its attempts again.",
+    ),
+    Mutation(
+        "storage/intents.py",
+        "attempts=attempts, retry_at=to_micros(retry_at)",
+        "attempts=attempts",
+        "storage.test_store",
+        "A restart calls a callback at once that is to be left alone until its next attempt.",
     ),
     Mutation(
         "storage/nodes.py",

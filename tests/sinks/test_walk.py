@@ -460,6 +460,17 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.walks()), (urls[:3] + urls[4:], []))
         self.assertEqual(self.waiting(), {})
 
+    def test_who_renews_and_then_leaves_after_its_slice_was_read_is_not_told(self) -> None:
+        urls = self.subscribe_many(6)
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=2, in_flight=1, max_slow=0)
+        self.change()
+        renewed = self.successResultOf(self.store.put_subscription(self.subscriptions()[3]))
+        self.hint(SubscriptionStored(renewed))
+        self.leave(renewed)
+        self.notifier.end()
+        self.assertEqual((self.called(), self.walks()), (urls[:3] + urls[4:], []))
+
     def test_who_leaves_long_before_its_slice_is_handed_out_is_not_told(self) -> None:
         """Attempts are submitted in portions, and the next slice is in memory meanwhile."""
         urls = self.subscribe_many(3 * PORTION + 4)
