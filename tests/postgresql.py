@@ -24,8 +24,8 @@ from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.schema import metadata
 from tests.e2e.programs import missing
 
-#: Seconds in which the server must be there.
-PATIENCE = 30
+#: Seconds until the tests give up waiting for the server to start.
+TIMEOUT = 30
 
 #: Who runs the server, if root runs the tests: PostgreSQL refuses to be run by root.
 _USER = "postgres"
@@ -124,7 +124,7 @@ def _cluster() -> Path:
             [*map(str, command)], cwd=directory, stdout=output, stderr=output, **as_user
         )  # type: ignore[call-overload]
     atexit.register(_end, server, directory)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not list(directory.glob(".s.PGSQL.*[0-9]")) or "ready" not in _status(directory):
         if server.poll() is not None or time.monotonic() > until:
             raise AssertionError(f"postgres did not start: {log.read_text()}")

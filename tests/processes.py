@@ -23,8 +23,8 @@ from twisted.trial.unittest import SynchronousTestCase
 #: Where the commands of the environment are in which the tests run.
 BIN = Path(sys.executable).parent
 
-#: Seconds after which something that should happen is not going to.
-PATIENCE = 60.0
+#: Seconds until a test gives up waiting for a process and fails.
+TIMEOUT = 60.0
 
 #: What twistd says when the broker listens, at which port.
 LISTENS = r"_QuietSite .*starting on (\d+)"
@@ -106,7 +106,7 @@ class Process:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Read on until a line matches."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             line = self._next_line(deadline)
             if line is None:
@@ -121,10 +121,10 @@ class Process:
 
     def wait(self) -> int:
         """Read until it ends by itself; its exit status."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while self._next_line(deadline) is not None:
             pass
-        return self._process.wait(PATIENCE)
+        return self._process.wait(TIMEOUT)
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -139,11 +139,11 @@ class Process:
         if self._process.poll() is None:
             self._process.terminate()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join(PATIENCE)
+        self._reader.join(TIMEOUT)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()

@@ -13,7 +13,8 @@ from benchmarks.processes import Deadline, Failed, Helper, Sample
 from benchmarks.report import HEADINGS, MARKER, Line, Target, as_page, as_text, machine
 from benchmarks.rows import Settings
 
-PATIENCE = 60.0
+#: Seconds until a row of a benchmark gives up, and the test fails.
+TIMEOUT = 60.0
 
 
 class RowTests(SynchronousTestCase):
@@ -24,7 +25,7 @@ class RowTests(SynchronousTestCase):
         self.directory.mkdir()
 
     def run_row(self, name: str, lines: int = 1, *, floor: bool = True) -> None:
-        settings = Settings(self.directory, count=20, rounds=1, seconds=PATIENCE)
+        settings = Settings(self.directory, count=20, rounds=1, seconds=TIMEOUT)
         made = ROWS[name](settings)
         self.assertEqual(len(made), lines)
         for line in made:
@@ -95,7 +96,7 @@ class CountTests(SynchronousTestCase):
     """Rows fail if the counts are wrong."""
 
     def test_missing_notifications(self) -> None:
-        with Helper("receiver", Deadline.within(PATIENCE)) as receiver:
+        with Helper("receiver", Deadline.within(TIMEOUT)) as receiver:
             audience = Audience.of(receiver, 0, 3)
             expect(receiver, audience)
             error = self.assertRaises(Failed, check_counts, receiver, audience)
@@ -108,13 +109,13 @@ class CountTests(SynchronousTestCase):
             self.assertRaises(Failed, check, answer, 2)
 
     def test_helper_that_does_not_answer(self) -> None:
-        with Helper("receiver", Deadline.within(PATIENCE)) as receiver:
+        with Helper("receiver", Deadline.within(TIMEOUT)) as receiver:
             receiver._deadline = Deadline.within(0)
             error = self.assertRaises(Failed, receiver.ask, "counts")
         self.assertIn("--deadline", str(error))
 
     def test_helper_that_ends(self) -> None:
-        with Helper("receiver", Deadline.within(PATIENCE)) as receiver:
+        with Helper("receiver", Deadline.within(TIMEOUT)) as receiver:
             receiver.kill()
             self.assertRaises(Failed, receiver.ask, "counts")
 

@@ -20,7 +20,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import rsscloud_broker
 from tests.e2e.fixture import until
 from tests.e2e.programs import program
-from tests.processes import BIN, LISTENS, PATIENCE, Process
+from tests.processes import BIN, LISTENS, TIMEOUT, Process
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 TAP = TOP / "tap"
@@ -38,7 +38,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 def status_and_body(url: str) -> tuple[int, bytes]:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=PATIENCE) as answer:
+    with direct.open(url, timeout=TIMEOUT) as answer:
         return answer.status, answer.read()
 
 
@@ -119,7 +119,7 @@ class SystemdTests(DeploymentTests):
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -199,7 +199,7 @@ class SystemdTests(DeploymentTests):
                 pass_fds=[number],
             )
             # A connection that comes before the broker accepts waits in the socket's queue.
-            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as early:
+            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT) as early:
                 early.sendall(b"GET /changes.xml HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 answer = early.makefile("rb").readline()
         self.assertRegex(answer, rb"^HTTP/1\.1 (200|503) ")
@@ -238,7 +238,7 @@ class SystemdTests(DeploymentTests):
             for _ in ("at first", "after a restart"):
                 broker = self.activated(listening.fileno())
                 with socket.socket(socket.AF_UNIX) as caller:
-                    caller.settimeout(PATIENCE)
+                    caller.settimeout(TIMEOUT)
                     caller.connect(str(place))
                     caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                     self.assertRegex(caller.makefile("rb").readline(), rb"^HTTP/1\.1 200 ")

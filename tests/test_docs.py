@@ -29,7 +29,7 @@ from rsscloud_broker import config
 from rsscloud_broker.interfaces import IPluginMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
-from tests.processes import BIN, LISTENS, PATIENCE, Process, free_port, no_proxies
+from tests.processes import BIN, LISTENS, TIMEOUT, Process, free_port, no_proxies
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 README = TOP / "README.rst"
@@ -75,7 +75,7 @@ def run_recipe() -> list[str]:
 
 def settled(host: str, port: int) -> None:
     """Return once somebody listens."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, port)):
             return
@@ -116,7 +116,7 @@ class BrokerTestCase(SynchronousTestCase):
         self.broker.stop()
         self.broker = self.start_broker()  # it makes them when it starts
         address = f"http://127.0.0.1:{self.broker_port}/changes.xml"
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             with contextlib.suppress(HTTPError), DIRECT.open(address) as answer:
                 if name in answer.read().decode():

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from tests.e2e.fixture import request
-from tests.processes import BIN, PATIENCE, Process, free_port, no_proxies
+from tests.processes import BIN, TIMEOUT, Process, free_port, no_proxies
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
 
@@ -53,7 +53,7 @@ class InstallingTests(MakeTestCase):
             env=no_proxies() | offline,
             capture_output=True,
             encoding="utf-8",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
 
     def test_nothing_is_there(self) -> None:
@@ -126,7 +126,7 @@ class ProgramsTests(MakeTestCase):
             env={"PATH": str(self.bin)},
             capture_output=True,
             encoding="utf-8",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         return done.stdout, done.stderr
 

@@ -11,7 +11,7 @@ from textwrap import dedent
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests import slowest
-from tests.processes import BIN, PATIENCE
+from tests.processes import BIN, TIMEOUT
 
 TOP = Path(slowest.__file__).parent.parent
 
@@ -49,7 +49,7 @@ class RunTests(SynchronousTestCase):
             cwd=self.place,
             env=env,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         self.assertEqual(done.returncode, 1, "one of them fails")
 
@@ -73,7 +73,7 @@ class RunTests(SynchronousTestCase):
             check=True,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         first, *listed = done.stdout.splitlines()
         self.assertEqual(first, "The slowest 20 of 31 tests, which took 102 s (91 s busy) in all:")

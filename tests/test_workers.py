@@ -15,8 +15,8 @@ from zope.interface import implementer
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.workers import Workers
 
-#: Seconds after which a thread that waits for another gives up, and the test fails.
-PATIENCE = 10
+#: Seconds until a thread gives up waiting for another, and the test fails.
+TIMEOUT = 10
 
 
 class WorkersTests(TestCase):
@@ -43,7 +43,7 @@ class WorkersTests(TestCase):
     async def test_as_many_at_the_same_time_as_there_are_threads(self) -> None:
         meeting = threading.Barrier(3)
         workers = self.make(threads=3)
-        await gatherResults([workers(meeting.wait, PATIENCE) for _ in range(3)])
+        await gatherResults([workers(meeting.wait, TIMEOUT) for _ in range(3)])
         self.assertFalse(meeting.broken)
 
     async def test_no_more_than_that(self) -> None:
@@ -65,7 +65,7 @@ class WorkersTests(TestCase):
     async def test_one_kind_does_not_wait_for_another(self) -> None:
         released = threading.Event()
         slow, quick = self.make(threads=1), self.make(threads=1)
-        hanging = slow(released.wait, PATIENCE)
+        hanging = slow(released.wait, TIMEOUT)
         await quick(released.set)
         self.assertTrue(await hanging)
 
@@ -79,7 +79,7 @@ class WorkersTests(TestCase):
             done.append(True)
 
         working = workers(work)
-        begun.wait(PATIENCE)
+        begun.wait(TIMEOUT)
         await workers.stopService()
         self.assertEqual(done, [True])
         await working
@@ -93,10 +93,10 @@ class WorkersTests(TestCase):
 
         def hang() -> None:
             begun.set()
-            released.wait(PATIENCE)
+            released.wait(TIMEOUT)
 
         workers(hang)
-        begun.wait(PATIENCE)
+        begun.wait(TIMEOUT)
         threads = [each for each in threading.enumerate() if "hanging work" in each.name]
         self.assertTrue(threads)
         self.assertTrue(all(thread.daemon for thread in threads))

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.fixture import PATIENCE
+from tests.e2e.fixture import TIMEOUT
 from tests.e2e.programs import program
 
 #: Where Chromium reads commands, and where it writes answers.
@@ -157,7 +157,7 @@ class Chromium:
         return result
 
     def _next_message(self) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while b"\0" not in self._buffer:
             readable, _, _ = select.select([self._from], [], [], deadline - time.monotonic())
             data = os.read(self._from, 1 << 20) if readable else b""

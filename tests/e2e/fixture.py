@@ -36,8 +36,8 @@ from tests.processes import free_port
 T = TypeVar("T")
 AnyServer = TypeVar("AnyServer", bound=Server)
 
-#: Seconds in which even a slow machine must get everything done.
-PATIENCE = 60.0
+#: Seconds until a test gives up waiting and fails; long enough for a slow machine.
+TIMEOUT = 60.0
 
 #: Seconds in which a broker that is asked to end has ended.
 STOPS_WITHIN = 10.0
@@ -66,10 +66,10 @@ def until(condition: Callable[[], T | None], what: str) -> T:
     :param what: completes "waited for ...".
     """
     pause = threading.Event()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE:g} s for {what}; there was only {value!r}")
+            raise AssertionError(f"waited {TIMEOUT:g} s for {what}; there was only {value!r}")
         pause.wait(0.02)
     return value
 
@@ -109,11 +109,11 @@ def request(
     assert parts.hostname is not None
     where = (parts.hostname, parts.port)
     address = (source, 0) if source else None
-    connection = http.client.HTTPConnection(*where, timeout=PATIENCE, source_address=address)
+    connection = http.client.HTTPConnection(*where, timeout=TIMEOUT, source_address=address)
     if parts.scheme == "https":
         tls = ssl.create_default_context(cafile=cafile)
         connection = http.client.HTTPSConnection(
-            *where, timeout=PATIENCE, source_address=address, context=tls
+            *where, timeout=TIMEOUT, source_address=address, context=tls
         )
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     try:
@@ -161,7 +161,7 @@ def run(
         input=stdin,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
 
 
@@ -284,7 +284,7 @@ class Broker:
     def ended(self) -> int:
         """Wait for its end; its exit status, or the number of the signal, negative."""
         assert self._process is not None
-        return self._process.wait(PATIENCE)
+        return self._process.wait(TIMEOUT)
 
     def stop(self) -> None:
         """Ask it to end, and wait."""

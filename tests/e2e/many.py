@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, cast
 from urllib.parse import parse_qs
 
-from tests.e2e.fixture import PATIENCE, request, until
+from tests.e2e.fixture import TIMEOUT, request, until
 
 #: What a subscriber does with a notification: it takes the URL of the callback
 #: and the topic, and gives the status of the answer.
@@ -57,7 +57,7 @@ class ManyServers:
             return cast(int, server.sockets[0].getsockname()[1])
 
         self.connected[host] = 0
-        self.urls[host] = f"http://{host}:{self._run(listening()).result(PATIENCE)}"
+        self.urls[host] = f"http://{host}:{self._run(listening()).result(TIMEOUT)}"
         return self.urls[host]
 
     def _run(self, work: Coroutine[Any, Any, int]) -> Future[int]:

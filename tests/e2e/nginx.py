@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.e2e.fixture import PATIENCE, until
+from tests.e2e.fixture import TIMEOUT, until
 from tests.e2e.programs import program
 from tests.processes import free_port
 
@@ -107,7 +107,7 @@ class NginxProcess:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
 
     def _accepts(self) -> bool:
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 from unittest import SkipTest
 
-from tests.processes import BIN, PATIENCE, no_proxies
+from tests.processes import BIN, TIMEOUT, no_proxies
 
 #: Where ``make test`` installs packages of Node.js.
 NODE_MODULES = BIN.parent / "node" / "node_modules"
@@ -57,7 +57,7 @@ def output(command: Sequence[str], **variables: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     if done.returncode:
         raise AssertionError(f"{command} failed:\n{done.stdout}{done.stderr}")
@@ -79,7 +79,7 @@ def perl(script: Path, module: str) -> list[str]:
 
 
 def _probe(what: str, command: Sequence[str]) -> None:
-    if subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE).returncode:
+    if subprocess.run(command, check=False, capture_output=True, timeout=TIMEOUT).returncode:
         missing(what)
 
 

@@ -11,11 +11,11 @@ from threading import Condition, Event
 from xmlrpc.client import dumps, loads
 
 from rsscloud_broker.storage import import_document, migrate, open_database
-from tests.e2e.fixture import PATIENCE, Broker, request
+from tests.e2e.fixture import TIMEOUT, Broker, request
 from tests.e2e.servers import Origin
 
 #: Seconds in which everybody has been told, however often the broker was killed.
-TOLD_WITHIN = PATIENCE
+TOLD_WITHIN = TIMEOUT
 
 #: Sends a ping for a feed, with a name that no other ping has; what was answered.
 Ping = Callable[[Broker, str, str], str]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.fixture import (
-    PATIENCE,
+    TIMEOUT,
     Broker,
     EndToEndTestCase,
     command_line,
@@ -48,7 +48,7 @@ class Listening:
     def stop(self) -> int:
         """Interrupt it as people do; its exit status."""
         self._process.terminate()
-        return self._process.wait(PATIENCE)
+        return self._process.wait(TIMEOUT)
 
 
 class CommandTestCase(EndToEndTestCase):

@@ -8,7 +8,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlencode
 
-from tests.e2e.fixture import PATIENCE, STOPS_WITHIN, EndToEndTestCase, until
+from tests.e2e.fixture import STOPS_WITHIN, TIMEOUT, EndToEndTestCase, until
 from tests.e2e.many import ManyServers, Silent
 from tests.e2e.servers import HttpPostReceiver
 
@@ -36,7 +36,7 @@ class FairnessTests(EndToEndTestCase):
     def post(self, source: str, path: str, form: list[tuple[str, str]]) -> tuple[int, str]:
         """Send a form from an address; the status and the text of the answer."""
         made = HTTPConnection(
-            "127.0.0.1", self.broker.port, timeout=PATIENCE, source_address=(source, 0)
+            "127.0.0.1", self.broker.port, timeout=TIMEOUT, source_address=(source, 0)
         )
         with closing(made) as connection:
             connection.request("POST", path, urlencode(form), _FORM)
@@ -69,7 +69,7 @@ class FairnessTests(EndToEndTestCase):
             for _ in range(self.INTENTS):
                 asked.append(pool.submit(self.request_subscription, source, topic))
         for one in asked:
-            self.assertEqual(one.result(PATIENCE), 202)
+            self.assertEqual(one.result(TIMEOUT), 202)
         until(lambda: sum(self.servers.connected.values()) > 150, "silent hosts to be called")
         waits = []
         for number in range(self.PINGS):
@@ -86,7 +86,7 @@ class FairnessTests(EndToEndTestCase):
         self.subscribed(self.broker, self.served(HttpPostReceiver()), topic)
         self.assertLess(time.monotonic() - began, 5.0)
         for one in asked:
-            self.assertEqual(one.result(PATIENCE), 202)
+            self.assertEqual(one.result(TIMEOUT), 202)
         began = time.monotonic()
         self.broker.stop()
         self.assertLess(time.monotonic() - began, STOPS_WITHIN)

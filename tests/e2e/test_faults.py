@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from xmlrpc.client import dumps
 
 from tests.e2e.fixture import (
-    PATIENCE,
     STOPS_WITHIN,
+    TIMEOUT,
     Answer,
     Broker,
     EndToEndTestCase,
@@ -200,7 +200,7 @@ class DatabaseTests(EndToEndTestCase):
                     pool.submit(ping_site, broker, "Meanwhile", feeds[1]),
                     pool.submit(broker.ping, feeds[2]),
                 ]
-                for answer in (ping.result(PATIENCE) for ping in pings):
+                for answer in (ping.result(TIMEOUT) for ping in pings):
                     self.assertEqual(answer.status, 503)
                     self.assertTrue(answer.headers["retry-after"].isdigit())
             self.assertEqual([receiver.heard for receiver in receivers], [[], [], []])
@@ -305,7 +305,7 @@ class LimitedTests(EndToEndTestCase):
     def take_all(self) -> None:
         """Take the numbers that have become free since: connect until there is none left."""
         while True:
-            taken = socket.create_connection(("127.0.0.1", self.broker.port), PATIENCE)
+            taken = socket.create_connection(("127.0.0.1", self.broker.port), TIMEOUT)
             self.addCleanup(taken.close)
             taken.settimeout(0.5)
             with contextlib.suppress(TimeoutError):  # which says that it was accepted
@@ -360,7 +360,7 @@ class LimitedTests(EndToEndTestCase):
 
     def test_no_more_file_descriptors(self) -> None:
         self.origin_.change(self.feed)
-        connection = HTTPConnection("127.0.0.1", self.broker.port, timeout=PATIENCE)
+        connection = HTTPConnection("127.0.0.1", self.broker.port, timeout=TIMEOUT)
         self.addCleanup(connection.close)
         connection.request("GET", "/")
         connection.getresponse().read()

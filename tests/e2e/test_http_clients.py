@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from tests.e2e.fixture import PATIENCE, Answer, Broker, EndToEndTestCase, post_form, request, until
+from tests.e2e.fixture import TIMEOUT, Answer, Broker, EndToEndTestCase, post_form, request, until
 from tests.e2e.servers import DeafReceiver, HttpPostReceiver
 
 LIMIT = 1_048_576
@@ -186,7 +186,7 @@ class LargeBodyTests(EndToEndTestCase):
 
     def test_before_it_is_sent(self) -> None:
         broker = self.shared_broker()
-        connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=TIMEOUT)
         self.addCleanup(connection.close)
         connection.putrequest("POST", "/RPC2")
         connection.putheader("Content-Length", str(10**12))
@@ -225,7 +225,7 @@ if CURL is not None:  # each of these has a counterpart above that needs no curl
                 input=stdin,
                 capture_output=True,
                 check=False,
-                timeout=PATIENCE,
+                timeout=TIMEOUT,
             )
             self.assertEqual((done.returncode, done.stderr), (0, b""))
             return done.stdout.decode()

@@ -20,7 +20,7 @@ from rsscloud_broker.sinks.walk import SAVE_AT
 from rsscloud_broker.storage import open_database, sweep
 from rsscloud_broker.storage.subscriptions import remove_subscription
 from tests import examples
-from tests.e2e.fixture import PATIENCE, EndToEndTestCase, until
+from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, until
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import (
     Feed,
@@ -89,8 +89,8 @@ class Countdown:
             self._over.set()
 
     def wait(self, what: str) -> None:
-        if not self._over.wait(PATIENCE):
-            raise AssertionError(f"{self._left} more {what} did not come in {PATIENCE:g} s")
+        if not self._over.wait(TIMEOUT):
+            raise AssertionError(f"{self._left} more {what} did not come in {TIMEOUT:g} s")
 
 
 class RepeatedKillTests(EndToEndTestCase):
@@ -153,7 +153,7 @@ class RepeatedKillTests(EndToEndTestCase):
         finally:
             publishers.finish()
         with self.heard:
-            self.heard.wait_for(lambda: not self.untold(), PATIENCE)
+            self.heard.wait_for(lambda: not self.untold(), TIMEOUT)
         self.assertEqual(self.untold(), {}, "not told of a change that was acknowledged")
         self.broker.restart()
         self.assert_recorded()

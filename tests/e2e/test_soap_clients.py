@@ -7,13 +7,13 @@ from typing import Any
 import zeep
 from zeep.transports import Transport
 
-from tests.e2e.fixture import PATIENCE, Broker, EndToEndTestCase, request
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request
 from tests.e2e.servers import HttpPostReceiver, SoapReceiver
 
 
 class SoapClientTests(EndToEndTestCase):
     def service(self, broker: Broker, path: str) -> Any:
-        transport = Transport(timeout=PATIENCE, operation_timeout=PATIENCE)
+        transport = Transport(timeout=TIMEOUT, operation_timeout=TIMEOUT)
         transport.session.trust_env = False  # no proxy lies between two ports of this machine
         self.addCleanup(transport.session.close)
         return zeep.Client(f"{broker.url}{path}?wsdl", transport=transport).service

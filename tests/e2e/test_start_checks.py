@@ -16,7 +16,7 @@ from unittest import SkipTest
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import migrate
 from tests.e2e.fixture import (
-    PATIENCE,
+    TIMEOUT,
     EndToEndTestCase,
     command_line,
     request,
@@ -77,7 +77,7 @@ class StartTestCase(EndToEndTestCase):
             env=os.environ | self.env,
             capture_output=True,
             encoding="utf-8",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
 
     def setUp(self) -> None:
@@ -333,7 +333,7 @@ class PluginTests(StartTestCase):
             env=os.environ | self.env,
             capture_output=True,
             encoding="utf-8",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout, r"(?m)^sinks +mine +yes ")
