@@ -16,7 +16,7 @@ from rsscloud_broker import data_lock
 from rsscloud_broker.config import Config
 from rsscloud_broker.start_checks import Findings, examine, file_faults
 from rsscloud_broker.storage import migrate
-from rsscloud_broker.storage.upgrade import latest_revision
+from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.processes import free_port
 
 
@@ -96,13 +96,11 @@ class DatabaseTests(StartChecksTestCase):
             connection.execute(statement)
 
     def test_up_to_date(self) -> None:
-        self.assertEqual(
-            self.found().database, f"revision {latest_revision()}, which is up to date"
-        )
+        self.assertEqual(self.found().database, f"revision {LATEST_REVISION}, which is up to date")
 
     def test_older(self) -> None:
         self.change("UPDATE alembic_version SET version_num = '0004'")
-        state = f"revision 0004; the start migrates it to {latest_revision()}"
+        state = f"revision 0004; the start migrates it to {LATEST_REVISION}"
         self.assertEqual(self.found().database, state)
 
     def test_empty(self) -> None:

@@ -10,14 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from alembic.runtime.migration import MigrationContext
 from attrs import frozen
 from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
 
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.upgrade import UnfitDatabase, check_kept, check_known, latest_revision
+from rsscloud_broker.storage.upgrade import (
+    LATEST_REVISION,
+    UnfitDatabase,
+    check_kept,
+    check_known,
+    revisions_of,
+)
 
 #: Seconds to wait for another process that writes, or for a server that does not answer.
 _TIMEOUT = 5
@@ -66,9 +71,9 @@ def examine(url: str) -> Examination:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             elif connection.dialect.name == "postgresql":
                 _check_rights(connection)
-            heads = MigrationContext.configure(connection).get_current_heads()
-            check_known(heads)
-            found = Examination(", ".join(heads), latest_revision())
+            revisions = revisions_of(connection)
+            check_known(revisions)
+            found = Examination(", ".join(revisions), LATEST_REVISION)
             if connection.dialect.name == "postgresql" and found.revision != found.latest:
                 _check_ownership(connection)
             connection.rollback()

@@ -92,7 +92,7 @@ class StopTests(EndToEndTestCase):
             self.assertEqual(broker.ended(), -signal.SIGTERM)
             self.assertLess(time.monotonic() - began, STOPS_WITHIN)
             connection.execute("ROLLBACK")
-        self.assertIn("Not waiting any longer for: distribution", broker.log)
+        self.assertRegex(broker.log, "Not waiting any longer for: .*distribution")
         self.assertNotIn("Traceback", broker.log)
         receiver.heard.clear()
         broker.start()
@@ -118,7 +118,7 @@ class DescriptorTests(EndToEndTestCase):
 
     def test_there_are_not_as_many(self) -> None:
         said = self.start("[http]\nmax_connections = 2000000000").log
-        self.assertIn("file descriptors (ulimit -n), and 2000002700 are needed", said)
+        self.assertRegex(said, "file descriptors .ulimit -n., but .* connections needs 2000002700;")
 
 
 class StartErrorTests(EndToEndTestCase):

@@ -12,15 +12,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import Check
-from rsscloud_broker.storage import UnfitDatabase, migrate, open_database, sqlite
-from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_database, sqlite
+from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.intents import intents
 from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
 from rsscloud_broker.storage.polls import polls_due
-from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
 from rsscloud_broker.storage.topics import checks_due, record_fetch
+from rsscloud_broker.storage.upgrade import LATEST_REVISION, check_known, revisions_of
 from rsscloud_broker.storage.walks import fanouts, record_slice
 
 #: Rows that the tables of the first version may have.
@@ -129,26 +129,45 @@ class MigrationSteps(SynchronousTestCase):
         raise NotImplementedError
 
     def test_makes_the_same_as_create_all(self) -> None:
-        """Down to the details that Alembic does not compare."""
+        """Down to the details that Alembic does not compare.  A new database runs no steps."""
         found = []
-        for make in (migrate, self.create_all):
+        for make in (migrate, self.migrate_by_steps):
             url = self.new_url()
             make(url)
             with open_database(url, writes=False) as conn:
-                found.append(self.definitions(conn))
+                found.append((self.definitions(conn), revisions_of(conn)))
         self.assertEqual(*found)
 
-    def create_all(self, url: str) -> None:
-        """Make the tables of the schema, without migrations."""
+    def migrate_by_steps(self, url: str) -> None:
+        """Make the tables of the first version, and run all the steps since."""
         if url.startswith("sqlite:"):
             sqlite.make_parent_directory(make_url(url))
         engine = open_engine(url)
         self.addCleanup(engine.dispose)
-        metadata.create_all(engine)
+        with for_writing(engine).begin() as conn:
+            alembic_steps.run(conn)
+
+    def test_revisions_are_known_without_alembic(self) -> None:
+        revisions = alembic_steps.revisions()
+        self.assertEqual(revisions[0], LATEST_REVISION)
+        check_known(revisions)
+        self.assertEqual(len(revisions), int(LATEST_REVISION))
+
+    def test_tables_of_somebody_else_are_not_taken(self) -> None:
+        """A database may be used for something else, by a mistake in the configuration."""
+        url = self.new_url()
+        if url.startswith("sqlite:"):
+            sqlite.make_parent_directory(make_url(url))
+        with open_database(url) as conn:
+            conn.execute(text("CREATE TABLE topic (name TEXT)"))
+        error = self.assertRaises(UnfitDatabase, migrate, url)
+        self.assertIn("tables named topic,", str(error))
+        with open_database(url, writes=False) as conn:
+            self.assertEqual(inspect(conn).get_table_names(), ["topic"])
 
     def test_keeps_what_the_first_version_stored(self) -> None:
         url = self.new_url()
-        migrate(url)
+        self.migrate_by_steps(url)
         with open_database(url) as conn:
             command.downgrade(steps_on(conn), "0001")
             insert(conn, FIRST_VERSION)
@@ -276,7 +295,7 @@ class MigrationSteps(SynchronousTestCase):
 
     def test_back_and_forth(self) -> None:
         url = self.new_url()
-        migrate(url)
+        self.migrate_by_steps(url)
         with open_database(url) as conn:
             config = steps_on(conn)
             before = self.definitions(conn)

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, database_file, examine
-from rsscloud_broker.storage.upgrade import latest_revision
+from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage.databases import file_database
 
@@ -42,14 +42,14 @@ class ExaminationTests(SynchronousTestCase):
     def test_up_to_date(self) -> None:
         before = self.state()
         found = examine(self.url)
-        self.assertEqual((found.revision, found.latest), (latest_revision(), latest_revision()))
+        self.assertEqual((found.revision, found.latest), (LATEST_REVISION, LATEST_REVISION))
         self.assert_left_alone(before)
 
     def test_an_older_one(self) -> None:
         self.change("UPDATE alembic_version SET version_num = '0004'")
         before = self.state()
         found = examine(self.url)
-        self.assertEqual((found.revision, found.latest), ("0004", latest_revision()))
+        self.assertEqual((found.revision, found.latest), ("0004", LATEST_REVISION))
         self.assert_left_alone(before)
 
     def test_a_newer_one(self) -> None:
@@ -128,7 +128,7 @@ class PostgresqlTests(SynchronousTestCase):
 
     def test_the_owner(self) -> None:
         found = examine(self.enterContext(borrowed_database()))
-        self.assertEqual((found.revision, found.latest), (latest_revision(), latest_revision()))
+        self.assertEqual((found.revision, found.latest), (LATEST_REVISION, LATEST_REVISION))
 
     def test_an_empty_one(self) -> None:
         self.assertEqual(examine(empty_database()).revision, "")
@@ -139,7 +139,7 @@ class PostgresqlTests(SynchronousTestCase):
                 "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
                 f"{right} ON ALL SEQUENCES IN SCHEMA public",
             )
-            self.assertEqual(examine(url).revision, latest_revision(), right)
+            self.assertEqual(examine(url).revision, LATEST_REVISION, right)
             self.role = f"guest{next(_numbers)}"
 
     def test_a_role_without_sequences(self) -> None:
@@ -185,7 +185,7 @@ class PostgresqlTests(SynchronousTestCase):
         )
         owner = make_url(url).set(username="postgres").render_as_string(hide_password=False)
         self.run_as_owner(owner, "UPDATE alembic_version SET version_num = '0004'")
-        restore = f"UPDATE alembic_version SET version_num = '{latest_revision()}'"
+        restore = f"UPDATE alembic_version SET version_num = '{LATEST_REVISION}'"
         self.addCleanup(self.run_as_owner, owner, restore)
         said = self.refusal(url)
         self.assertIn(f"the start migrates it, and the role {self.role} does not own ", said)
