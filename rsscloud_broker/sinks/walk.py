@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 
@@ -27,7 +27,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
-from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store
+from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store, put_off
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
@@ -423,15 +423,7 @@ class _Late:
 
 def _claimed(attempt: Attempt, now: float) -> Delivery:
     """Say that a notification is pending and claimed by this process."""
-    return Delivery(
-        attempt.subscription,
-        None,
-        now,
-        attempts=attempt.subscription.attempts or 0,
-        retry_at=now,
-        content_id=attempt.content_id,
-        claimed=True,
-    )
+    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
 
 
 def changes_something(delivery: Delivery) -> bool:
