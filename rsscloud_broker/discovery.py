@@ -220,7 +220,7 @@ def _add(
 
 
 def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
-    """What is wrong with a maker."""
+    """A clause for people about each fault of a maker."""
     try:
         verifyObject(interface, maker)
     except Invalid as error:

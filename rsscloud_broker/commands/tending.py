@@ -96,7 +96,7 @@ def topic(config_file: str | None, data: str | None, as_json: bool, revive: bool
     with storage.open_database(existing_database(config_file, data), writes=revive) as connection:
         if revive and not storage.revive_topic(connection, url):
             raise click.ClickException(f"{url} has not ended, or nothing is known of it")
-        (status,) = storage.accounts(connection, [url])
+        (status,) = storage.topic_statuses(connection, [url])
     if status is None:
         raise click.ClickException(f"nothing is known of {url}")
     if as_json:

@@ -1,7 +1,7 @@
-"""Connections of strangers: how many there may be, and how long each may keep us.
+"""Limits the connections of clients: how many there may be, and how long each may stay open.
 
-They are counted, in all and for each address.  A request must begin in time, and
-whoever is sent an answer must take it: a client that lets it lie is hung up on.
+``LimitedConnections`` counts connections, in total and for each address.  ``Connection`` closes a
+connection whose client does not begin a request in time, or does not read an answer in time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PAUSE: Final = 3
 
 
 class _Transport(TypingProtocol):
-    """What is needed of a connection."""
+    """The methods of Twisted's transports that ``Connection`` uses."""
 
     def write(self, data: bytes) -> None: ...
     def writeSequence(self, data: Iterable[bytes]) -> None: ...
@@ -63,11 +63,11 @@ class _Transport(TypingProtocol):
 
 @define(eq=False)
 class HTTPLimits:
-    """What requests and connections are bound by.  Those that come later may have other bounds.
+    """The limits of the HTTP server, shared by all its connections.  A reload changes them.
 
-    :ivar trusted: the networks of the proxies that are believed.
-    :ivar bodies: counts the bytes of bodies.
-    :ivar proxies: warns of proxies that nobody has named.
+    :ivar trusted: the networks of trusted proxies.
+    :ivar bodies: counts the bytes of request bodies in memory.
+    :ivar proxies: warns of proxies that ``trusted_proxies`` does not name.
     """
 
     http: Http
@@ -81,7 +81,7 @@ class HTTPLimits:
     proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
 
     def change(self, http: Http) -> None:
-        """Bind by other values from now on, also what is under way; connections remain."""
+        """Apply other limits from now on, to open connections too.  No connection is closed."""
         self.http = http
         self.trusted = http.proxy_networks
         self.bodies.make_room(http.body_limit)
@@ -95,17 +95,17 @@ def within(address: str, networks: Sequence[Network]) -> bool:
 
 
 class Connection(ProtocolWrapper):
-    """One connection, on which each request must begin in time.
+    """One connection, on which the client must begin each request in time.
 
-    The time runs from the beginning of the connection, and later from the first
-    byte after an earlier request, to the end of the request's first line; from
-    there on the request has a deadline of its own.
+    For the first request the time runs from the beginning of the connection, and for a later one
+    from the first byte after the request before.  It runs until the end of the request's first
+    line; from there on the request has a deadline of its own.
 
-    What was sent must be taken within the time for idle connections: that which
-    filled the buffers, and that which is left when we hang up.
+    The client must read an answer within the time for idle connections, if the answer has filled
+    the buffers or if the broker wants to close the connection.
 
-    :ivar refused: an answer was given that ends the connection; what comes is
-        not listened to any more.
+    :ivar refused: whether the broker has sent an answer that ends the connection.  It then ignores
+        all that the client sends.
     """
 
     transport: _Transport  # type: ignore[assignment] # it is a connection of TCP, TLS or a UNIX socket
@@ -118,19 +118,18 @@ class Connection(ProtocolWrapper):
     _judged_by: tuple[Network, ...] | None = None
     _from_proxy = False
 
-    # Addresses do not change once something has come, but transports ask the system
-    # each time.
+    # The addresses of a connection never change, but transports ask the operating system each time.
 
     @cached_property
     def peer(self) -> IAddress:
-        """Where it comes from."""
+        """The address of the client, or of the proxy before it."""
         return self.transport.getPeer()
 
     @property
     def from_proxy(self) -> bool:
-        """Whether it comes from a proxy that is believed now.
+        """Whether the connection comes from a proxy that is trusted now.
 
-        So is whoever comes by a UNIX socket: only a proxy on this machine can be there.
+        A connection over a UNIX socket always does: only a proxy on this machine can open it.
         """
         trusted = self.factory.limits.trusted
         if trusted is not self._judged_by:  # most connections are judged once
@@ -141,7 +140,7 @@ class Connection(ProtocolWrapper):
 
     @property
     def may_be_proxy(self) -> bool:
-        """Whether it comes from a network of our own, but from no proxy that is believed."""
+        """Whether the connection comes from a private network, but from no trusted proxy."""
         return not self.from_proxy and is_near(str(getattr(self.peer, "host", "")))
 
     @cached_property
@@ -155,12 +154,12 @@ class Connection(ProtocolWrapper):
         return self._own_address
 
     def refuse(self, status: int, text: str, page: bytes = b"") -> None:
-        """Answer at once, then let the client read the answer before hanging up.
+        """Send an answer at once, and let the client read it before the connection is closed.
 
-        Closing while the client still sends would make its system throw the
-        answer away.
+        If the broker closed the connection while the client still sends, the client's operating
+        system would throw the answer away.
 
-        :param page: says the same in HTML; it is sent instead of the text.
+        :param page: the answer in HTML, which is sent instead of the text.
         """
         self.refused = True
         self.request_began()
@@ -180,14 +179,14 @@ class Connection(ProtocolWrapper):
     # what comes
 
     def await_request(self) -> None:
-        """Hang up unless a request begins in time."""
+        """Close the connection unless a request begins in time."""
         limits = self.factory.limits
         self._deadline = limits.clock.callLater(
             limits.http.request_timeout, self.transport.abortConnection
         )
 
     def request_began(self) -> None:
-        """A request has begun, or will not begin any more."""
+        """Stop waiting for a request: one has begun, or none will be accepted."""
         self._began = True
         _call_off(self._deadline)
         self._deadline = None
@@ -218,7 +217,7 @@ class Connection(ProtocolWrapper):
         self.transport.registerProducer(_Observed(producer, self), streaming)
 
     def await_reader(self) -> None:
-        """Hang up unless the client takes what waits for it."""
+        """Abort the connection unless the client reads what is in the buffers in time."""
         self.reader_takes()
         if self in self.factory.protocols:  # it has not gone yet
             limits = self.factory.limits
@@ -227,7 +226,7 @@ class Connection(ProtocolWrapper):
             )
 
     def reader_takes(self) -> None:
-        """The client has taken it."""
+        """Stop waiting for the client: it has read what was in the buffers."""
         _call_off(self._reader_deadline)
 
     def loseConnection(self) -> None:
@@ -250,7 +249,7 @@ def _call_off(call: IDelayedCall | None) -> None:
 @implementer(IPushProducer)
 @define(eq=False)
 class _Observed:
-    """A producer; its connection learns when the buffers are full and when empty."""
+    """Wraps a producer, and tells the connection when the buffers are full and when empty."""
 
     _producer: IPushProducer
     _connection: Connection
@@ -269,7 +268,7 @@ class _Observed:
 
 @implementer(IProtocolNegotiationFactory)
 class LimitedConnections(WrappingFactory):
-    """Turns away the connections that are too many, and those that ask nothing."""
+    """Accepts connections up to the limits, in total and for each address."""
 
     protocol = Connection
     noisy = False
@@ -280,7 +279,7 @@ class LimitedConnections(WrappingFactory):
         self._by_host: Counter[str] = Counter()
 
     def acceptableProtocols(self) -> list[bytes]:
-        """HTTP/1.1, for TLS clients that let us choose: to choose none would be a refusal."""
+        """HTTP/1.1 alone.  A TLS client that offers a choice takes no answer for a refusal."""
         return [b"http/1.1"]
 
     def buildProtocol(  # type: ignore[override] # Factory allows None; the policy forgot it

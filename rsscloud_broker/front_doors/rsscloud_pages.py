@@ -88,7 +88,7 @@ class RssCloudPages:
 
 
 def _in_words(error: BadRegistration) -> str:
-    """What went wrong and why, for people."""
+    """The error and its reason, as a sentence for people."""
     sentence = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
     return f"{sentence} {error.reason}." if error.reason else sentence
 

@@ -14,7 +14,7 @@ from rsscloud_broker.storage.exchange import (
     import_in_parts,
 )
 from rsscloud_broker.storage.exports import export_text, write_file
-from rsscloud_broker.storage.polls import accounts
+from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
 from rsscloud_broker.storage.topics import revive_topic
@@ -26,7 +26,6 @@ __all__ = [
     "InvalidDocument",
     "Store",
     "UnfitDatabase",
-    "accounts",
     "database_file",
     "examine",
     "export_text",
@@ -36,5 +35,6 @@ __all__ = [
     "open_database",
     "revive_topic",
     "sweep",
+    "topic_statuses",
     "write_file",
 ]

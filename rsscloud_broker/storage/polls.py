@@ -39,7 +39,7 @@ _PLAN = (
 )
 
 
-def accounts(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
+def topic_statuses(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
     """See ``IStore.topic_status``, for several topics."""
     rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))

@@ -146,7 +146,7 @@ class Store(Service):
         return self._threads.read(Batched(topics.get_topics, url))
 
     def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
-        return self._threads.read(Batched(polls.accounts, url))
+        return self._threads.read(Batched(polls.topic_statuses, url))
 
     def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
         def recording(fetched: FetchResult) -> Operation[FetchRecord]:

@@ -335,8 +335,8 @@ class RecordsContract(TestCase):
         found = [FEED, OTHER_FEED, new, None, OTHER_FEED, OTHER_FEED]
         topics = await at_once(self.store.topic(url) for url in urls)
         self.assertEqual([topic and topic.url for topic in topics], found)
-        accounts = await at_once(self.store.topic_status(url) for url in urls)
-        self.assertEqual([account and account.topic for account in accounts], topics)
+        statuses = await at_once(self.store.topic_status(url) for url in urls)
+        self.assertEqual([status and status.topic for status in statuses], topics)
         self.assertEqual([topic and topic.subscribers for topic in topics], [1, 0, 0, None, 0, 0])
 
     # subscriptions
