@@ -54,7 +54,6 @@ class _Transport(TypingProtocol):
     """The methods of Twisted's transports that ``Connection`` uses."""
 
     def write(self, data: bytes) -> None: ...
-    def writeSequence(self, data: Iterable[bytes]) -> None: ...
     def registerProducer(self, producer: IProducer, streaming: bool) -> None: ...
     def abortConnection(self) -> None: ...
     def getPeer(self) -> IAddress: ...
@@ -210,8 +209,8 @@ class Connection(ProtocolWrapper):
             self.transport.write(data)
 
     def writeSequence(self, data: Iterable[bytes]) -> None:
-        if not self.refused:
-            self.transport.writeSequence(data)
+        # The head of an answer comes in dozens of pieces, and a transport looks at each.
+        self.write(b"".join(data))
 
     def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
         self.transport.registerProducer(_Observed(producer, self), streaming)
