@@ -3,6 +3,7 @@
 - ``broker``: the verbs that front doors call, the clock, and the event bus
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
 - ``store``: the database, and the check for free disk space
+- ``views``: what pages may read
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -32,6 +33,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
+from rsscloud_broker.interfaces.views import IEventLog
 
 __all__ = [
     "FrontDoorParts",
@@ -39,6 +41,7 @@ __all__ = [
     "IClock",
     "IDiskSpace",
     "IEventBus",
+    "IEventLog",
     "IEventSink",
     "IFrontDoor",
     "IFrontDoorMaker",

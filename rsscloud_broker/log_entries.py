@@ -1,0 +1,89 @@
+"""The entries of the event log: what the broker did, or refused to do, and why.
+
+The event log is for people.  A sink writes an entry for each event on the bus; pages and commands
+read the entries.  Do not confuse it with the log of the process, which ``logs`` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+#: The kinds of entries, and the outcomes that each may have.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ping": ("accepted", "repeated", "refused"),
+    "fetch": ("changed", "unchanged", "failed"),
+    "topic": ("ended", "revived", "moved"),
+    "subscription": (
+        "requested",
+        "verified",
+        "renewed",
+        "denied",
+        "unsubscribed",
+        "expired",
+        "dropped",
+    ),
+    "fan-out": ("begun", "ended"),
+    "notification": ("delivered", "failed", "given up"),
+    "host": ("unreachable", "reachable"),
+    "relay": ("delivered", "failed"),
+    "administration": ("done", "failed"),
+}
+
+
+@frozen
+class LogEntry:
+    """One entry of the event log.
+
+    :ivar kind, outcome: see ``KINDS``.
+    :ivar at: when it happened.
+    :ivar id: the store's key, ascending; 0 if the entry is not stored yet.
+    :ivar topic: the URL of the topic; empty if the entry concerns no single topic.
+    :ivar host: the host that the entry concerns: that of the callback if there is one, else that
+        of the topic; empty if there is none.
+    :ivar protocol: the protocol of the subscription or of the ping; empty if there is none.
+    :ivar callback: the URL of the callback; empty if there is none.
+    :ivar source: the address of the client that asked; empty if nobody asked.
+    :ivar account: the account whose owner did it; empty if nobody was signed in.
+    :ivar reason: why it happened, in a sentence for people; often empty.
+    :ivar numbers: measurements by name, such as ``status``, ``milliseconds`` or ``delivered``.
+    """
+
+    kind: str
+    outcome: str
+    at: float
+    id: int = 0
+    topic: str = ""
+    host: str = ""
+    protocol: str = ""
+    callback: str = ""
+    source: str = ""
+    account: str = ""
+    reason: str = ""
+    numbers: Mapping[str, float] = field(factory=dict)
+
+
+@frozen
+class LogFilter:
+    """Which entries somebody wants to see.  An empty field lets all entries pass.
+
+    :ivar topic: the URL of a topic, in normal form.
+    :ivar host: the name of a host.
+    :ivar kind, outcome: see ``KINDS``.
+    """
+
+    topic: str = ""
+    host: str = ""
+    kind: str = ""
+    outcome: str = ""
+
+    def passes(self, entry: LogEntry) -> bool:
+        """Whether an entry is among them."""
+        return (
+            self.topic in ("", entry.topic)
+            and self.host in ("", entry.host)
+            and self.kind in ("", entry.kind)
+            and self.outcome in ("", entry.outcome)
+        )
