@@ -14,6 +14,7 @@ from attrs import frozen
 from twisted.plugin import IPlugin
 from twisted.python.filepath import FilePath
 from twisted.web.resource import IResource
+from twisted.web.template import Flattenable
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
@@ -118,16 +119,20 @@ class IFrontDoor(Interface):
 class IPages(Interface):
     """Renders HTML pages for people, all in the same frame and style."""
 
-    def render(title: str, template: str, **slots: str) -> Awaitable[bytes]:
+    def render(title: str, template: str, **slots: Flattenable) -> Awaitable[bytes]:
         """Render a whole HTML document.
 
         :param template: the name of a template in ``rsscloud_broker/web``.
-        :param slots: texts for the slots of the template; they are escaped.  An element with
+        :param slots: contents for the slots of the template: texts, which are escaped, or
+            elements made with ``twisted.web.template.tags``.  The slot ``here`` is the path of
+            the page, which the navigation marks as the current one.  An element with
             ``t:render="show"`` is shown if the slot named by its attribute ``when`` is not
             empty.  An element with ``t:render="link"`` links to the URL in the slot named by
             its attribute ``to``, if that is http or https.  A ``select`` with
             ``t:render="options"`` offers the words in the slot named by its attribute ``of``,
-            and selects the word in the slot named by ``chosen``.
+            and selects the word in the slot named by ``chosen``.  An element with
+            ``t:render="include"`` is replaced by the template named by its attribute
+            ``template``, which has the same slots.
         """
 
 

@@ -54,7 +54,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.testing.clock import About, Clock
-from rsscloud_broker.web.pages import Pages, error_page
+from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
 from tests.core.house import change_detector
@@ -249,10 +249,11 @@ class House:
             self.subscribers,
             self.counters,
         )
+        pages = Pages(doors)
         self.parts = FrontDoorParts(
             self.broker,
             self.clock,
-            Pages(),
+            pages,
             self.counters,
             self.public_directory,
             PUBLIC_URL,
@@ -264,7 +265,7 @@ class House:
         made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
         root = root or Root(made, PUBLIC_URL)
         self.limits = HTTPLimits(http or Http(), self.clock)
-        self.factory = bounded_site(root, self.limits, self.counters, error_page)
+        self.factory = bounded_site(root, self.limits, self.counters, pages.error)
         self._standing = self.clock.getDelayedCalls()
 
     def timers(self) -> list[IDelayedCall]:
