@@ -356,6 +356,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_directory=public_directory,
         public_url=public_url,
         running=running,
+        in_thread=filing,
+        statistics=store,
         has_hub=has_hub,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)

@@ -22,7 +22,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
-from rsscloud_broker.interfaces.views import IEventLog
+from rsscloud_broker.interfaces.views import IEventLog, IStatistics
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -181,6 +181,9 @@ class FrontDoorParts:
     :ivar public_directory: the files for crawlers; a front door only reads them.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar running: the names of the front doors that run.
+    :ivar in_thread: calls a function in a thread, for work that takes longer than a few
+        milliseconds.
+    :ivar statistics: the statistics, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     """
@@ -192,6 +195,8 @@ class FrontDoorParts:
     public_directory: FilePath[str]
     public_url: str
     running: frozenset[str]
+    in_thread: Callable[..., Awaitable[Any]]
+    statistics: IStatistics
     has_hub: bool = False
     event_log: IEventLog | None = None
 

@@ -359,6 +359,8 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
         "public_directory": FilePath("no-such-directory"),
         "public_url": "http://broker.example",
         "running": frozenset(),
+        "in_thread": execute,
+        "statistics": parts.get("statistics") or memory_store(),
     }
     return FrontDoorParts(**(fakes | parts))
 
