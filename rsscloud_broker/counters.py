@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+#: The upper bounds of the buckets of latencies, in seconds; there is one more without a bound.
+LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Counters:
@@ -52,9 +53,7 @@ class Counters:
             return Gauge(f"rsscloud_{name}", text, registry=registry)
 
         def latency(name: str, text: str) -> Histogram:
-            return Histogram(
-                f"rsscloud_{name}_seconds", text, registry=registry, buckets=_LATENCIES
-            )
+            return Histogram(f"rsscloud_{name}_seconds", text, registry=registry, buckets=LATENCIES)
 
         self.pings = counter("pings", "Pings that were recorded")
         self.repeats = counter("repeats", "Repeats of a recent ping, which were not recorded")

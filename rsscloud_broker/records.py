@@ -211,3 +211,14 @@ class Swept:
     expired: int = 0
     failing: int = 0
     topics: int = 0
+
+
+@frozen
+class PingedTopic:
+    """How often a topic was pinged in some time.
+
+    :ivar url: the feed that the pings named, or else the page.
+    """
+
+    url: str
+    pings: int

@@ -73,7 +73,7 @@ from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
-from rsscloud_broker.web.pages import Pages, error_page
+from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
 
@@ -347,14 +347,17 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
+    pages = Pages(running if has_hub else running - {"websub"})
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
-        pages=Pages(),
+        pages=pages,
         counters=counters,
         public_directory=public_directory,
         public_url=public_url,
         running=running,
+        in_thread=filing,
+        statistics=store,
         has_hub=has_hub,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
@@ -363,7 +366,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         Root(doors, public_url),
         limits,
         counters,
-        error_page if "front_page" in running else None,  # error pages link to its pages
+        pages.error if "front_page" in running else None,  # error pages link to its pages
     )
     certificates: list[Certificate] = []
     service.reloading = Reloading(

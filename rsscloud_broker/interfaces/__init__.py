@@ -33,7 +33,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.views import IEventLog
+from rsscloud_broker.interfaces.views import IEventLog, IStatistics
 
 __all__ = [
     "FrontDoorParts",
@@ -52,6 +52,7 @@ __all__ = [
     "IPluginMaker",
     "IPushesContent",
     "ISinkMaker",
+    "IStatistics",
     "IStore",
     "ITopicFetcher",
     "IURLPolicy",

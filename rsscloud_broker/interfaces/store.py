@@ -12,6 +12,7 @@ from typing import Any
 
 from zope.interface import Interface
 
+from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -28,6 +29,7 @@ from rsscloud_broker.records import (
     Fanout,
     FetchRecord,
     HostState,
+    PingedTopic,
     PingRecord,
     PollPlan,
     Recorded,
@@ -36,7 +38,7 @@ from rsscloud_broker.records import (
 )
 
 
-class IStore(Interface):
+class IStore(IStatistics):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises
@@ -204,6 +206,30 @@ class IStore(Interface):
         """Remove the subscriptions that failed too often or have expired, and the topics
         without subscriptions that were last fetched before ``idle_topics_before``.
         """
+
+    # statistics
+
+    def add_statistics(
+        at: float, counted: Mapping[str, int], measured: Mapping[str, int]
+    ) -> Awaitable[None]:
+        """Store numbers of the minute and the hour of a time.
+
+        :param counted: how often something happened, by name; added to what is stored.
+        :param measured: how many of something there are, by name, replacing what is stored.  The
+            names begin with ``number_of_``.
+        """
+
+    def measure() -> Awaitable[Mapping[str, int]]:
+        """How many topics and subscriptions there are now, for ``add_statistics``."""
+
+    def put_busy_topics(hour: int, busiest: Sequence[PingedTopic]) -> Awaitable[None]:
+        """Store which topics were pinged most in an hour, in place of what is stored for it.
+
+        :param hour: whole hours since the epoch.
+        """
+
+    def prune_statistics(now: float, hours: int) -> Awaitable[None]:
+        """Remove the numbers of minutes more than 25 hours ago, and of hours longer ago."""
 
     # intents
 

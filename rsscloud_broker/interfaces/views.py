@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from zope.interface import Interface
 
 from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.records import PingedTopic
 
 
 class IEventLog(Interface):
@@ -25,3 +26,31 @@ class IEventLog(Interface):
 
         :raises Unavailable: the store cannot be read.
         """
+
+
+class IStatistics(Interface):
+    """The statistics, for reading.  Each method raises ``Unavailable`` if the store cannot be read.
+
+    What is counted has the names of ``counted`` in ``sinks.statistics``.  What is measured has
+    names that begin with ``number_of_``.
+    """
+
+    def statistics(
+        since: float, until: float, step: int
+    ) -> Awaitable[Mapping[str, Mapping[int, int]]]:
+        """The stored numbers of a time, by name and by the time at which a step begins.
+
+        The numbers of a step are added up; of what is measured it is the greatest.  A step
+        without any number is missing.
+
+        :param step: seconds: whole minutes, or whole hours for times that are long past.
+        """
+
+    def pinged_topics(since: float, until: float, limit: int) -> Awaitable[Sequence[PingedTopic]]:
+        """The topics that were pinged most often, most often first, counted from all pings.
+
+        This takes as long as there are pings: ask for an hour, and ``busy_topics`` for more.
+        """
+
+    def busy_topics(since: float, until: float, limit: int) -> Awaitable[Sequence[PingedTopic]]:
+        """The same from the hundred most pinged topics of each past hour."""

@@ -32,7 +32,9 @@ from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
+from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
 
 
 @frozen
@@ -118,6 +120,10 @@ front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
 )
 
+stats = FrontDoorMaker(
+    "stats", "the statistics page, and the same numbers as JSON", StatsOptions, StatsDoor
+)
+
 http_post = NotifierMaker(
     "http_post",
     "rssCloud notifications by HTTP POST",
@@ -159,6 +165,12 @@ change_list = SinkMaker(
     "change_list", "makes changes.xml and shortChanges.xml", ChangeListOptions, ChangeListSink
 )
 archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)
+statistics = SinkMaker(
+    "statistics",
+    "stores each minute how much the broker did",
+    StatisticsOptions,
+    StatisticsSink,
+)
 resourcesync_source = PushingSinkMaker(
     "resourcesync",
     "makes the ResourceSync documents of the hourly archives",

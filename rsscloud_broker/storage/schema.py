@@ -360,3 +360,24 @@ counter = Table(
     Column("name", Text, primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
+
+#: Statistics: how often something happened, or how many there were, in a minute or an hour.
+statistic = Table(
+    "statistic",
+    metadata,
+    # Seconds: 60 or 3600; and when the minute or hour began, in seconds since the epoch.
+    Column("width", Integer, primary_key=True, autoincrement=False),
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
+#: The topics that were pinged most in an hour; ``hour`` counts hours since the epoch.
+busy_topic = Table(
+    "busy_topic",
+    metadata,
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", Integer, primary_key=True, autoincrement=False),
+    Column("url", Text, nullable=False),
+    Column("pings", BigInteger, nullable=False),
+)

@@ -39,6 +39,7 @@ from rsscloud_broker.storage import contents, due_times, moves, nodes, polls, to
 from rsscloud_broker.storage import deliveries as delivery_rows
 from rsscloud_broker.storage import intents as intent_rows
 from rsscloud_broker.storage import pings as ping_rows
+from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Batched, Heavy, Operation
@@ -193,6 +194,16 @@ class Store(Service):
     has_subscription = _read(subscription_rows.has_subscription)
     subscriptions = _read(subscription_rows.subscriptions)
     subscriptions_of = _read(subscription_rows.by_ids)
+
+    # statistics
+
+    add_statistics = _write(statistic_rows.add_statistics)
+    prune_statistics = _write(statistic_rows.prune_statistics)
+    put_busy_topics = _write(statistic_rows.put_busy_topics)
+    measure = _read(statistic_rows.measure)
+    statistics = _read(statistic_rows.statistics)
+    pinged_topics = _read(statistic_rows.pinged_topics)
+    busy_topics = _read(statistic_rows.busy_topics)
 
     # intents
 

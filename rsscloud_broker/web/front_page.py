@@ -8,22 +8,19 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
-from twisted.web.resource import IResource, Resource
-from twisted.web.server import NOT_DONE_YET, Request
-from twisted.web.static import Data
+from twisted.web.resource import IResource
+from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
+from twisted.web.util import Redirect
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Ping
+from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.assets import ASSETS, Asset
-from rsscloud_broker.web.pages import linked, rendered
-
-_HTML: Final = "text/html; charset=utf-8"
+from rsscloud_broker.web.pages import linked
 
 #: The name and the address of a site are cut to this many characters.
 MAX_SHOWN: Final = 80
@@ -57,10 +54,14 @@ class FrontPageDoor:
             **dict.fromkeys(parts.running, "runs"),
             "websub": "runs" if parts.has_hub else "",  # a hub also needs the WebSub notifier
         }
-        docs = rendered("How to use this broker", "docs.html", **slots)
+        self._pages = parts.pages
+        self._slots = slots
+        front_page = _FrontPage(options, parts, slots)
         self._resources: dict[str, IResource] = {
-            "/": _FrontPage(options, parts, slots),
-            "/docs": Data(docs, _HTML),
+            "/": Answers(front_page.answer),
+            "/docs": Answers(self._docs),
+            # The manuals of other servers have their pages here.
+            "/docs/*": Redirect(b"/docs"),
             **{f"/{name}": Asset(name) for name in ASSETS},
         }
 
@@ -73,39 +74,28 @@ class FrontPageDoor:
     def soap_services(self) -> Sequence[SoapService]:
         return []
 
+    async def _docs(self, request: Request) -> Answer:
+        title = "How to use this broker"
+        return Answer(await self._pages.render(title, "docs.html", here="/docs", **self._slots))
 
-class _FrontPage(Resource):
+
+class _FrontPage:
     """The front page.  It is rendered again only when the list of recent pings is a new one."""
-
-    isLeaf = True
 
     def __init__(
         self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
     ) -> None:
-        super().__init__()
         self._broker = parts.broker
+        self._render = parts.pages.render
         self._clock = parts.clock
         self._shows_pings = options.recent_pings
         self._slots = slots
         self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
         self._page = b""
 
-    def render_GET(self, request: Request) -> int:
-        request.setHeader(b"content-type", _HTML.encode("ascii"))
-
-        def failed(failure: Failure) -> None:
-            # Twisted logs the failure and answers.  It returns the failure, which is dropped here.
-            request.processingFailed(failure)
-
-        Deferred.fromCoroutine(self._answer(request)).addErrback(failed)
-        return NOT_DONE_YET
-
-    async def _answer(self, request: Request) -> None:
-        page = await self._current()
-        if request.channel is not None:  # otherwise the client has hung up
-            request.setHeader(b"content-length", b"%d" % len(page))
-            request.write(page)
-            request.finish()
+    async def answer(self, request: Request) -> Answer:
+        """The front page."""
+        return Answer(await self._current())
 
     async def _current(self) -> bytes:
         """The page with the current list of pings."""
@@ -113,7 +103,7 @@ class _FrontPage(Resource):
         if pings is not self._pings or not self._page:
             now = self._clock.wall_seconds()
             recent = "" if pings is None else _list_of(pings, now)
-            self._page = rendered(
+            self._page = await self._render(
                 "rsscloud-broker", "front_page.html", **self._slots, recent=recent
             )
             self._pings = pings

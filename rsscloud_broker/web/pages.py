@@ -2,7 +2,7 @@
 
 A template is a file of this package in the XML form of ``twisted.web.template``: a
 ``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
-every page.
+every page, with the navigation.
 
 The pages are public: nobody logs in, there are no cookies, and a form does only what anybody can do
 with one request.  So the forms have no token against forged requests (CSRF): another person's
@@ -11,6 +11,7 @@ browser would give a forger nothing but its address, on which the limits on requ
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import cache
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from twisted.web.template import (
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IPages
+from rsscloud_broker.web.navigation import navigation
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -73,6 +75,13 @@ class _Page(Element):
         return tag if self._slots.get(str(when)) else ""
 
     @renderer
+    def include(self, request: IRequest | None, tag: Tag) -> Element:
+        """Put another template, which is named by the attribute ``template``, in place of an
+        element.  It has the same slots.
+        """
+        return _Page(str(tag.attributes["template"]), self._slots)
+
+    @renderer
     def link(self, request: IRequest | None, tag: Tag) -> Tag:
         """Link the text of an element to the URL in the slot named by its attribute ``to``."""
         return linked(self._slots[str(tag.attributes["to"])], *tag.children)
@@ -99,36 +108,40 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
-def rendered(title: str, template: str, **slots: Flattenable) -> bytes:
-    """Render a template inside the frame.
-
-    :param template: the name of the template's file.
-    :param slots: the contents of its slots, by name.
-    :returns: the whole HTML document, in UTF-8.
-    """
-    frame = _Page("frame.html", {"title": title, "content": _Page(template, dict(slots))})
-    documents: list[bytes] = []
-    failures: list[Failure] = []
-    # The Deferred has already fired: nothing in these templates has to be waited for.
-    flattenString(None, frame).addCallbacks(documents.append, failures.append)
-    for failure in failures:
-        failure.raiseException()
-    return b"<!DOCTYPE html>\n" + documents[0]
-
-
-def error_page(status: int, message: str) -> bytes:
-    """Render the page that says what went wrong, with links to the front page and ``/docs``.
-
-    :param status: the status of the answer.
-    :param message: what was wrong and what the rule is, in sentences.
-    """
-    heading = _HEADINGS.get(status, _OTHER_HEADING)
-    return rendered(heading, "error.html", heading=heading, message=message)
-
-
 @implementer(IPages)
 class Pages:
-    """Renders templates inside the frame, for the front doors."""
+    """Renders templates inside the frame.
 
-    async def render(self, title: str, template: str, **slots: str) -> bytes:
-        return rendered(title, template, **slots)
+    :param running: the names of the front doors that run, whose pages are in the navigation.
+    """
+
+    def __init__(self, running: Set[str] = frozenset()) -> None:
+        self._running = running
+
+    async def render(self, title: str, template: str, **slots: Flattenable) -> bytes:
+        return self._rendered(title, template, **slots)
+
+    def error(self, status: int, message: str) -> bytes:
+        """Render the page that says what went wrong, with links to the front page and ``/docs``.
+
+        :param status: the status of the answer.
+        :param message: what was wrong and what the rule is, in sentences.
+        """
+        heading = _HEADINGS.get(status, _OTHER_HEADING)
+        return self._rendered(heading, "error.html", heading=heading, message=message)
+
+    def _rendered(self, title: str, template: str, **slots: Flattenable) -> bytes:
+        frame = {
+            "title": title,
+            "navigation": navigation(self._running, str(slots.pop("here", ""))),
+            "content": _Page(template, dict(slots)),
+        }
+        documents: list[bytes] = []
+        failures: list[Failure] = []
+        # The Deferred has already fired: nothing in these templates has to be waited for.
+        flattenString(None, _Page("frame.html", frame)).addCallbacks(
+            documents.append, failures.append
+        )
+        for failure in failures:
+            failure.raiseException()
+        return b"<!DOCTYPE html>\n" + documents[0]

@@ -10,7 +10,7 @@ send what no HTTP client would.
 from __future__ import annotations
 
 import xmlrpc.client
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -54,7 +54,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.testing.clock import About, Clock
-from rsscloud_broker.web.pages import Pages, error_page
+from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
 from tests.core.house import change_detector
@@ -249,14 +249,17 @@ class House:
             self.subscribers,
             self.counters,
         )
+        pages = Pages(doors)
         self.parts = FrontDoorParts(
             self.broker,
             self.clock,
-            Pages(),
+            pages,
             self.counters,
             self.public_directory,
             PUBLIC_URL,
             doors,
+            _at_once,
+            self.store,
             has_hub="websub" in doors,
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
@@ -264,7 +267,7 @@ class House:
         made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
         root = root or Root(made, PUBLIC_URL)
         self.limits = HTTPLimits(http or Http(), self.clock)
-        self.factory = bounded_site(root, self.limits, self.counters, error_page)
+        self.factory = bounded_site(root, self.limits, self.counters, pages.error)
         self._standing = self.clock.getDelayedCalls()
 
     def timers(self) -> list[IDelayedCall]:
@@ -413,6 +416,10 @@ class House:
         self._case.assertEqual(answer.xml.get("success"), "true", answer.text)
         self.subscribers.calls.clear()
         self.topics.fetched.clear()
+
+
+async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 async def _not_called(*args: object) -> None:

@@ -21,9 +21,10 @@ from tests.store_contract.basics import (
     waits,
 )
 from tests.store_contract.pushed import PushedContract
+from tests.store_contract.statistics import StatisticsContract
 
 
-class DeliveriesContract(PushedContract):
+class DeliveriesContract(PushedContract, StatisticsContract):
     """The tests of deliveries that every ``IStore`` must pass."""
 
     # fan-out

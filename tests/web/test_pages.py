@@ -20,7 +20,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.web.assets import ASSETS
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
-from rsscloud_broker.web.pages import Pages, error_page
+from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.change_list import closing, opening
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 
@@ -33,7 +33,10 @@ BAD = '<script>alert("x")</script>&amp;\''
 class PagesTests(SynchronousTestCase):
     def render(self, title: str, template: str, **slots: str) -> Any:
         """The parsed page."""
-        rendering: Coroutine[Any, Any, bytes] = Pages().render(title, template, **slots)
+        return self.parsed(Pages().render(title, template, **slots))
+
+    def parsed(self, rendering: Coroutine[Any, Any, bytes]) -> Any:
+        """The parsed page that a coroutine renders."""
         document = self.successResultOf(Deferred.fromCoroutine(rendering))
         self.assertTrue(document.startswith(b"<!DOCTYPE html>\n<html"))
         return html.document_fromstring(document.decode())
@@ -48,6 +51,20 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(page.xpath("//link[@rel='stylesheet']/@href"), ["/style.css"])
         self.assertEqual(page.xpath("//link[@rel='icon']/@href"), ["/favicon.ico", "/favicon.svg"])
         self.assertEqual(page.xpath("//header//a/@href"), ["/"])
+        self.assertEqual(page.xpath("//meta[@name='color-scheme']/@content"), ["light dark"])
+        (skip,) = page.xpath("//body/a[1]")
+        self.assertEqual(page.xpath(f"//main[@id='{skip.get('href')[1:]}']/h1/text()"), ["h"])
+
+    def test_navigation(self) -> None:
+        """It has the pages of the front doors that run, and marks the one that is open."""
+        pages = Pages(frozenset({"ping_sink", "front_page", "event_log", "no_page"}))
+        for here, current in (("/docs", ["/docs"]), ("", []), ("/elsewhere", [])):
+            page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here=here))
+            links = page.xpath("//header/nav/ul/li/a/@href")
+            self.assertEqual(links, ["/pingSiteForm", "/log", "/docs"])
+            self.assertEqual(page.xpath("//a[@aria-current='page']/@href"), current)
+        nothing = self.parsed(Pages().render("t", "error.html", heading="h", message="m"))
+        self.assertEqual(nothing.xpath("//nav"), [])
 
     def test_slots_are_escaped(self) -> None:
         page = self.render(BAD, "ping_taken.html", message=BAD, name=BAD, url=BAD)
@@ -90,27 +107,30 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("string(//p[@class='lead'])"), message)
 
     def test_an_error(self) -> None:
-        page: Any = html.document_fromstring(error_page(404, BAD).decode())
+        page: Any = html.document_fromstring(Pages().error(404, BAD).decode())
         self.assertEqual(page.xpath("string(//h1)"), "There is nothing at this address")
         self.assertEqual(page.xpath("string(//p[@class='lead'])"), BAD)
         self.assertIn("/", page.xpath("//main//a/@href"))
-        other: Any = html.document_fromstring(error_page(418, "m").decode())
+        other: Any = html.document_fromstring(Pages().error(418, "m").decode())
         self.assertEqual(other.xpath("string(//h1)"), "The request did not work")
 
     def test_pages_load_nothing_from_elsewhere(self) -> None:
         """The pages load nothing that the Content-Security-Policy forbids."""
-        slots = dict.fromkeys([*ALL_DOORS, "url", "domain", "port", "protocols"], "x")
-        slots |= dict.fromkeys((*RSSCLOUD_SLOTS, "name", "hub", "heading", "rssUrl"), "x")
-        slots |= {"protocol": "x", "recent": "x"}
         folder = FilePath(rsscloud_broker.web.__file__).parent()
-        templates = [path.basename() for path in folder.globChildren("*.html")]
+        templates = {path.basename(): path for path in folder.globChildren("*.html")}
         self.assertIn("front_page.html", templates)
-        for template in set(templates) - {"frame.html"}:
+        text = "".join(path.getContent().decode() for path in templates.values())
+        named = re.findall(r'<t:slot name="(\w+)"|\b(?:when|to|of|chosen)="(\w+)"', text)
+        slots = {name: "x" for pair in named for name in pair if name}
+        del slots["title"], slots["content"], slots["navigation"]
+        for template in templates.keys() - {"frame.html"}:
             page = self.render("t", template, **slots)
             self.assertEqual(page.xpath("//script | //style | //img | //iframe | //@style"), [])
             handlers = [name for name in page.xpath("//@*") if name.attrname.startswith("on")]
             self.assertEqual(handlers, [])
             for link in page.xpath("//@href | //@src | //@action"):
+                if link == "#content":
+                    continue
                 self.assertTrue(link.startswith("/") and not link.startswith("//"), link)
 
 
@@ -142,8 +162,8 @@ class FrontPageTests(SynchronousTestCase):
         for path in ("/", "/docs", "/pingSiteForm", "/rssCloud"):
             page: Any = html.document_fromstring(house.get(path).text)
             for _element, attribute, link, _position in page.iterlinks():
-                if attribute == "action":
-                    continue  # a form is sent to this path by POST
+                if attribute == "action" or link == "#content":
+                    continue  # a form is sent to this path by POST; the other stays on the page
                 # A change list that has not been written yet is answered with 503.
                 self.assertIn(house.get(link).status, {200, 503}, link)
 
@@ -160,6 +180,21 @@ class FrontPageTests(SynchronousTestCase):
                 shown = page.xpath("string(//main)") + " ".join(page.xpath("//main//@href"))
                 found = {name for name, mark in marks.items() if mark in shown}
                 self.assertEqual(found, running, path)
+
+    def test_pages_of_other_servers_manuals(self) -> None:
+        """An address below /docs leads to /docs."""
+        for path in ("/docs/api", "/docs/a/b.html"):
+            answer = House(self).get(path)
+            self.assertEqual((answer.status, answer.headers["location"]), (302, "/docs"))
+        self.assertEqual(House(self).get("/docs/").status, 200)
+
+    def test_a_version_is_sent_once(self) -> None:
+        house = House(self)
+        for path in ("/", "/docs"):
+            tag = house.get(path).headers["etag"]
+            again = house.ask("GET", path, headers={"If-None-Match": tag})
+            self.assertEqual((again.status, again.body), (304, b""))
+            self.assertEqual(house.ask("HEAD", path).headers["etag"], tag)
 
     def test_half_a_hub_is_not_shown(self) -> None:
         parts = front_door_parts(running=frozenset({"websub"}))

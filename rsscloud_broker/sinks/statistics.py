@@ -1,0 +1,156 @@
+"""The statistics sink: stores each minute how much the broker did, for plots of the last 30 days.
+
+The counters of the process begin at zero at each start, and each node of a cluster has its own.
+So each minute the sink adds to the database by how much they grew since the last time, and the
+numbers of all nodes and all runs add up.  What happens between the last full minute and a crash is
+not counted.
+
+The numbers have names such as ``pings``, ``fetches.changed`` or ``deliveries.websub.failed``; those
+of latencies end in the upper bound of their bucket in seconds, as in ``first_latency.0.5``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import field, frozen, validators
+from prometheus_client import Counter, Histogram
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.events import Event
+from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.timing import EachPeriod
+
+HOUR: Final = 3600
+
+#: Seconds between two counts of all topics and subscriptions, which read through their tables.
+MEASURE_EACH: Final = 600
+
+#: How many topics of each hour are remembered as its most pinged ones.
+BUSY_TOPICS: Final = 100
+
+
+@frozen
+class StatisticsOptions:
+    """Options of the statistics.
+
+    :ivar days: for how many days the numbers of hours are kept.
+    """
+
+    days: int = field(
+        default=400, validator=validators.and_(validators.ge(1), validators.le(36_500))
+    )
+
+
+def numbers(counters: Counters) -> dict[str, int]:
+    """What the counters say now, by the names that the statistics have for it."""
+    counted = {
+        "pings": counters.pings,
+        "repeats": counters.repeats,
+        "limited": counters.limited,
+        "fetches": counters.readings,
+        "deliveries": counters.deliveries,
+        "given_up": counters.given_up,
+    }
+    latencies = {
+        "first_latency": counters.first_latency,
+        "last_latency": counters.last_latency,
+    }
+    return {
+        name: value
+        for prefix, counter in counted.items()
+        for name, value in _of_counter(prefix, counter)
+    } | {
+        name: value
+        for prefix, histogram in latencies.items()
+        for name, value in _of_histogram(prefix, histogram)
+    }
+
+
+def _of_counter(prefix: str, counter: Counter) -> Iterator[tuple[str, int]]:
+    for sample in next(iter(counter.collect())).samples:
+        if sample.name.endswith("_total"):
+            yield ".".join((prefix, *sample.labels.values())), int(sample.value)
+
+
+def _of_histogram(prefix: str, histogram: Histogram) -> Iterator[tuple[str, int]]:
+    """The numbers of each bucket alone: the library has them added up from the first one on."""
+    below = 0
+    for sample in next(iter(histogram.collect())).samples:
+        if sample.name.endswith("_bucket"):
+            yield f"{prefix}.{sample.labels['le']}", int(sample.value) - below
+            below = int(sample.value)
+
+
+@implementer(IEventSink)
+class StatisticsSink(EachPeriod):
+    """Stores the statistics at each full minute, and once more when the broker stops."""
+
+    handles: tuple[type[Event], ...] = ()
+
+    def __init__(self, options: StatisticsOptions, parts: SinkParts) -> None:
+        super().__init__(parts.clock, 60, self._store, name="statistics")
+        self._options = options
+        self._statistics = parts.store
+        self._counters = parts.counters
+        self._stored = dict.fromkeys(numbers(parts.counters), 0)
+        self._measured_in = -1  # the number of the last period in which all topics were counted
+        self._hour = -1  # the hour whose most pinged topics are stored
+        self._minute: float | None = None  # when the minute began that is counted now
+
+    async def handle(self, event: Event) -> None:
+        """Do nothing: the sink handles no events and reads the counters."""
+
+    def startService(self) -> None:
+        self._minute = self._clock.wall_seconds()
+        super().startService()
+
+    def stopService(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        if (run := super().stopService()) is not None:
+            await run
+        try:
+            await self._add({})
+        except Unavailable as error:
+            self.log.warn("The statistics of the last minute are lost: {error}", error=error)
+
+    async def _store(self) -> None:
+        now = self._clock.wall_seconds()
+        await self._add(await self._measured(now))
+        self._minute = now
+        hour = int(now // HOUR) - 1
+        if hour != self._hour:
+            busiest = await self._statistics.pinged_topics(
+                hour * HOUR, (hour + 1) * HOUR, BUSY_TOPICS
+            )
+            await self._statistics.put_busy_topics(hour, busiest)
+            await self._statistics.prune_statistics(now, self._options.days * 24)
+            self._hour = hour
+
+    async def _measured(self, now: float) -> dict[str, int]:
+        period = int(now // MEASURE_EACH)
+        if period == self._measured_in:
+            return {}
+        measured = await self._statistics.measure()
+        self._measured_in = period
+        return dict(measured)
+
+    async def _add(self, measured: dict[str, int]) -> None:
+        """Add what was counted since the last time to the minute in which that was."""
+        current = numbers(self._counters)
+        grown = {
+            name: value - before
+            for name, value in current.items()
+            if value != (before := self._stored.get(name, 0))
+        }
+        if grown or measured:
+            at = self._clock.wall_seconds() if self._minute is None else self._minute
+            await self._statistics.add_statistics(at, grown, measured)
+        # Not before this point: what could not be stored is stored the next time.
+        self._stored = current

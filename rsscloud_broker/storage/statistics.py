@@ -1,0 +1,144 @@
+"""Stores the numbers of the statistics: how much of what happened in each minute and each hour.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Connection, Insert, delete, func, insert, literal, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.storage.schema import (
+    busy_topic,
+    ping,
+    statistic,
+    subscription,
+    to_micros,
+    topic,
+)
+
+MINUTE: Final = 60
+HOUR: Final = 3600
+
+#: Seconds for which the numbers of single minutes are kept; those of hours are kept longer.
+MINUTES_KEPT: Final = 25 * HOUR
+
+
+def add_statistics(
+    conn: Connection, at: float, counted: Mapping[str, int], measured: Mapping[str, int]
+) -> None:
+    """See ``IStore.add_statistics``."""
+    rows = [
+        (width, int(at // width) * width, name, value, name in counted)
+        for width in (MINUTE, HOUR)
+        for name, value in (*counted.items(), *measured.items())
+    ]
+    for adds in (True, False):
+        values = [
+            {"width": width, "begin": begin, "name": name, "value": value}
+            for width, begin, name, value, is_counted in rows
+            if is_counted is adds
+        ]
+        if values:
+            conn.execute(_upsert(conn, adds), values)
+
+
+def _upsert(conn: Connection, adds: bool) -> Insert:
+    """A statement that stores a number, and adds it to the stored one or replaces that."""
+    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
+    new = dialect.insert(statistic)
+    value = new.excluded.value + statistic.c.value if adds else new.excluded.value
+    statement: Insert = new.on_conflict_do_update(
+        index_elements=list(statistic.primary_key), set_={"value": value}
+    )
+    return statement
+
+
+def statistics(
+    conn: Connection, since: float, until: float, step: int
+) -> dict[str, dict[int, int]]:
+    """See ``IStatistics.statistics``."""
+    width = MINUTE if step < HOUR else HOUR
+    # The number is part of the statement: see ``pings.ping_hours``.
+    begin = statistic.c.begin // literal(step, BigInteger, literal_execute=True)
+    query = (
+        select(statistic.c.name, begin, func.sum(statistic.c.value), func.max(statistic.c.value))
+        .where(statistic.c.width == width, statistic.c.begin >= since, statistic.c.begin < until)
+        .group_by(statistic.c.name, begin)
+    )
+    found: dict[str, dict[int, int]] = {}
+    for name, number, total, highest in conn.execute(query):
+        value = highest if name.startswith(MEASURED) else total
+        found.setdefault(name, {})[int(number) * step] = int(value)
+    return found
+
+
+#: What the names of numbers begin with that are measured, not counted.
+MEASURED: Final = "number_of_"
+
+
+def prune_statistics(conn: Connection, now: float, hours: int) -> None:
+    """See ``IStore.prune_statistics``."""
+    for width, kept in ((MINUTE, MINUTES_KEPT), (HOUR, hours * HOUR)):
+        conn.execute(
+            delete(statistic).where(statistic.c.width == width, statistic.c.begin < now - kept)
+        )
+    conn.execute(delete(busy_topic).where(busy_topic.c.hour < now // HOUR - hours))
+
+
+def measure(conn: Connection) -> dict[str, int]:
+    """See ``IStore.measure``."""
+    watched = select(func.count(func.distinct(subscription.c.topic_id)))
+    by_protocol = select(subscription.c.protocol, func.count()).group_by(subscription.c.protocol)
+    return {
+        f"{MEASURED}topics": conn.execute(select(func.count()).select_from(topic)).scalar_one(),
+        f"{MEASURED}watched_topics": conn.execute(watched).scalar_one(),
+        **{
+            f"{MEASURED}subscriptions.{protocol}": number
+            for protocol, number in conn.execute(by_protocol).tuples()
+        },
+    }
+
+
+def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic]) -> None:
+    """See ``IStore.put_busy_topics``."""
+    conn.execute(delete(busy_topic).where(busy_topic.c.hour == hour))
+    if busiest:
+        conn.execute(
+            insert(busy_topic),
+            [
+                {"hour": hour, "rank": rank, "url": each.url, "pings": each.pings}
+                for rank, each in enumerate(busiest)
+            ],
+        )
+
+
+def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
+    """See ``IStatistics.pinged_topics``."""
+    url = func.coalesce(func.nullif(ping.c.rss_url, ""), ping.c.url).label("named")
+    number = func.count().label("number")
+    query = (
+        select(url, number)
+        .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
+        .group_by(url)
+        .order_by(number.desc(), url)
+        .limit(limit)
+    )
+    return [PingedTopic(named, pings) for named, pings in conn.execute(query).tuples()]
+
+
+def busy_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
+    """See ``IStatistics.busy_topics``."""
+    number = func.sum(busy_topic.c.pings).label("number")
+    query = (
+        select(busy_topic.c.url, number)
+        .where(busy_topic.c.hour >= since // HOUR, busy_topic.c.hour < until / HOUR)
+        .group_by(busy_topic.c.url)
+        .order_by(number.desc(), busy_topic.c.url)
+        .limit(limit)
+    )
+    return [PingedTopic(named, int(pings)) for named, pings in conn.execute(query).tuples()]

@@ -1,0 +1,105 @@
+"""Draws plots as SVG, for pages whose style sheet gives them their colours.
+
+``pygal`` draws them.  Its own style sheet, script and tooltips are removed: pages allow no inline
+style or script, and the style sheet of the pages has a dark mode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lxml import etree
+
+#: The size of a plot in units of its own; a page scales it to the width that it has.
+WIDTH: Final = 760
+HEIGHT: Final = 230
+
+#: Positions with digits after the point look the same and make a page larger.
+_TOO_EXACT: Final = re.compile(r"(\d)\.\d+")
+
+_REMOVED: Final = ("defs", "desc", "title")
+
+
+def areas(labels: Sequence[str], series: Mapping[str, Sequence[int]], marked: Sequence[str]) -> str:
+    """A plot of areas on top of each other, for what adds up.
+
+    :param labels: the names of the steps on the horizontal axis.
+    :param series: the number of each step, by the name of the series.
+    :param marked: the labels that are written below the axis.
+    :returns: an ``svg`` element.
+    """
+    return _plot("StackedLine", labels, series, marked, fill=True, show_dots=False)
+
+
+def lines(
+    labels: Sequence[str], series: Mapping[str, Sequence[float | None]], marked: Sequence[str]
+) -> str:
+    """A plot of lines, for what does not add up.  ``None`` is a gap.
+
+    The parameters are those of ``areas``.
+    """
+    return _plot("Line", labels, series, marked, dots_size=2)
+
+
+def _plot(
+    kind: str,
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    marked: Sequence[str],
+    **options: Any,
+) -> str:
+    # It takes a tenth of a second to import, and most processes draw no plot.
+    import pygal  # noqa: PLC0415
+
+    chart = getattr(pygal, kind)(
+        width=WIDTH,
+        height=HEIGHT,
+        css=[],
+        js=[],
+        no_prefix=True,
+        show_legend=False,
+        margin=12,
+        margin_left=40,
+        show_minor_x_labels=False,
+        x_labels_major=list(marked),
+        x_labels=list(labels),
+        max_scale=6,
+        include_x_axis=True,
+        truncate_label=-1,
+        allow_interruptions=True,
+        value_formatter=short,
+        **options,
+    )
+    for name, values in series.items():
+        chart.add(name, list(values))
+    return _plain(chart.render_tree())
+
+
+def short(number: float | None) -> str:
+    """A number as it is written beside an axis: 1,200,000 is "1.2M"."""
+    if number is None:
+        return ""
+    for factor, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= factor:
+            return f"{number / factor:.3g}{sign}"
+    return f"{number:.3g}"
+
+
+def _plain(root: etree._Element) -> str:
+    """What a page needs of a plot."""
+    etree.strip_elements(root, etree.Comment, *_REMOVED, with_tail=False)
+    for group in list(root.iter("{*}g", "g")):  # those for a script, and for titles of its own
+        if str(group.get("class")).endswith(("-overlay", "titles")):
+            parent = group.getparent()
+            if parent is not None:
+                parent.remove(group)
+    for element in root.iter():
+        for name in ("id", "width", "height") if element is root else ("id",):
+            element.attrib.pop(name, "")
+        for name in ("d", "x", "y", "cx", "cy", "transform"):
+            if name in element.attrib:
+                element.attrib[name] = _TOO_EXACT.sub(r"\1", str(element.attrib[name]))
+    root.set("aria-hidden", "true")  # the page has the numbers in a table
+    return etree.tostring(root, encoding="unicode")

@@ -1,0 +1,242 @@
+"""What the statistics of a period say: totals, series for plots, latencies and busy topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from rsscloud_broker.counters import LATENCIES
+from rsscloud_broker.interfaces import IStatistics
+from rsscloud_broker.records import PingedTopic
+
+#: How many of the most pinged topics are shown.
+_BUSIEST: Final = 20
+
+#: The shares of notifications for which a page says how long they took at most.
+_PERCENTILES: Final = (50, 95, 99)
+
+_MEASURED: Final = "number_of_"
+_HOUR: Final = 3600
+
+
+@frozen
+class Period:
+    """A period that a page shows.
+
+    :ivar seconds: its length.
+    :ivar step: the length of each step of its plots, in seconds.
+    :ivar label: the format of the name of a step, for ``strftime``.
+    :ivar marked: every so many seconds a name is written below the axis.
+    """
+
+    name: str
+    text: str
+    seconds: int
+    step: int
+    label: str
+    marked: int
+
+
+PERIODS: Final = {
+    each.name: each
+    for each in (
+        Period("hour", "the last hour", 3600, 60, "%H:%M", 600),
+        Period("day", "the last day", 86_400, 900, "%H:%M", 4 * 3600),
+        Period("month", "the last 30 days", 30 * 86_400, 6 * 3600, "%d %b, %H:%M", 5 * 86_400),
+    )
+}
+
+
+@frozen
+class Statistics:
+    """The statistics of a period.
+
+    :ivar begins: when each step begins, in seconds since the epoch.
+    :ivar numbers: the number of each step, by the name that ``sinks.statistics`` gives it; the
+        steps without a number have 0.
+    :ivar measured: what was measured last at each step: ``topics`` that the store knows,
+        ``watched_topics`` that have subscriptions, and ``subscriptions.PROTOCOL``; None before
+        the first measurement.
+    :ivar busiest: the most pinged topics.
+    """
+
+    period: Period
+    begins: Sequence[int]
+    numbers: Mapping[str, Sequence[int]]
+    measured: Mapping[str, Sequence[int | None]]
+    busiest: Sequence[PingedTopic]
+
+    def without_topics(self) -> Statistics:
+        """The same, without the most pinged topics."""
+        return evolve(self, busiest=())
+
+    def last(self, name: str) -> int | None:
+        """The last measurement of something; None if there is none."""
+        values = self.measured.get(name)
+        return values[-1] if values else None
+
+    @property
+    def subscriptions(self) -> dict[str, int]:
+        """The number of subscriptions, by protocol."""
+        dotted = "subscriptions."
+        return {
+            name.removeprefix(dotted): values[-1]
+            for name, values in sorted(self.measured.items())
+            if name.startswith(dotted) and values[-1]
+        }
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the steps."""
+        times = (datetime.fromtimestamp(at, UTC) for at in self.begins)
+        # At midnight the date is enough.
+        return [each.strftime(self.period.label).removesuffix(", 00:00") for each in times]
+
+    @property
+    def marked(self) -> list[str]:
+        """The names of the steps that are written below an axis."""
+        each = self.period.marked
+        pairs = zip(self.begins, self.labels, strict=True)
+        return [label for at, label in pairs if at % each == 0]
+
+    def series(self, prefix: str) -> dict[str, Sequence[int]]:
+        """The numbers whose names begin with a prefix, by the rest of their names."""
+        dotted = f"{prefix}."
+        return {
+            name.removeprefix(dotted): values
+            for name, values in sorted(self.numbers.items())
+            if name.startswith(dotted)
+        }
+
+    def total(self, name: str) -> int:
+        """How many there were in the whole period."""
+        return sum(self.numbers.get(name, ()))
+
+    def totals(self, prefix: str) -> dict[str, int]:
+        """The totals of ``series``."""
+        return {name: sum(values) for name, values in self.series(prefix).items()}
+
+    def by_outcome(self) -> dict[str, Sequence[int]]:
+        """The notifications of all protocols, by outcome."""
+        found: dict[str, list[int]] = {}
+        for name, values in self.series("deliveries").items():
+            outcome = name.rpartition(".")[2]
+            before = found.get(outcome, [0] * len(values))
+            found[outcome] = [one + other for one, other in zip(before, values, strict=True)]
+        return {name: found[name] for name in sorted(found)}
+
+    def percentiles(self, latency: str) -> dict[str, float | None]:
+        """The seconds within which a share of all notifications of the period came.
+
+        :param latency: ``first_latency`` or ``last_latency``.
+        :returns: by names such as ``p95``; None if there was no notification.
+        """
+        buckets = {bound: sum(values) for bound, values in self._buckets(latency).items()}
+        return {f"p{share}": percentile(buckets, share) for share in _PERCENTILES}
+
+    def latencies(self, latency: str, share: int) -> list[float | None]:
+        """The same for each step."""
+        buckets = self._buckets(latency)
+        return [
+            percentile({bound: values[step] for bound, values in buckets.items()}, share)
+            for step in range(len(self.begins))
+        ]
+
+    def _buckets(self, latency: str) -> dict[float, Sequence[int]]:
+        """The numbers of each bucket, by its upper bound; empty buckets are not stored."""
+        stored = {float(bound): values for bound, values in self.series(latency).items()}
+        empty = [0] * len(self.begins)
+        return {bound: stored.get(bound, empty) for bound in (*LATENCIES, float("inf"))}
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as ``/stats.json`` has it."""
+        return {
+            "period": self.period.name,
+            "since": _iso(self.begins[0]),
+            "stepSeconds": self.period.step,
+            "topics": self.last("topics"),
+            "topicsWithSubscriptions": self.last("watched_topics"),
+            "subscriptions": self.subscriptions,
+            "latencySeconds": {
+                "first": self.percentiles("first_latency"),
+                "last": self.percentiles("last_latency"),
+            },
+            "totals": {name: sum(values) for name, values in sorted(self.numbers.items())},
+            "series": {name: list(values) for name, values in sorted(self.numbers.items())},
+            "mostPinged": [{"url": each.url, "pings": each.pings} for each in self.busiest],
+        }
+
+
+def percentile(buckets: Mapping[float, int], share: int) -> float | None:
+    """An estimate of the value below which a share of all values are.
+
+    Within a bucket values are taken to be spread evenly, as Prometheus does.
+
+    :param buckets: how many values there are between the next lower bound and each upper bound.
+    :param share: a percentage.
+    :returns: at most the highest finite bound; None without values.
+    """
+    wanted = sum(buckets.values()) * share / 100
+    if not wanted:
+        return None
+    lower = passed = 0.0
+    for bound, number in sorted(buckets.items()):
+        if bound == float("inf"):
+            break
+        if number and passed + number >= wanted:
+            return lower + (bound - lower) * (wanted - passed) / number
+        passed += number
+        lower = bound
+    return lower
+
+
+async def read(view: IStatistics, period: Period, now: float) -> Statistics:
+    """Read the statistics of a period that ends now.
+
+    :raises Unavailable: the store cannot be read.
+    """
+    end = int(now // period.step + 1) * period.step
+    since = end - period.seconds
+    begins = range(since, end, period.step)
+    stored = await view.statistics(since, end, period.step)
+    busiest = view.pinged_topics if period.seconds <= _HOUR else view.busy_topics
+    return Statistics(
+        period=period,
+        begins=begins,
+        numbers={
+            name: [steps.get(begin, 0) for begin in begins]
+            for name, steps in stored.items()
+            if not name.startswith(_MEASURED)
+        },
+        measured={
+            name.removeprefix(_MEASURED): _held(begins, steps, stored[f"{_MEASURED}topics"])
+            for name, steps in stored.items()
+            if name.startswith(_MEASURED)
+        },
+        busiest=await busiest(since, end, _BUSIEST),
+    )
+
+
+def _held(
+    begins: Sequence[int], steps: Mapping[int, int], measured: Mapping[int, int]
+) -> list[int | None]:
+    """The last measurement at each step.
+
+    :param steps: the measurements.
+    :param measured: has an entry for each step in which anything was measured: what is missing
+        among the others was 0 then.
+    """
+    values: list[int | None] = []
+    value = None
+    for begin in begins:
+        if begin in measured:
+            value = steps.get(begin, 0)
+        values.append(value)
+    return values
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,275 @@
+"""The front door for the statistics: ``/stats`` for people, and ``/stats.json`` for programs.
+
+Both take ``?period=hour``, ``day`` or ``month``.  Whoever asks within ``KEPT`` seconds gets the
+same answer, so that nobody can keep the broker busy with drawing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, XMLString, tags
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.web import plots
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read
+
+#: Seconds for which an answer is kept.
+KEPT: Final = 15.0
+
+_JSON: Final = "application/json"
+
+
+@frozen
+class StatsOptions:
+    """Options of the statistics page.
+
+    :ivar most_pinged: whether it lists the most pinged topics.
+    """
+
+    most_pinged: bool = True
+
+
+@implementer(IFrontDoor)
+class StatsDoor:
+    """The front door for ``/stats`` and ``/stats.json``."""
+
+    name = "stats"
+
+    def __init__(self, options: StatsOptions, parts: FrontDoorParts) -> None:
+        self._shows_busiest = options.most_pinged
+        self._parts = parts
+        self._page = _Kept(self._make_page, parts.clock.seconds)
+        self._json = _Kept(self._make_json, parts.clock.seconds)
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            Route("/stats", "GET", Answers(self._answer_with(self._page))),
+            Route("/stats.json", "GET", Answers(self._answer_with(self._json)), for_everybody=True),
+        ]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    def _answer_with(self, kept: _Kept) -> Callable[[Request], Awaitable[Answer]]:
+        async def respond(request: Request) -> Answer:
+            name = parameter(request, "period") or "day"
+            if name not in PERIODS:
+                text = f"There is no such period; there are: {', '.join(PERIODS)}.\n"
+                return Answer(text.encode(), PLAIN, 400)
+            return await kept.get(PERIODS[name])
+
+        return respond
+
+    async def _read(self, period: Period) -> Statistics:
+        now = self._parts.clock.wall_seconds()
+        found = await read(self._parts.statistics, period, now)
+        return found if self._shows_busiest else found.without_topics()
+
+    async def _make_json(self, period: Period) -> Answer:
+        document = json.dumps((await self._read(period)).as_json(), indent=1)
+        return Answer(document.encode(), _JSON, headers={"cache-control": "max-age=15"})
+
+    async def _make_page(self, period: Period) -> Answer:
+        statistics = await self._read(period)
+        drawn = await self._parts.in_thread(draw, statistics)
+        page = await self._parts.pages.render(
+            "Statistics",
+            "stats.html",
+            here="/stats",
+            period=period.text,
+            periods=[_choice(each, each is period) for each in PERIODS.values()],
+            facts=_facts(statistics),
+            plots=[_figure(each) for each in drawn],
+            busiest=[_busy(each.url, each.pings) for each in statistics.busiest],
+            busiest_of=_busiest_of(period),
+            json=tags.a("stats.json", href=f"/stats.json?period={period.name}"),
+        )
+        return Answer(page)
+
+
+class _Kept:
+    """Makes an answer for each period, and keeps it for a while.
+
+    Those who ask while an answer is made wait for that one.
+    """
+
+    def __init__(
+        self, make: Callable[[Period], Awaitable[Answer]], seconds: Callable[[], float]
+    ) -> None:
+        self._make = make
+        self._seconds = seconds
+        self._answers: dict[str, tuple[float, Answer]] = {}
+        self._waiting: dict[str, list[Deferred[None]]] = {}
+
+    async def get(self, period: Period) -> Answer:
+        """The answer for a period."""
+        while (waiting := self._waiting.get(period.name)) is not None:
+            made: Deferred[None] = Deferred()
+            waiting.append(made)
+            await made
+        at, answer = self._answers.get(period.name, (0.0, None))
+        if answer is None or self._seconds() - at > KEPT:
+            answer = await self._made(period)
+        return answer
+
+    async def _made(self, period: Period) -> Answer:
+        self._waiting[period.name] = []
+        try:
+            answer = await self._make(period)
+            self._answers[period.name] = (self._seconds(), answer)
+            return answer
+        finally:
+            for waiter in self._waiting.pop(period.name):
+                waiter.callback(None)
+
+
+# --- plots ------------------------------------------------------------------------
+
+
+@frozen
+class Drawn:
+    """A plot with its heading, and the numbers that stand for it in words.
+
+    :ivar svg: an ``svg`` element; empty if there is nothing to draw.
+    :ivar legend: the names of the series, in the order of their colours, with a text of each.
+    """
+
+    heading: str
+    svg: str
+    legend: Sequence[tuple[str, str]]
+
+
+def draw(statistics: Statistics) -> list[Drawn]:
+    """Draw the plots of a page.  Takes some hundredths of a second: call it in a thread."""
+    pings = {
+        name: statistics.numbers[key]
+        for name, key in (("recorded", "pings"), ("repeated", "repeats"))
+        if key in statistics.numbers
+    }
+    by_protocol = {
+        name.removesuffix(".delivered"): values
+        for name, values in statistics.series("deliveries").items()
+        if name.endswith(".delivered")
+    }
+    return [
+        _areas(statistics, "Pings", pings),
+        _areas(statistics, "Fetches of topics, by result", _ordered(statistics.series("fetches"))),
+        _areas(statistics, "Attempts to notify, by outcome", statistics.by_outcome()),
+        _areas(statistics, "Delivered notifications, by protocol", by_protocol),
+        _latencies(statistics),
+        _levels(statistics),
+    ]
+
+
+def _ordered(series: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """The series with failures last, which are then drawn on top and in a colour of their own."""
+    return {name: series[name] for name in ("changed", "unchanged", "failed") if name in series}
+
+
+def _areas(statistics: Statistics, heading: str, series: Mapping[str, Sequence[int]]) -> Drawn:
+    named = {name.replace("_", " "): values for name, values in series.items() if any(values)}
+    svg = plots.areas(statistics.labels, named, statistics.marked) if named else ""
+    return Drawn(heading, svg, [(name, f"{sum(values):,}") for name, values in named.items()])
+
+
+def _latencies(statistics: Statistics) -> Drawn:
+    """From a ping to its first notification."""
+    shares = {"half of them": 50, "95 %": 95}
+    series = {name: statistics.latencies("first_latency", share) for name, share in shares.items()}
+    overall = statistics.percentiles("first_latency")
+    legend = [
+        (name, f"within {_seconds(overall[f'p{share}'])}")
+        for name, share in shares.items()
+        if overall[f"p{share}"] is not None
+    ]
+    svg = plots.lines(statistics.labels, series, statistics.marked) if legend else ""
+    return Drawn("Seconds from a ping to its first notification", svg, legend)
+
+
+def _levels(statistics: Statistics) -> Drawn:
+    named = {
+        "subscriptions by " + name.removeprefix("subscriptions."): values
+        for name, values in sorted(statistics.measured.items())
+        if name.startswith("subscriptions.")
+    }
+    named = {"topics with subscriptions": statistics.measured.get("watched_topics", [])} | named
+    named = {name: values for name, values in named.items() if any(values)}
+    svg = plots.lines(statistics.labels, named, statistics.marked) if named else ""
+    legend = [(name, f"{values[-1] or 0:,}") for name, values in named.items()]
+    return Drawn("Topics and subscriptions", svg, legend)
+
+
+# --- parts of the page --------------------------------------------------------------
+
+
+def _choice(period: Period, is_shown: bool) -> Tag:
+    link = tags.a(period.text, href=f"/stats?period={period.name}")
+    return tags.li(link(**{"aria-current": "page"}) if is_shown else link)
+
+
+def _figure(drawn: Drawn) -> Tag:
+    if not drawn.svg:
+        return tags.section(tags.h2(drawn.heading), tags.p("None in this period.", class_="quiet"))
+    legend = [
+        tags.li(tags.span(class_=f"key color-{number}"), f"{name}: ", tags.b(text))
+        for number, (name, text) in enumerate(drawn.legend)
+    ]
+    return tags.section(
+        tags.h2(drawn.heading),
+        tags.figure(
+            *XMLString(drawn.svg).load(),
+            tags.figcaption(tags.ul(*legend, class_="legend")),
+            class_="plot",
+        ),
+    )
+
+
+def _facts(statistics: Statistics) -> list[Tag]:
+    outcomes = {name: sum(values) for name, values in statistics.by_outcome().items()}
+    first = statistics.percentiles("first_latency")
+    pairs: list[tuple[str, str]] = [
+        ("Pings", f"{statistics.total('pings'):,}"),
+        ("Changes found", f"{statistics.total('fetches.changed'):,}"),
+        (
+            "Notifications",
+            f"{outcomes.get('delivered', 0):,} delivered, "
+            f"{sum(statistics.totals('given_up').values()):,} given up",
+        ),
+    ]
+    if first["p95"] is not None:
+        pairs.append(
+            ("First notification", f"95 % of them within {_seconds(first['p95'])} of the ping")
+        )
+    if (topics := statistics.last("topics")) is not None:
+        watched = statistics.last("watched_topics") or 0
+        pairs.append(("Topics", f"{topics:,}, of which {watched:,} have subscriptions"))
+        total = sum(statistics.subscriptions.values())
+        pairs.append(("Subscriptions", f"{total:,}"))
+    return [tags.div(tags.dt(name), tags.dd(text)) for name, text in pairs]
+
+
+def _busy(url: str, pings: int) -> Tag:
+    return tags.tr(tags.td(linked(url, tags.bdi(url))), tags.td(f"{pings:,}", class_="number"))
+
+
+def _busiest_of(period: Period) -> Flattenable:
+    if period.name == "hour":
+        return f"Pings of {period.text}."
+    return f"Pings of {period.text}, counted from the hundred most pinged topics of each hour."
+
+
+def _seconds(seconds: Any) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,193 @@
+"""Tests the statistics page, its numbers as JSON, and the plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lxml import etree
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.web.plots import areas, lines, short
+from rsscloud_broker.web.statistics import PERIODS, percentile, read
+from tests.front_doors.fixture import NOON, House
+
+HOUR = 3600
+NOW = int(NOON)
+
+
+class PercentileTests(SynchronousTestCase):
+    def test_nothing(self) -> None:
+        self.assertIsNone(percentile({1.0: 0, float("inf"): 0}, 50))
+
+    def test_within_a_bucket(self) -> None:
+        self.assertEqual(percentile({1.0: 0, 2.0: 100, 3.0: 0}, 50), 1.5)
+
+    def test_between_buckets(self) -> None:
+        buckets = {0.1: 90, 1.0: 9, 10.0: 1, float("inf"): 0}
+        self.assertAlmostEqual(percentile(buckets, 90) or 0, 0.1)
+        self.assertAlmostEqual(percentile(buckets, 99) or 0, 1.0)
+        self.assertAlmostEqual(percentile(buckets, 100) or 0, 10.0)
+
+    def test_beyond_the_highest_bound(self) -> None:
+        self.assertEqual(percentile({1.0: 1, 10.0: 0, float("inf"): 99}, 95), 10.0)
+
+
+class PlotTests(SynchronousTestCase):
+    def test_areas(self) -> None:
+        svg = areas(["a", "b", "c"], {"x": [1, 2, 3], "y": [0, 0, 5]}, ["a", "c"])
+        root = etree.fromstring(svg)
+        paths = root.findall(".//{*}g[@class='series serie-1 color-1']/{*}path")
+        self.assertEqual(len(paths), 1)
+        self.assertEqual(
+            [text.text for text in root.iterfind(".//{*}g[@class='axis x']//{*}text")], ["a", "c"]
+        )
+
+    def test_large_numbers_are_short(self) -> None:
+        root = etree.fromstring(areas(["a"], {"x": [1_234_567]}, []))
+        texts = [
+            text.text for text in root.iterfind(".//{*}g[@class='axis y always_show']//{*}text")
+        ]
+        self.assertIn("1.2M", texts)
+
+    def test_nothing_that_a_page_forbids(self) -> None:
+        svg = areas(["a"], {"<script>": [1]}, ["a"]) + lines(["a"], {"x": [None]}, [])
+        for forbidden in ("<script", "<style", "style=", "<!--", "http://pygal", "onload"):
+            self.assertNotIn(forbidden, svg)
+
+    def test_lines_have_gaps(self) -> None:
+        svg = lines(["a", "b", "c", "d", "e"], {"x": [1, 2, None, 4, 5]}, [])
+        parts = etree.fromstring(svg).findall(".//{*}path[@class='line reactive nofill']")
+        self.assertEqual(len(parts), 2)
+
+    def test_numbers_beside_an_axis(self) -> None:
+        self.assertEqual(
+            [short(number) for number in (0, 0.25, 12.0, 999, 1200, 3_400_000, 2e9)],
+            ["0", "0.25", "12", "999", "1.2k", "3.4M", "2G"],
+        )
+
+
+class StatsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self, doors=frozenset({"stats", "front_page"}))
+
+    def add(
+        self, ago: int, counted: Mapping[str, int], measured: Mapping[str, int] | None = None
+    ) -> None:
+        """Store numbers of a minute so many seconds ago."""
+        at = self.house.clock.wall_seconds() - ago
+        self.successResultOf(self.house.store.add_statistics(at, counted, measured or {}))
+
+    def json(self, period: str = "day") -> Any:
+        answer = self.house.get(f"/stats.json?period={period}")
+        self.assertEqual((answer.status, answer.headers["content-type"]), (200, "application/json"))
+        return json.loads(answer.body)
+
+    def page(self, period: str = "day") -> str:
+        answer = self.house.get(f"/stats?period={period}")
+        self.assertEqual(answer.status, 200)
+        return answer.body.decode()
+
+    def test_an_empty_store(self) -> None:
+        found = self.json()
+        self.assertEqual((found["totals"], found["topics"], found["mostPinged"]), ({}, None, []))
+        self.assertEqual(found["latencySeconds"]["first"], {"p50": None, "p95": None, "p99": None})
+        page = self.page()
+        self.assertIn("None in this period.", page)
+        self.assertNotIn("<svg", page)
+        self.assertNotIn("Most pinged", page)
+
+    def test_numbers_of_the_hour(self) -> None:
+        self.add(0, {"pings": 3, "repeats": 1})
+        self.add(600, {"pings": 2})
+        self.add(3700, {"pings": 100})
+        found = self.json("hour")
+        self.assertEqual(found["totals"], {"pings": 5, "repeats": 1})
+        self.assertEqual((len(found["series"]["pings"]), found["stepSeconds"]), (60, 60))
+        self.assertEqual((found["series"]["pings"][-1], found["series"]["pings"][-11]), (3, 2))
+        self.assertEqual(self.json("day")["totals"]["pings"], 105)
+
+    def test_numbers_of_the_month(self) -> None:
+        self.add(0, {"pings": 1})
+        self.add(29 * 24 * HOUR, {"pings": 10})
+        self.add(31 * 24 * HOUR, {"pings": 100})
+        found = self.json("month")
+        self.assertEqual(found["totals"], {"pings": 11})
+        self.assertEqual(len(found["series"]["pings"]), 120)
+
+    def test_measurements_hold_until_the_next(self) -> None:
+        one = {"number_of_topics": 9, "number_of_watched_topics": 7}
+        self.add(1800, {}, one | {"number_of_subscriptions.soap": 4})
+        self.add(1200, {}, one | {"number_of_subscriptions.websub": 5})
+        found = self.json("hour")
+        self.assertEqual((found["topics"], found["topicsWithSubscriptions"]), (9, 7))
+        self.assertEqual(found["subscriptions"], {"websub": 5}, "no soap any more")
+        now = self.house.clock.wall_seconds()
+        statistics = self.successResultOf(
+            Deferred.fromCoroutine(read(self.house.store, PERIODS["hour"], now))
+        )
+        levels = statistics.measured["subscriptions.soap"]
+        self.assertEqual((levels[0], levels[-31], levels[-22], levels[-1]), (None, 4, 4, 0))
+
+    def test_page(self) -> None:
+        self.add(
+            60,
+            {
+                "pings": 1234,
+                "fetches.changed": 30,
+                "deliveries.websub.delivered": 900,
+                "deliveries.soap.failed": 50,
+                "given_up.soap": 7,
+                "first_latency.0.1": 90,
+                "first_latency.0.25": 10,
+            },
+            {"number_of_topics": 40, "number_of_watched_topics": 30},
+        )
+        page = self.page("hour")
+        for text in (
+            "1,234",
+            "900 delivered, 7 given up",
+            "95 % of them within 0.17 s of the ping",
+            "40, of which 30 have subscriptions",
+        ):
+            self.assertIn(text, page)
+        self.assertEqual(page.count("<svg"), 6)
+        self.assertLess(len(page), 100_000)
+        self.assertIn('aria-current="page"', page)
+
+    def test_a_large_page_is_below_its_limit(self) -> None:
+        """Every step of every plot has a number."""
+        names = [
+            f"deliveries.{protocol}.{outcome}"
+            for protocol in ("http-post", "https-post", "soap", "websub", "xml-rpc")
+            for outcome in ("delivered", "failed", "gone", "put_off", "unavailable")
+        ] + ["pings", "repeats", "fetches.changed", "fetches.failed", "first_latency.0.5"]
+        for step in range(96):
+            measured = {f"number_of_{name}": 10 for name in ("topics", "watched_topics")}
+            self.add(step * 900, dict.fromkeys(names, step * 997 % 1013), measured)
+        self.assertLess(len(self.page()), 100_000)
+
+    def test_most_pinged_topics(self) -> None:
+        evil = 'http://x.example/"><script>alert(1)</script>'
+        hour = NOW // HOUR - 1
+        self.successResultOf(self.house.store.put_busy_topics(hour, [PingedTopic(evil, 12)]))
+        page = self.page()
+        self.assertNotIn("<script", page)
+        self.assertIn("&lt;script&gt;", page)
+        self.assertEqual(self.json()["mostPinged"], [{"url": evil, "pings": 12}])
+
+    def test_an_unknown_period(self) -> None:
+        answer = self.house.get("/stats.json?period=year")
+        self.assertEqual(answer.status, 400)
+        self.assertIn("hour, day, month", answer.body.decode())
+
+    def test_answers_are_kept_for_a_moment(self) -> None:
+        self.add(0, {"pings": 1})
+        self.assertEqual(self.json()["totals"], {"pings": 1})
+        self.add(0, {"pings": 1})
+        self.assertEqual(self.json()["totals"], {"pings": 1})
+        self.house.clock.advance(20)
+        self.assertEqual(self.json()["totals"], {"pings": 2})
