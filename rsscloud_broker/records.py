@@ -12,12 +12,12 @@ from rsscloud_broker.model import Intent, Outcome, Ping, Subscription, Topic
 
 
 @frozen
-class WaitingIntent:
-    """An intent that the broker accepted, and that waits to be verified.
+class PendingIntent:
+    """An intent that the broker has accepted and not verified yet.
 
     :ivar id: the store's key, ascending.
-    :ivar attempts: how many times its verification has failed for a passing reason.
-    :ivar retry_at: when its verification is tried again; None if it was never tried.
+    :ivar attempts: how many attempts to verify it have failed.
+    :ivar retry_at: when the broker tries again to verify it; None if it has not tried yet.
     """
 
     id: int

@@ -28,11 +28,11 @@ from rsscloud_broker.records import (
     Fanout,
     FetchRecord,
     HostState,
+    PendingIntent,
     PingRecord,
     PollPlan,
     Recorded,
     Swept,
-    WaitingIntent,
 )
 
 
@@ -207,7 +207,7 @@ class IStore(Interface):
 
     # intents
 
-    def add_intent(intent: Intent, limit: int) -> Awaitable[WaitingIntent | None]:
+    def add_intent(intent: Intent, limit: int) -> Awaitable[PendingIntent | None]:
         """Store an intent until it is verified, in place of an earlier one with the same topic
         and callback.
 
@@ -225,8 +225,8 @@ class IStore(Interface):
     def remove_intent(key: int) -> Awaitable[None]:
         """Remove an intent."""
 
-    def intents() -> Awaitable[list[WaitingIntent]]:
-        """The intents that wait to be verified, oldest first."""
+    def intents() -> Awaitable[list[PendingIntent]]:
+        """The intents that are not verified yet, oldest first."""
 
     # fan-out
 

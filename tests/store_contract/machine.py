@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
-from rsscloud_broker.records import Delivery, HostState, WaitingIntent
+from rsscloud_broker.records import Delivery, HostState, PendingIntent
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
     ALL,
@@ -237,7 +237,7 @@ class StoreMachine(PingsAndTopics):
         if len(others) == len(self.model.intents) >= limit:
             assert added is None
             return
-        assert added == WaitingIntent(added.id, intent)
+        assert added == PendingIntent(added.id, intent)
         assert added.id > self.last_intent
         self.last_intent = added.id
         self.model.intents = [*others, added]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import Factory, define, evolve, frozen
 
 from rsscloud_broker.model import Content, Ping, Subscription, Topic
-from rsscloud_broker.records import Delivery, Fanout, HostState, WaitingIntent
+from rsscloud_broker.records import Delivery, Fanout, HostState, PendingIntent
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
@@ -84,7 +84,7 @@ class Model:
     walks: list[Walk] = Factory(list)
     pending: dict[int, Waits] = Factory(dict)
     hosts: dict[str, HostState] = Factory(dict)
-    intents: list[WaitingIntent] = Factory(list)
+    intents: list[PendingIntent] = Factory(list)
 
     def pings_between(self, since: float, until: float) -> list[Ping]:
         found = [ping for ping in self.pings if since <= ping.received_at < until]
