@@ -121,12 +121,12 @@ class Fanout:
     :ivar begun_at: when the fetch was requested that found the topic changed, or when the content
         was pushed or the topic ended.
     :ivar content_id: the store's key of the content that the notifications carry; None if no
-        subscription wanted content when the fan-out began, or if there was no room for it.
+        subscription wanted content when the fan-out began, or if the store had no space for it.
     :ivar pushed: whether the content was pushed.
-    :ivar later: whether there was no room for the content: then subscribers that want content are
-        notified after the next fetch of the topic.
+    :ivar lacks_content: whether the store had no space for the content.  Then the broker notifies
+        the subscribers that want content after the next fetch of the topic.
     :ivar content_size: the number of bytes of the content.
-    :ivar left: the ids of the subscriptions up to the cursor that have no outcome yet, in
+    :ivar outstanding: the ids of the subscriptions up to the cursor that have no outcome yet, in
         ascending order.
     """
 
@@ -136,9 +136,9 @@ class Fanout:
     begun_at: float = 0.0
     content_id: int | None = None
     pushed: bool = False
-    later: bool = False
+    lacks_content: bool = False
     content_size: int = 0
-    left: tuple[int, ...] = ()
+    outstanding: tuple[int, ...] = ()
 
 
 @frozen

@@ -252,8 +252,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/walk.py",
-        "saved, left = progress.unsaved, progress.without_outcome()",
-        "saved, left = progress.unsaved, []",
+        "saved, outstanding = progress.unsaved, progress.outstanding()",
+        "saved, outstanding = progress.unsaved, []",
         "sinks.test_walk sinks.test_distribution",
         "After a crash those are never notified whose calls were under way.",
     ),

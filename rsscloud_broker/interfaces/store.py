@@ -86,7 +86,7 @@ class IStore(Interface):
 
         If some subscription of the topic wants content, the store keeps the content, one copy
         for all of them, while a walk or a pending notification needs it.  If there is no room
-        for the content, the fan-out begins without it, with ``Fanout.later`` set.
+        for the content, the fan-out begins without it, with ``Fanout.lacks_content`` set.
 
         When the store has more topics without subscriptions than it may keep, it forgets those
         fetched longest ago.
@@ -245,13 +245,13 @@ class IStore(Interface):
         cursor: int,
         deliveries: Sequence[Delivery],
         done: bool,
-        left: Sequence[int] = ...,
+        outstanding: Sequence[int] = ...,
     ) -> Awaitable[Recorded]:
         """Store the new cursor of a fan-out together with the outcomes of deliveries.
 
         :param done: whether the fan-out is finished.  Then the store removes it, the fan-outs
             that it superseded, and the contents that nothing needs any more.
-        :param left: the ids of the subscriptions up to the cursor that have no outcome yet.
+        :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
             This process has claimed them until it ends.
         """
 

@@ -209,11 +209,11 @@ class Store(Service):
         cursor: int,
         deliveries: Sequence[Delivery],
         done: bool,
-        left: Sequence[int] = (),
+        outstanding: Sequence[int] = (),
     ) -> Deferred[Recorded]:
         return self._threads.write(
             lambda conn: walks.record_slice(
-                conn, fanout, cursor, deliveries, done, left, self._registered(conn)
+                conn, fanout, cursor, deliveries, done, outstanding, self._registered(conn)
             )
         )
 

@@ -152,9 +152,11 @@ def record_fetch(
     recorded = None
     if changed:
         asked_at = fetched.started_at if fetched.asked_at is None else fetched.asked_at
-        later = wanted and content_key is None
+        lacks_content = wanted and content_key is None
         carried = None if content_key is None else fetched.content
-        _begin_fanout(conn, key, to_micros(asked_at), content_key, carried, later=later)
+        _begin_fanout(
+            conn, key, to_micros(asked_at), content_key, carried, lacks_content=lacks_content
+        )
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     brought = not changed and content_key is not None
     if brought:
@@ -235,7 +237,7 @@ def _begin_fanout(
     carried: Content | None = None,
     *,
     pushed: bool = False,
-    later: bool = False,
+    lacks_content: bool = False,
 ) -> None:
     """Begin a fan-out, if the topic has subscriptions."""
     if _has_subscriptions(conn, key):
@@ -247,7 +249,7 @@ def _begin_fanout(
                 content_id=content_key,
                 content_size=0 if carried is None else len(carried.body),
                 pushed=pushed,
-                later=later,
+                later=lacks_content,
             )
         )
 

@@ -190,7 +190,7 @@ class SubscribeTests(BrokerTestCase):
             other = evolve(self.intent, callback=evolve(CALLBACK, url="http://other.example/"))
             self.result(self.broker.subscribe(other))
             walk = self.successResultOf(self.store.fanouts(10))[-1]
-            self.assertEqual((walk.later, walk.content_id is None), (later, later))
+            self.assertEqual((walk.lacks_content, walk.content_id is None), (later, later))
 
     def test_reading_of_somebody_faster_is_kept(self) -> None:
         verify = self.notifier.verify

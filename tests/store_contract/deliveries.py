@@ -266,9 +266,9 @@ class DeliveriesContract(PushedContract):
         await self.stored(1, 2, 3)
         walk = await self.begin_walk(b"1")
         await self.store.record_slice(walk, 3, [], False, [1, 3])
-        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, left=(1, 3))])
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, outstanding=(1, 3))])
         await self.store.record_slice(walk, 3, [], False, [3])
-        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, left=(3,))])
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, outstanding=(3,))])
         await self.store.record_slice(walk, 3, [], True)
         self.assertEqual(await self.store.fanouts(10), [])
 
