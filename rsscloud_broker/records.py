@@ -173,15 +173,15 @@ class FetchRecord:
     :ivar topic: the topic as it is now.
     :ivar changed: whether the content differs from that of the last fetch.
     :ivar ping: the record of the ping that caused the fetch, if the topic had changed.
-    :ivar brought: whether the fetch brought content that pending notifications waited for; those
-        without an attempt so far are now due.
+    :ivar content_awaited: whether notifications waited for the content, which the store did not
+        have before this fetch.  Those without an attempt so far are now due.
     :ivar stored: whether the store keeps the content.
     """
 
     topic: Topic
     changed: bool
     ping: Ping | None = None
-    brought: bool = False
+    content_awaited: bool = False
     stored: bool = False
 
 

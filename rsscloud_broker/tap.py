@@ -35,9 +35,9 @@ from rsscloud_broker.core import (
     FairLimiter,
     FeedInspector,
     IntentQueue,
-    MissedContentsSink,
     Poller,
     PushedTopics,
+    RequestedContentsSink,
     Sweeper,
     TopicReader,
     Verifier,
@@ -343,7 +343,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
-        MissedContentsSink(detector),
+        RequestedContentsSink(detector),
     ]
     for sink in sinks:
         bus.attach(sink)

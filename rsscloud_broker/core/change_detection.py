@@ -33,7 +33,7 @@ from rsscloud_broker.core.sharing import PendingReading, SharedReadings
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
-from rsscloud_broker.events import ContentBrought, PingReceived, TopicChanged
+from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import FetchRecord
@@ -301,8 +301,8 @@ class ChangeDetector(Service):
             self._bus.publish(PingReceived(record.ping))
         if record.changed and announce:
             self._bus.publish(TopicChanged(record.topic.url, now))
-        if record.brought:
-            self._bus.publish(ContentBrought(record.topic.url))
+        if record.content_awaited:
+            self._bus.publish(ContentFetched(record.topic.url))
         if record.changed and fetched.content is not None:
             self._feeds.take(record.topic.url, fetched.content)
         return record

@@ -31,7 +31,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
-    ContentBrought,
+    ContentFetched,
     Event,
     SubscriptionRemoved,
     SubscriptionStored,
@@ -88,7 +88,7 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications."""
 
     name = "distribution"
-    handles = (TopicChanged, TopicEnded, ContentBrought, SubscriptionStored, SubscriptionRemoved)
+    handles = (TopicChanged, TopicEnded, ContentFetched, SubscriptionStored, SubscriptionRemoved)
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -160,7 +160,7 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
-        elif isinstance(event, ContentBrought):  # notifications that waited for it are due
+        elif isinstance(event, ContentFetched):  # the notifications that waited for it are due
             self._retries.wake_at(self._clock.wall_seconds())
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)

@@ -158,8 +158,8 @@ def record_fetch(
             conn, key, to_micros(asked_at), content_key, carried, lacks_content=lacks_content
         )
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
-    brought = not changed and content_key is not None
-    if brought:
+    content_awaited = not changed and content_key is not None
+    if content_awaited:
         _use_content(conn, key, content_key, fetched)
     if content_key is not None:
         remove_unneeded(conn, [fetched.url])
@@ -175,7 +175,7 @@ def record_fetch(
         topic=topic_now,
         changed=changed,
         ping=recorded,
-        brought=brought,
+        content_awaited=content_awaited,
         stored=content_key is not None,
     )
 

@@ -210,11 +210,11 @@ class BoundsContract(TestCase):
         self.assertEqual(topic.validators.etag, "")
         self.assertIn(feed(1), [check.url for check in await self.store.checks_due(10)])
         record = await self.record(feed(1), content, 2001)
-        self.assertEqual((record.changed, record.brought), (False, True))
+        self.assertEqual((record.changed, record.content_awaited), (False, True))
         self.assertEqual(await self.store.newest_content(feed(1)), content)
         self.assertEqual(await self.store.next_due(), 2001)
         self.assertIsNone(await self.store.newest_content(feed(0)), "it has made room")
-        self.assertFalse((await self.record(feed(1), content, 2002)).brought)
+        self.assertFalse((await self.record(feed(1), content, 2002)).content_awaited)
 
     async def test_content_that_is_too_large_for_the_budget(self) -> None:
         await self.wanting(feed(0))

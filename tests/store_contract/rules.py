@@ -198,8 +198,8 @@ class PingsAndTopics(RuleBasedStateMachine):
         lacks_content = record.changed and key is None and self.model.wanted(url)
         if record.changed and self.model.subscriptions_of(url):
             self.model.walks.append(Walk(current, started_at, key, lacks_content=lacks_content))
-        assert record.brought == (key is not None and not record.changed)
-        if record.brought:
+        assert record.content_awaited == (key is not None and not record.changed)
+        if record.content_awaited:
             self.model.use_content(current, key, started_at)
 
     def _record_content(self, url: str, found: Content | None, changed: bool) -> int | None:
