@@ -9,7 +9,7 @@ from __future__ import annotations
 from tests.mutants import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
-    # --- core: the verbs, intents, readings
+    # --- core: the verbs, intents, fetches
     Mutation(
         "core/broker.py",
         "for topic in record.watched:",
@@ -155,28 +155,28 @@ MUTATIONS: tuple[Mutation, ...] = (
         "pending.pinged |= pinged\n",
         "pending.pinged = pending.pinged or pinged or url in self._last_pings\n",
         "core.test_change_detection",
-        "A topic that pinged once pings for ever: each later reading is taken for a ping.",
+        "A topic that pinged once pings for ever: each later fetch is taken for a ping.",
     ),
     Mutation(
         "core/change_detection.py",
         "following.pinged |= pending.pinged",
         "pass",
         "core.test_change_detection",
-        "The ping of a reading that failed is forgotten when another reading follows.",
+        "The ping of a fetch that failed is forgotten when another fetch follows.",
     ),
     Mutation(
         "core/change_detection.py",
         "if record.changed and announce:",
         "if record.changed:",
         "core.test_broker core.test_intents core.test_change_detection",
-        "The first reading of a topic is announced as a change.",
+        "The first fetch of a topic is announced as a change.",
     ),
     Mutation(
         "core/sharing.py",
         "if pending is None or pending.turn.begun:",
         "if pending is None:",
         "core.test_sharing core.test_change_detection",
-        "A ping during a reading is answered with what was there before it: a change is lost.",
+        "A ping during a fetch is answered with what was there before it: a change is lost.",
     ),
     Mutation(
         "core/retrying.py",
@@ -523,7 +523,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "changed = (row.digest, row.size) != (fetched.digest, fetched.size)",
         "changed = True",
         "storage.test_store",
-        "Every reading notifies everybody, changed or not.",
+        "Every fetch notifies everybody, changed or not.",
     ),
     Mutation(
         "storage/topics.py",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 class HostQuota(NamedTuple):
     """How much of one kind may be under way at one host.
 
-    :ivar kind: what is counted, such as ``reading``; each kind is counted by itself.
+    :ivar kind: what is counted, such as ``fetch``; each kind is counted by itself.
     :ivar limit: how much of that kind may be under way there at a time.
     """
 

@@ -11,10 +11,11 @@ attempts anew nor makes them earlier.
 
 This scheduler shares no code with the one for topics (``retrying``) and the one for notifications
 (``sinks/retries.py``).  The number of intents is limited, so each has a timer in memory, and a
-later intent of the same subscription replaces it.  A topic that waits is read early when somebody
-pings it, shares that reading with others, and begins anew after a restart, since it may have
-changed in between.  Pending notifications are too many for timers.  A common scheduler would
-consist of these differences; all that the three have in common is the lookup of a delay.
+later intent of the same subscription replaces it.  A topic that waits for a retry is fetched early
+when somebody pings it, and all who request it share that fetch.  After a restart its attempts begin
+anew, since it may have changed in between.  Pending notifications are too many for timers.  A
+common scheduler would consist of these differences; all that the three have in common is the lookup
+of a delay.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 
-HERE = HostQuota("reading", "here.example", 2)
-THERE = HostQuota("reading", "there.example", 2)
+HERE = HostQuota("fetch", "here.example", 2)
+THERE = HostQuota("fetch", "there.example", 2)
 
 
 class HostLimiterTests(SynchronousTestCase):
