@@ -721,8 +721,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "wire/codings.py",
-        "body = decoder.decompress(packed, limit + 1)",
-        "body = decoder.decompress(packed)",
+        "body = decoder.decompress(encoded, limit + 1)",
+        "body = decoder.decompress(encoded)",
         "wire.test_codings",
         "A few kilobytes that become gigabytes fill the memory.",
     ),

@@ -19,7 +19,7 @@ from rsscloud_broker.budget import Budget
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
 
-#: The limit in bytes of each kind: answers that arrive, answers that wait to be decompressed, and
+#: The limit in bytes of each kind: answers that arrive, answers that wait to be decoded, and
 #: contents.
 LIMIT: Final = 16 * 1024 * 1024
 
@@ -49,13 +49,13 @@ def _at_once(function: Callable[..., object], *args: Any) -> None:
 
 
 class AnswerBudget(Budget):
-    """Counts bytes of answers that arrive, of answers that wait to be decompressed, of contents.
+    """Counts bytes of answers that arrive, of answers that wait to be decoded, of contents.
 
     Each of the three kinds has a count and a limit of its own.
 
     :param call: calls a function in the reactor's thread; needed since the last reference to a
         content may be dropped in another thread.
-    :ivar packed: bytes of answers that wait to be decompressed.
+    :ivar encoded: bytes of answers that wait to be decoded.
     :ivar kept: bytes of contents.
     """
 
@@ -75,7 +75,7 @@ class AnswerBudget(Budget):
         super().__init__(limit, small)
         self._call = call
         self._waiting: deque[tuple[Deferred[None], int]] = deque()
-        self.packed = self.kept = 0
+        self.encoded = self.kept = 0
 
     def make_room(self, body_limit: int) -> None:
         """Set the limit so that two contents of the largest size fit.
@@ -85,7 +85,7 @@ class AnswerBudget(Budget):
         self.resize(max(LIMIT, 2 * body_limit))
 
     def has_room(self, size: int) -> bool:
-        """Whether an uncompressed content of ``size`` bytes fits."""
+        """Whether a decoded content of ``size`` bytes fits."""
         return size <= self._small or self.kept + size <= KEPT * self._limit
 
     def keep(self, content: Content) -> None:
@@ -101,13 +101,13 @@ class AnswerBudget(Budget):
 
         :raises OutboundError: they do not fit.
         """
-        if self.packed and self.packed + size > self._limit:
+        if self.encoded and self.encoded + size > self._limit:
             raise OutboundError(NO_ROOM)
-        self.packed += size
+        self.encoded += size
         try:
             yield
         finally:
-            self.packed -= size
+            self.encoded -= size
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
