@@ -29,7 +29,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "await self._check_address(self._callbacks, intent.callback.url, intent.source)",
         "pass",
         "core.test_intents",
-        "A callback in a private network is taken in, and its owner thinks that all is well.",
+        "A callback in a private network is accepted, and its owner thinks that all is well.",
     ),
     Mutation(
         "core/broker.py",
@@ -378,7 +378,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/dispatch.py",
-        "        if host.taken < int(host.slots):\n",
+        "        if host.slots_in_use < int(host.slots):\n",
         "        if True:\n",
         "sinks.test_dispatch",
         "A slow host takes the slots of all others.",
