@@ -110,8 +110,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/intents.py",
-        "if not self._pending.has_room_at(quota, source if limited else None):",
-        "if not self._pending.has_room():",
+        "if not self._pending.has_capacity_at(quota, source if limited else None):",
+        "if not self._pending.has_capacity():",
         "core.test_intents",
         "A host that does not answer fills the queue of intents.",
     ),
@@ -208,7 +208,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/polling.py",
-        "if not self._under_way.has_room_at(quota):",
+        "if not self._under_way.has_capacity_at(quota):",
         "if False:",
         "core.test_polling",
         "One host with many feeds is polled with many requests at once.",

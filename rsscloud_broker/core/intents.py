@@ -105,7 +105,7 @@ class IntentQueue(Service):
         :raises TooMany: too many intents wait.
         """
         if (intent.topic, intent.callback) not in self._settling:
-            self._check_room(intent, limited)
+            self._check_capacity(intent, limited)
         self._pending.begin(*self._counted(intent))  # more may come while it is stored
         try:
             pending = await self._store.add_intent(intent, self._limit)
@@ -116,15 +116,15 @@ class IntentQueue(Service):
             raise TooMany(reason, FULL_PAUSE)
         self._settle(pending)
 
-    def _check_room(self, intent: Intent, limited: bool) -> None:
+    def _check_capacity(self, intent: Intent, limited: bool) -> None:
         quota, source = self._counted(intent)
-        if not self._pending.has_room_at(quota, source if limited else None):
+        if not self._pending.has_capacity_at(quota, source if limited else None):
             waiting = self._pending.count(quota)
             raise TooMany(
                 f"{waiting} requests wait for the host {quota.host} to confirm them", FULL_PAUSE
             )
         of_source = self._pending.count(source)
-        full = of_source >= self._limit_of_source or not self._pending.has_room(source)
+        full = of_source >= self._limit_of_source or not self._pending.has_capacity(source)
         if limited and full:
             reason = f"{of_source} requests from your address wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)

@@ -108,9 +108,9 @@ class Poller(EachPeriod):
         if self._is_to_be_planned(account):
             return self._plan(account, now)
         quota = HostQuota("poll", host_of(url), self._per_host)
-        if not self._under_way.has_room():
+        if not self._under_way.has_capacity():
             return None
-        if not self._under_way.has_room_at(quota):
+        if not self._under_way.has_capacity_at(quota):
             return PollPlan(url, now + BUSY_HOST, account.poll_reason, account.poll_interval, now)
         self._begin_poll(url, quota)
         return None
