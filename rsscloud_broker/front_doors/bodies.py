@@ -26,11 +26,11 @@ class BodyBudget(Budget):
 
     def __init__(self, body_limit: int) -> None:
         super().__init__(LIMIT, SMALL)
-        self.make_room(body_limit)
+        self.set_body_limit(body_limit)
         self._by_source: Counter[str] = Counter()
         self.in_use = 0
 
-    def make_room(self, body_limit: int) -> None:
+    def set_body_limit(self, body_limit: int) -> None:
         """Raise the limit, if need be, to twice the largest body that is allowed.
 
         :param body_limit: bytes of that body.

@@ -33,12 +33,12 @@ KEPT: Final = 2
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
 SMALL_CALLBACK: Final = 4 * 1024
 
-#: The reasons given when an answer that arrives is given up, and when a content is not accepted.
+#: The reasons given when the broker aborts an answer that arrives, and when it refuses a content.
 LONGEST: Final = (
     "the broker has no memory left for answers that arrive, and this one has been under way for "
     "longest"
 )
-NO_ROOM: Final = "the broker has no memory left for what it reads just now"
+NO_MEMORY: Final = "the broker has no memory left for what it reads just now"
 
 #: Calls a function in the reactor's thread.
 Call: TypeAlias = Callable[..., object]
@@ -63,7 +63,7 @@ class AnswerBudget(Budget):
     def of_topics(cls, body_limit: int, call: Call) -> Self:
         """A budget for fetched topics, in which two contents of ``body_limit`` bytes fit."""
         budget = cls(call=call)
-        budget.make_room(body_limit)
+        budget.set_body_limit(body_limit)
         return budget
 
     @classmethod
@@ -77,14 +77,14 @@ class AnswerBudget(Budget):
         self._waiting: deque[tuple[Deferred[None], int]] = deque()
         self.encoded = self.kept = 0
 
-    def make_room(self, body_limit: int) -> None:
+    def set_body_limit(self, body_limit: int) -> None:
         """Set the limit so that two contents of the largest size fit.
 
         :param body_limit: the largest size of a content, in bytes.
         """
         self.resize(max(LIMIT, 2 * body_limit))
 
-    def has_room(self, size: int) -> bool:
+    def has_capacity(self, size: int) -> bool:
         """Whether a decoded content of ``size`` bytes fits."""
         return size <= self._small or self.kept + size <= KEPT * self._limit
 
@@ -102,7 +102,7 @@ class AnswerBudget(Budget):
         :raises OutboundError: they do not fit.
         """
         if self.encoded and self.encoded + size > self._limit:
-            raise OutboundError(NO_ROOM)
+            raise OutboundError(NO_MEMORY)
         self.encoded += size
         try:
             yield
@@ -110,8 +110,10 @@ class AnswerBudget(Budget):
             self.encoded -= size
 
     @asynccontextmanager
-    async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait until a content of ``size`` bytes fits, and count it while the context lasts."""
+    async def reserve(self, size: int) -> AsyncIterator[None]:
+        """Reserve ``size`` bytes for a content while the context lasts; first wait until they are
+        free.
+        """
         if self._waiting or not self._fits(size):
             turn: Deferred[None] = Deferred()
             self._waiting.append((turn, size))

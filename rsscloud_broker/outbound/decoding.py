@@ -89,7 +89,7 @@ class BodyDecoder:
     async def _work(self, turn: _Turn, coding: bytes, encoded: bytes) -> bytes:
         limit = self.limit  # it may change while this waits
         with self._budget.holding(len(encoded)):
-            async with self._turns, self._budget.room(limit):
+            async with self._turns, self._budget.reserve(limit):
                 turn.has_begun = True
                 return await self._in_thread(_decode, coding, encoded, limit)
 

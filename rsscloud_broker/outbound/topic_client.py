@@ -62,7 +62,7 @@ class TopicClient(Client):
         """
         self._exchanger.make_body = partial(self.body, limit=limit)
         self._decoder.limit = limit
-        self._budget.make_room(limit)
+        self._budget.set_body_limit(limit)
         self._exchanger.call_anew()
 
     async def _exchange(

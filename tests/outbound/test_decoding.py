@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.model import Content
-from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
+from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.decoding import (
     AT_A_TIME,
     DECODED_AT_ONCE,
@@ -158,7 +158,7 @@ class BodyDecoderTests(SynchronousTestCase):
         fit = 1000 // held or 1
         asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(fit + 1)]
         error = self.failureResultOf(asked.pop(), OutboundError)
-        self.assertEqual((str(error.value), self.budget.encoded), (NO_ROOM, fit * held))
+        self.assertEqual((str(error.value), self.budget.encoded), (NO_MEMORY, fit * held))
         for _ in asked:
             threads.work()
         self.assertEqual(self.budget.encoded, 0)
