@@ -85,8 +85,8 @@ class IStore(Interface):
         Checks that were requested before the fetch began are done.
 
         If some subscription of the topic wants content, the store keeps the content, one copy
-        for all of them, while a walk or a pending notification needs it.  If there is no room
-        for the content, the fan-out begins without it, with ``Fanout.lacks_content`` set.
+        for all of them, while a walk or a pending notification needs it.  If the content does
+        not fit, the fan-out begins without it, with ``Fanout.lacks_content`` set.
 
         When the store has more topics without subscriptions than it may keep, it forgets those
         fetched longest ago.
@@ -160,7 +160,7 @@ class IStore(Interface):
         and a fan-out begins if it has subscriptions.
 
         :returns: False if the topic had ended already, or if it is unknown and the store has
-            no room for it.
+            as many such topics as it may keep.
         """
 
     def revive_topic(url: str) -> Awaitable[bool]:
@@ -307,10 +307,10 @@ class IStore(Interface):
 
 
 class IDiskSpace(Interface):
-    """Says whether the disk has room for new data."""
+    """Says whether the disk has space for new data."""
 
     def check() -> None:
-        """Return if the disk has room.
+        """Return if the disk has space.
 
         :raises Unavailable: the disk has too little; the text says what to do.
         """

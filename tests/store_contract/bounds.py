@@ -154,7 +154,7 @@ class BoundsContract(TestCase):
         """Those of the given topics that have a content."""
         return [url for url in urls if await self.store.newest_content(url) is not None]
 
-    async def test_oldest_contents_of_a_host_make_room(self) -> None:
+    async def test_oldest_contents_of_a_host_are_evicted(self) -> None:
         feeds = [feed(number) for number in range(3)]
         for url in feeds:
             await self.wanting(url)
