@@ -277,10 +277,11 @@ class IStore(Interface):
     def next_due() -> Awaitable[float | None]:
         """When the first unclaimed pending notification is due; None if there is none."""
 
-    def hasten(host: str, origin: str, now: float) -> Awaitable[bool]:
-        """Make the pending notifications for a host due now, since it answers again.
+    def make_due(host: str, origin: str, now: float) -> Awaitable[bool]:
+        """Make the pending notifications for a host due now, since the host answers again.
 
-        None becomes due before the time that its subscriber asked for.
+        If a subscriber has asked not to be called before a later time, its notification becomes
+        due at that time.
 
         :param origin: the host and the port, as ``host:port``, if only that port is meant;
             empty for all ports of the host.

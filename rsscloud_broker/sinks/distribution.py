@@ -215,18 +215,18 @@ class Distribution(Service):
             )
 
     def _breaker_closed(self, host: str, origin: str) -> None:
-        Deferred.fromCoroutine(self._hasten(host, origin))
+        Deferred.fromCoroutine(self._make_due(host, origin))
 
-    async def _hasten(self, host: str, origin: str) -> None:
+    async def _make_due(self, host: str, origin: str) -> None:
         """Make the notifications due that were put off while a host did not answer."""
         try:
             now = self._clock.wall_seconds()
-            if await self._store.hasten(host, origin, now):
+            if await self._store.make_due(host, origin, now):
                 self._retries.wake_at(now)
         except Unavailable:
             pass  # they stay due at their time
         except Exception:  # they stay due at their time; log the bug
-            self.log.failure("Hastening notifications for {host} failed.", host=host)
+            self.log.failure("Making notifications for {host} due failed.", host=host)
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None

@@ -231,7 +231,7 @@ class Store(Service):
 
     fanouts = _read(walks.fanouts)
     next_due = _read(delivery_rows.next_due)
-    hasten = _write(delivery_rows.hasten)
+    make_due = _write(delivery_rows.make_due)
     set_back = _write(due_times.set_back)
 
     # hosts
