@@ -35,7 +35,7 @@ BUSY = 3
 #: How many callbacks are on one slow host, and the seconds that each takes.
 SLOW = ((60, 0.1), (100, 0.05))
 #: How many slots one host has.
-PLACES_OF_HOST = 4
+SLOTS_PER_HOST = 4
 
 #: The size in bytes of a feed whose subscribers get its URL, and of one whose subscribers get its
 #: content.
@@ -322,7 +322,7 @@ def slow_host(settings: Settings) -> list[Line]:
                 ours = [
                     fan_out(broker, receiver, audience, deadline) for _ in range(settings.rounds)
                 ]
-                bare = [Sample(PLACES_OF_HOST / delay)]
+                bare = [Sample(SLOTS_PER_HOST / delay)]
                 least = Target.at_least(ratio(ours, bare), 0.88)
                 work = f"notify {audience.count} callbacks of {delay:g} s on one host"
                 unit = "notifications/s"

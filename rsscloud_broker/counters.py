@@ -18,7 +18,7 @@ class Counters:
     :ivar registry: the registry of all of them.
     :ivar pings: pings that were recorded.
     :ivar repeats: repeats of a recent ping, which were accepted and not recorded.
-    :ivar readings: fetches of topics, by result: changed, unchanged, failed.
+    :ivar fetches: fetches of topics, by result: changed, unchanged, failed.
     :ivar deliveries: attempts to notify, by protocol and outcome: delivered, failed, gone,
         put_off (no call was made, since the host does not answer), unavailable (no call was made,
         since the broker lacked a resource, such as the database).
@@ -57,7 +57,7 @@ class Counters:
 
         self.pings = counter("pings", "Pings that were recorded")
         self.repeats = counter("repeats", "Repeats of a recent ping, which were not recorded")
-        self.readings = counter("readings", "Fetches of topics", "result")
+        self.fetches = counter("fetches", "Fetches of topics", "result")
         self.deliveries = counter(
             "deliveries", "Attempts to notify a subscriber", "protocol", "outcome"
         )

@@ -40,17 +40,17 @@ class TopicEnded:
 
 
 @frozen
-class ContentMissed:
-    """A notification is due and the store does not have its content; a check of the topic was
-    requested.
+class ContentRequested:
+    """A check of a topic was requested, since a notification is due and the store does not have
+    its content.
     """
 
     topic: str
 
 
 @frozen
-class ContentBrought:
-    """A fetch of a topic brought the content that pending notifications wait for."""
+class ContentFetched:
+    """A topic was fetched, and the store now has the content that its notifications waited for."""
 
     topic: str
 
@@ -97,8 +97,8 @@ Event: TypeAlias = (
     PingReceived
     | TopicChanged
     | TopicEnded
-    | ContentMissed
-    | ContentBrought
+    | ContentRequested
+    | ContentFetched
     | FilePublished
     | SubscriptionStored
     | SubscriptionRemoved

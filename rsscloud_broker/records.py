@@ -12,12 +12,12 @@ from rsscloud_broker.model import Intent, Outcome, Ping, Subscription, Topic
 
 
 @frozen
-class WaitingIntent:
-    """An intent that the broker accepted, and that waits to be verified.
+class PendingIntent:
+    """An intent that the broker has accepted and not verified yet.
 
     :ivar id: the store's key, ascending.
-    :ivar attempts: how many times its verification has failed for a passing reason.
-    :ivar retry_at: when its verification is tried again; None if it was never tried.
+    :ivar attempts: how many attempts to verify it have failed.
+    :ivar retry_at: when the broker tries again to verify it; None if it has not tried yet.
     """
 
     id: int
@@ -121,12 +121,12 @@ class Fanout:
     :ivar begun_at: when the fetch was requested that found the topic changed, or when the content
         was pushed or the topic ended.
     :ivar content_id: the store's key of the content that the notifications carry; None if no
-        subscription wanted content when the fan-out began, or if there was no room for it.
+        subscription wanted content when the fan-out began, or if the store had no space for it.
     :ivar pushed: whether the content was pushed.
-    :ivar later: whether there was no room for the content: then subscribers that want content are
-        notified after the next fetch of the topic.
+    :ivar lacks_content: whether the store had no space for the content.  Then the broker notifies
+        the subscribers that want content after the next fetch of the topic.
     :ivar content_size: the number of bytes of the content.
-    :ivar left: the ids of the subscriptions up to the cursor that have no outcome yet, in
+    :ivar outstanding: the ids of the subscriptions up to the cursor that have no outcome yet, in
         ascending order.
     """
 
@@ -136,9 +136,9 @@ class Fanout:
     begun_at: float = 0.0
     content_id: int | None = None
     pushed: bool = False
-    later: bool = False
+    lacks_content: bool = False
     content_size: int = 0
-    left: tuple[int, ...] = ()
+    outstanding: tuple[int, ...] = ()
 
 
 @frozen
@@ -173,15 +173,15 @@ class FetchRecord:
     :ivar topic: the topic as it is now.
     :ivar changed: whether the content differs from that of the last fetch.
     :ivar ping: the record of the ping that caused the fetch, if the topic had changed.
-    :ivar brought: whether the fetch brought content that pending notifications waited for; those
-        without an attempt so far are now due.
+    :ivar content_awaited: whether notifications waited for the content, which the store did not
+        have before this fetch.  Those without an attempt so far are now due.
     :ivar stored: whether the store keeps the content.
     """
 
     topic: Topic
     changed: bool
     ping: Ping | None = None
-    brought: bool = False
+    content_awaited: bool = False
     stored: bool = False
 
 

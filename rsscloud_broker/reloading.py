@@ -201,16 +201,16 @@ class Reloading:
             for key in {**self._running, **wanted}
             if key not in wanted or key not in self._running or wanted[key] != self._running[key]
         ]
-        taken = [key for key in changed if any(map(key.startswith, self._takers))]
+        applied = [key for key in changed if any(map(key.startswith, self._takers))]
         for keys, taker in self._takers.items():
-            if any(key.startswith(keys) for key in taken):
+            if any(key.startswith(keys) for key in applied):
                 taker(config)
-        self._running |= {key: wanted[key] for key in taken}
-        if taken:
-            self.log.info("Changed: {keys}.", keys=", ".join(taken))
+        self._running |= {key: wanted[key] for key in applied}
+        if applied:
+            self.log.info("Changed: {keys}.", keys=", ".join(applied))
         if not changed:
             self.log.info("No key has another value than before.")
-        left = [key for key in changed if key not in taken]
+        left = [key for key in changed if key not in applied]
         if left:
             self.log.warn(
                 "What has changed in these keys needs a restart: {keys}.", keys=", ".join(left)

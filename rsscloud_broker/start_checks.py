@@ -91,7 +91,7 @@ def _try(description: str, data: str, findings: Findings) -> None:
     """Check whether the broker could listen at an endpoint, and add the result to ``findings``."""
     if not listening.can_be_tried(description):
         findings.notes.append(f"{description} was not tried: it is not opened by the broker itself")
-    elif (error := listening.why_not(description)) is None:
+    elif (error := listening.listening_error(description)) is None:
         return
     elif listening.is_busy(error) and data_lock.is_held(data):
         findings.notes.append(f"{description} is in use: a broker runs with this data already")

@@ -35,9 +35,9 @@ from rsscloud_broker.core import (
     FairLimiter,
     FeedInspector,
     IntentQueue,
-    MissedContentsSink,
     Poller,
     PushedTopics,
+    RequestedContentsSink,
     Sweeper,
     TopicReader,
     Verifier,
@@ -63,8 +63,8 @@ from rsscloud_broker.outbound import (
     TopicFetcher,
     URLPolicy,
 )
+from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound.guard import own_listeners
-from rsscloud_broker.outbound.unpacking import AT_A_TIME
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
@@ -264,7 +264,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
-    unpacking = Workers(reactor, "unpacking", AT_A_TIME)
+    decoding = Workers(reactor, "decoding", AT_A_TIME)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
@@ -291,7 +291,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         deadline=TOPIC_DEADLINE,
         body_limit=config.topics.body_limit,
         budget=budget,
-        in_thread=unpacking,
+        in_thread=decoding,
     )
     notifiers = make_notifiers(makers, chosen["notifiers"], callbacks)
     fetcher = TopicFetcher(topics, clock, product, public_url, budget)
@@ -343,7 +343,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
-        MissedContentsSink(detector),
+        RequestedContentsSink(detector),
     ]
     for sink in sinks:
         bus.attach(sink)
@@ -391,7 +391,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     for part in (
         store,
         filing,
-        unpacking,
+        decoding,
         space,
         resolver,
         callbacks,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tests.mutants import Mutation
 
 MUTATIONS: tuple[Mutation, ...] = (
-    # --- core: the verbs, intents, readings
+    # --- core: the verbs, intents, fetches
     Mutation(
         "core/broker.py",
         "for topic in record.watched:",
@@ -29,7 +29,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "await self._check_address(self._callbacks, intent.callback.url, intent.source)",
         "pass",
         "core.test_intents",
-        "A callback in a private network is taken in, and its owner thinks that all is well.",
+        "A callback in a private network is accepted, and its owner thinks that all is well.",
     ),
     Mutation(
         "core/broker.py",
@@ -103,21 +103,21 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/intents.py",
-        "            await self._store_retry(partial(self._store.remove_intent, waiting.id))",
+        "            await self._store_retry(partial(self._store.remove_intent, pending.id))",
         "            pass",
         "core.test_intents",
         "Every start verifies all intents of the past again.",
     ),
     Mutation(
         "core/intents.py",
-        "if not self._waiting.has_room_at(quota, source if limited else None):",
-        "if not self._waiting.has_room():",
+        "if not self._pending.has_capacity_at(quota, source if limited else None):",
+        "if not self._pending.has_capacity():",
         "core.test_intents",
         "A host that does not answer fills the queue of intents.",
     ),
     Mutation(
         "core/intents.py",
-        "attempts, about = waiting.attempts,",
+        "attempts, about = pending.attempts,",
         "attempts, about = 0,",
         "core.test_intents",
         "Each restart begins the attempts to reach a dead callback anew.",
@@ -155,28 +155,28 @@ MUTATIONS: tuple[Mutation, ...] = (
         "pending.pinged |= pinged\n",
         "pending.pinged = pending.pinged or pinged or url in self._last_pings\n",
         "core.test_change_detection",
-        "A topic that pinged once pings for ever: each later reading is taken for a ping.",
+        "A topic that pinged once pings for ever: each later fetch is taken for a ping.",
     ),
     Mutation(
         "core/change_detection.py",
         "following.pinged |= pending.pinged",
         "pass",
         "core.test_change_detection",
-        "The ping of a reading that failed is forgotten when another reading follows.",
+        "The ping of a fetch that failed is forgotten when another fetch follows.",
     ),
     Mutation(
         "core/change_detection.py",
         "if record.changed and announce:",
         "if record.changed:",
         "core.test_broker core.test_intents core.test_change_detection",
-        "The first reading of a topic is announced as a change.",
+        "The first fetch of a topic is announced as a change.",
     ),
     Mutation(
         "core/sharing.py",
         "if pending is None or pending.turn.begun:",
         "if pending is None:",
         "core.test_sharing core.test_change_detection",
-        "A ping during a reading is answered with what was there before it: a change is lost.",
+        "A ping during a fetch is answered with what was there before it: a change is lost.",
     ),
     Mutation(
         "core/retrying.py",
@@ -208,7 +208,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/polling.py",
-        "if not self._under_way.has_room_at(quota):",
+        "if not self._under_way.has_capacity_at(quota):",
         "if False:",
         "core.test_polling",
         "One host with many feeds is polled with many requests at once.",
@@ -252,8 +252,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/walk.py",
-        "saved, left = progress.unsaved, progress.without_outcome()",
-        "saved, left = progress.unsaved, []",
+        "saved, outstanding = progress.unsaved, progress.outstanding()",
+        "saved, outstanding = progress.unsaved, []",
         "sinks.test_walk sinks.test_distribution",
         "After a crash those are never notified whose calls were under way.",
     ),
@@ -378,7 +378,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/dispatch.py",
-        "        if host.taken < int(host.slots):\n",
+        "        if host.slots_in_use < int(host.slots):\n",
         "        if True:\n",
         "sinks.test_dispatch",
         "A slow host takes the slots of all others.",
@@ -523,7 +523,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "changed = (row.digest, row.size) != (fetched.digest, fetched.size)",
         "changed = True",
         "storage.test_store",
-        "Every reading notifies everybody, changed or not.",
+        "Every fetch notifies everybody, changed or not.",
     ),
     Mutation(
         "storage/topics.py",
@@ -721,8 +721,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "wire/codings.py",
-        "body = decoder.decompress(packed, limit + 1)",
-        "body = decoder.decompress(packed)",
+        "body = decoder.decompress(encoded, limit + 1)",
+        "body = decoder.decompress(encoded)",
         "wire.test_codings",
         "A few kilobytes that become gigabytes fill the memory.",
     ),

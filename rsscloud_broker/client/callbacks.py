@@ -45,7 +45,7 @@ class HubCallbacks(Resource):
             call = parse_call(fields)
         except BadRequest as error:
             return _refuse(request, 400, str(error))
-        if not self._subscriber.asked(_token(request), call):
+        if not self._subscriber.verify(_token(request), call):
             return _refuse(request, 404, "Nobody here has asked for this.")
         return call.challenge.encode()
 
@@ -55,7 +55,7 @@ class HubCallbacks(Resource):
         body: bytes = request.content.read()
         kind = request.getHeader("Content-Type") or ""
         signature = request.getHeader("X-Hub-Signature") or ""
-        if not self._subscriber.deliver(_token(request), kind, signature, body):
+        if not self._subscriber.receive(_token(request), kind, signature, body):
             return _refuse(request, 410, "Nobody here has asked for this.")
         request.setResponseCode(202)
         return b""

@@ -42,7 +42,7 @@ async def notify(
         headers["Authorization"] = f"Bearer {token}"
     reply = await web.post(hub, headers, payload)
     answer = clean(reply.body.decode("utf-8", "replace"))
-    if not reply.taken:
+    if not reply.accepted:
         reason = "a hub answers 202; give its whole URL, which often ends in /websub"
         if not reply.success:
             reason = shorten(answer, 300, placeholder="...")

@@ -100,7 +100,7 @@ class Reply:
         return 200 <= self.status <= 299
 
     @property
-    def taken(self) -> bool:
+    def accepted(self) -> bool:
         """Whether a hub has accepted a request: its status is 202, or 204 from a PubSubHubbub hub.
 
         A 200 comes from some page that is not a hub.

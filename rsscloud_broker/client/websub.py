@@ -24,8 +24,8 @@ from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.websub import HubCall
 
-#: Seconds in which a hub may verify that a subscription is to end.
-LEAVING: Final = 5.0
+#: Seconds in which a hub has to verify the intent to unsubscribe.
+UNSUBSCRIBE_TIMEOUT: Final = 5.0
 #: Seconds for the last answer to be sent before the process ends.
 LINGER: Final = 0.1
 #: Seconds after which a renewal that failed is tried again.
@@ -112,7 +112,7 @@ async def _ask(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
     """Send a form to a hub, and return the sentence with which the hub answers."""
     reply = await web.post(hub, _FORM, urlencode(fields).encode("ascii"))
     answer = clean(decode(reply.body))[:200]
-    if not reply.taken:
+    if not reply.accepted:
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {answer}".rstrip(": "))
     return answer or f"The answer was HTTP status {reply.status}."
 
@@ -121,8 +121,8 @@ async def _ask(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
 
 
 @frozen
-class Delivery:
-    """A content that a hub has sent.
+class ReceivedContent:
+    """A content that a hub has sent to a callback.
 
     :ivar signed: whether its signature is right; None if the subscription has no secret.
     """
@@ -141,7 +141,7 @@ class _Subscription:
     :ivar mode: the intent that the hub may verify: ``subscribe`` or ``unsubscribe``.
     :ivar confirmed: whether the callback has confirmed the subscription.
     :ivar renewal: the call that will renew it.
-    :ivar left: fires when the callback has confirmed that the subscription ends.
+    :ivar unsubscribed: fires when the callback has confirmed that the subscription ends.
     """
 
     hub: str
@@ -150,15 +150,15 @@ class _Subscription:
     mode: str = "subscribe"
     confirmed: bool = False
     renewal: IDelayedCall | None = None
-    left: Deferred[None] = field(factory=Deferred)
+    unsubscribed: Deferred[None] = field(factory=Deferred)
 
 
 class HubSubscriber:
     """Subscribes at hubs, confirms and renews the subscriptions, and checks signatures.
 
-    ``callbacks`` passes the calls of the hubs to `asked` and `deliver`.
+    ``callbacks`` passes the calls of the hubs to `verify` and `receive`.
 
-    :param on_delivery: called with each content.
+    :param on_content: called with each content.
     :param tell: called with sentences for people.
     :param secret: the secret that signs notifications; empty for none.
     """
@@ -167,13 +167,13 @@ class HubSubscriber:
         self,
         web: Web,
         clock: IReactorTime,
-        on_delivery: Callable[[Delivery], None],
+        on_content: Callable[[ReceivedContent], None],
         tell: Callable[[str], None],
         secret: str = "",
     ) -> None:
         self._web = web
         self._clock = clock
-        self._on_delivery = on_delivery
+        self._on_content = on_content
         self._tell = tell
         self._secret = secret
         self._subscriptions: dict[str, _Subscription] = {}
@@ -194,8 +194,8 @@ class HubSubscriber:
             del self._subscriptions[token]
             raise
 
-    def asked(self, token: str, call: HubCall) -> bool:
-        """Handle a hub's verification of intent, or its denial.
+    def verify(self, token: str, call: HubCall) -> bool:
+        """Check a hub's verification of intent against what was requested, or note its denial.
 
         :param token: the last segment of the callback's path.
         :returns: whether to confirm it.
@@ -216,11 +216,11 @@ class HubSubscriber:
             self._tell(f"{call.topic}: subscribed for {call.lease_seconds} seconds")
             # Before the lease ends, but not so often that it burdens the hub.
             self._renew_after(subscription, max(call.lease_seconds * 0.75, 60.0))
-        elif not subscription.left.called:
-            subscription.left.callback(None)
+        elif not subscription.unsubscribed.called:
+            subscription.unsubscribed.callback(None)
         return True
 
-    def deliver(self, token: str, content_type: str, signature: str, body: bytes) -> bool:
+    def receive(self, token: str, content_type: str, signature: str, body: bytes) -> bool:
         """Handle a content that a hub has sent.
 
         :returns: False if no subscription has this token.
@@ -229,24 +229,24 @@ class HubSubscriber:
         if subscription is None:
             return False
         signed = websub.is_signed(signature, body, self._secret) if self._secret else None
-        self._on_delivery(Delivery(subscription.topic, body, content_type, signed))
+        self._on_content(ReceivedContent(subscription.topic, body, content_type, signed))
         return True
 
-    async def leave(self) -> None:
+    async def unsubscribe(self) -> None:
         """Unsubscribe from all topics, and wait at most a few seconds for the hubs to verify it."""
         for subscription in self._subscriptions.values():
             self._stop_renewal(subscription)
         confirmed = [one for one in self._subscriptions.values() if one.confirmed]
-        await gatherResults([Deferred.fromCoroutine(self._leave(one)) for one in confirmed])
+        await gatherResults([Deferred.fromCoroutine(self._unsubscribe(one)) for one in confirmed])
 
-    async def _leave(self, subscription: _Subscription) -> None:
-        def not_asked(result: object, seconds: float) -> NoReturn:
+    async def _unsubscribe(self, subscription: _Subscription) -> None:
+        def timed_out(result: object, seconds: float) -> NoReturn:
             raise ClientError(f"the hub did not verify the intent within {seconds:g} seconds")
 
         subscription.mode = "unsubscribe"
         try:
             await self._send(subscription)
-            await subscription.left.addTimeout(LEAVING, self._clock, not_asked)
+            await subscription.unsubscribed.addTimeout(UNSUBSCRIBE_TIMEOUT, self._clock, timed_out)
             await deferLater(self._clock, LINGER)
         except ClientError as error:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")

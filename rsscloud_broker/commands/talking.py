@@ -143,16 +143,16 @@ async def _be_subscriber(
     nobody_reads: Deferred[None] = Deferred()
     show = _printer(nobody_reads)
 
-    def delivered(delivery: websub.Delivery) -> None:
-        signature = {True: ", signature OK", False: ", signature WRONG", None: ""}[delivery.signed]
-        show(f"{delivery.topic} {len(delivery.body)} bytes{signature}")
+    def received(content: websub.ReceivedContent) -> None:
+        signature = {True: ", signature OK", False: ", signature WRONG", None: ""}[content.signed]
+        show(f"{content.topic} {len(content.body)} bytes{signature}")
 
-    subscriber = websub.HubSubscriber(web, reactor, delivered, tell, secret)
+    subscriber = websub.HubSubscriber(web, reactor, received, tell, secret)
     limits = HTTPLimits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     # Unsubscribe while this process still listens, since the hubs verify that, too.
     reactor.addSystemEventTrigger(
-        "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.leave())
+        "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.unsubscribe())
     )
     for url in topics:
         hub, topic = (websub.hub_of(broker), url) if broker else await websub.find_hub(web, url)

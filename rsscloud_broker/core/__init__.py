@@ -9,10 +9,10 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter
-from rsscloud_broker.core.missed_contents import MissedContentsSink
 from rsscloud_broker.core.polling import Poller
 from rsscloud_broker.core.pushed_topics import PushedTopics
 from rsscloud_broker.core.rate_limits import Admission
+from rsscloud_broker.core.requested_contents import RequestedContentsSink
 from rsscloud_broker.core.sweeper import Sweeper
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.verification import Verifier
@@ -25,9 +25,9 @@ __all__ = [
     "FairLimiter",
     "FeedInspector",
     "IntentQueue",
-    "MissedContentsSink",
     "Poller",
     "PushedTopics",
+    "RequestedContentsSink",
     "Sweeper",
     "TopicReader",
     "Verifier",

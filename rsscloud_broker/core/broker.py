@@ -151,7 +151,7 @@ class Broker:
         notes = {url: _sentence(url, problem) for url, problem in problems.items() if problem}
         for url, is_stored in zip(allowed, stored, strict=True):
             if not is_stored:
-                notes[url] = f"{url}: {QUEUE_FULL}; it was not taken in"
+                notes[url] = f"{url}: {QUEUE_FULL}; it was not accepted"
         return notes
 
     def _check_space(self) -> None:
@@ -320,5 +320,5 @@ class Broker:
 
 def _sentence(url: str, problem: str | Refused) -> str:
     if isinstance(problem, Refused):
-        return f"{problem}; it was not taken in"
+        return f"{problem}; it was not accepted"
     return f"{url} could not be read the last time: {problem}"

@@ -29,11 +29,11 @@ from twisted.logger import Logger
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
-from rsscloud_broker.core.sharing import PendingReading, SharedReadings
+from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
-from rsscloud_broker.events import ContentBrought, PingReceived, TopicChanged
+from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import FetchRecord
@@ -81,10 +81,10 @@ class ChangeDetector(Service):
         self._feeds = feeds
         self._bus = bus
         self._clock = clock
-        self._counted = counters.readings
+        self._counted = counters.fetches
         self._pings = counters.pings
         self._store_retry = StoreRetry(clock, "Fetching")
-        self._readings: SharedReadings[_Found] = SharedReadings(self._read_and_record, clock)
+        self._fetches: SharedFetches[_Found] = SharedFetches(self._fetch_and_record, clock)
         self._retries = Retries(store, clock, self._store_retry, self._request, retries)
         self._pings_seen = 0
         self._last_pings: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
@@ -191,9 +191,9 @@ class ChangeDetector(Service):
         :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
-        :param pinged, to_record, requested: see ``PendingReading``.
+        :param pinged, to_record, requested: see ``PendingFetch``.
         """
-        pending = self._readings.next(url)
+        pending = self._fetches.next(url)
         retry = self._retries.take(url)
         if retry is not None:
             sources += tuple(retry.sources)
@@ -209,11 +209,11 @@ class ChangeDetector(Service):
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
             pending.turn.join(source)
-        self._readings.go(pending)
+        self._fetches.go(pending)
 
     def _count_checks(self) -> int:
         """How many of the stored checks this process handles."""
-        return len(self._retries) + sum(pending.requested for pending in self._readings)
+        return len(self._retries) + sum(pending.requested for pending in self._fetches)
 
     async def _look_through(self) -> None:
         """Schedule, every ``LOOK_AGAIN`` seconds, the stored checks that nobody handles."""
@@ -226,14 +226,14 @@ class ChangeDetector(Service):
         try:
             due = partial(self._store.checks_due, AT_ONCE)
             for check in await self._store_retry(due, "topics that wait"):
-                if check.url not in self._retries and check.url not in self._readings:
+                if check.url not in self._retries and check.url not in self._fetches:
                     self.schedule(check.url, pinged=check.pinged)
         except CancelledError:
             raise
         except Exception:  # log a bug, and go on handling new pings
             self.log.failure("Topics that wait to be read could not be looked up.")
 
-    async def _read_and_record(self, pending: PendingReading[_Found]) -> _Found:
+    async def _fetch_and_record(self, pending: PendingFetch[_Found]) -> _Found:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
         try:
             return await self._find(pending)
@@ -242,15 +242,13 @@ class ChangeDetector(Service):
                 self._fail(pending, error)
             raise
 
-    async def _find(self, pending: PendingReading[_Found]) -> _Found:
-        async with self._reader.reading(pending.url, pending.turn) as fetched:
+    async def _find(self, pending: PendingFetch[_Found]) -> _Found:
+        async with self._reader.fetch(pending.url, pending.turn) as fetched:
             if not (pending.to_record or pending.requested):
                 return _Found(fetched, None)
             return _Found(fetched, await self._record_for(pending, fetched))
 
-    async def _record_for(
-        self, pending: PendingReading[_Found], fetched: FetchResult
-    ) -> FetchRecord:
+    async def _record_for(self, pending: PendingFetch[_Found], fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""
         result = evolve(fetched, pinged=pending.pinged, asked_at=pending.asked_at)
         if not pending.requested:  # the store deletes a check only when a result is recorded
@@ -260,13 +258,13 @@ class ChangeDetector(Service):
                 return FetchRecord(topic, changed=False)
         return await self.record(result)
 
-    def _fail(self, pending: PendingReading[_Found], error: Exception) -> None:
+    def _fail(self, pending: PendingFetch[_Found], error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""
         url = pending.url
         if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: log its traceback
             self.log.failure("Checking {url} failed; it is tried again later.", url=url)
             return
-        following = self._readings.after(pending)
+        following = self._fetches.after(pending)
         if following is not None:  # the next fetch answers both requests
             following.pinged |= pending.pinged
             following.requested = True
@@ -301,8 +299,8 @@ class ChangeDetector(Service):
             self._bus.publish(PingReceived(record.ping))
         if record.changed and announce:
             self._bus.publish(TopicChanged(record.topic.url, now))
-        if record.brought:
-            self._bus.publish(ContentBrought(record.topic.url))
+        if record.content_awaited:
+            self._bus.publish(ContentFetched(record.topic.url))
         if record.changed and fetched.content is not None:
             self._feeds.take(record.topic.url, fetched.content)
         return record

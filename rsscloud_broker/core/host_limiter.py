@@ -1,13 +1,13 @@
-"""Counts what is under way, in all and at each host, and says whether more may begin.
+"""Counts what is under way, in total and at each host, and says whether more may begin.
 
 This is the arithmetic that the core's limits have in common: the fetches and verifications of
-`FairLimiter`, the intents of `IntentQueue`, and the polls of `Poller`.  Who waits, and whose turn
-is next, is up to them.
+`FairLimiter`, the intents of `IntentQueue`, and the polls of `Poller`.  They decide which of the
+waiting calls is next.
 
-Whatever strangers ask for is shared between sources.  A source is whoever asked: an address, or
-its network (see ``bucket_of``).  A source never has more under way than is still free for all
-others, in all and at each host.  So a source whose calls take long can use up at most half of
-everything, and there is always room for the next source.
+The limiter shares its capacity between sources.  A source is the address of a client, or its
+network (see ``bucket_of``).  A source never has more under way than is still free for all others,
+in total and at each host.  So a source whose calls take long can use up at most half of the
+capacity, and there is always some for the next source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 class HostQuota(NamedTuple):
     """How much of one kind may be under way at one host.
 
-    :ivar kind: what is counted, such as ``reading``; each kind is counted by itself.
+    :ivar kind: what is counted, such as ``fetch``; each kind is counted by itself.
     :ivar limit: how much of that kind may be under way there at a time.
     """
 
@@ -48,22 +48,22 @@ class HostLimiter:
         """How much is under way by a quota, or for a source."""
         return self._counts[key]
 
-    def has_room(self, source: str | None = None) -> bool:
+    def has_capacity(self, source: str | None = None) -> bool:
         """Whether one more may begin, at some host.
 
-        :param source: for whose sake; None to leave the shares of sources out of account.
+        :param source: the source that requested it; None to ignore the shares of sources.
         """
-        return self._has_left(source, self._limit - self._total)
+        return self._has_free(source, self._limit - self._total)
 
-    def has_room_at(self, quota: HostQuota, source: str | None = None) -> bool:
+    def has_capacity_at(self, quota: HostQuota, source: str | None = None) -> bool:
         """Whether one more may begin by a quota, as far as only that host matters.
 
-        :param source: as for ``has_room``.
+        :param source: as for ``has_capacity``.
         """
         key = None if source is None else (source, quota)
-        return self._has_left(key, quota.limit - self._counts[quota])
+        return self._has_free(key, quota.limit - self._counts[quota])
 
-    def _has_left(self, key: Hashable | None, free: int) -> bool:
+    def _has_free(self, key: Hashable | None, free: int) -> bool:
         return free > (0 if key is None else self._counts[key])
 
     def begin(self, quota: HostQuota, source: str | None = None) -> None:

@@ -11,10 +11,11 @@ attempts anew nor makes them earlier.
 
 This scheduler shares no code with the one for topics (``retrying``) and the one for notifications
 (``sinks/retries.py``).  The number of intents is limited, so each has a timer in memory, and a
-later intent of the same subscription replaces it.  A topic that waits is read early when somebody
-pings it, shares that reading with others, and begins anew after a restart, since it may have
-changed in between.  Pending notifications are too many for timers.  A common scheduler would
-consist of these differences; all that the three have in common is the lookup of a delay.
+later intent of the same subscription replaces it.  A topic that waits for a retry is fetched early
+when somebody pings it, and all who request it share that fetch.  After a restart its attempts begin
+anew, since it may have changed in between.  Pending notifications are too many for timers.  A
+common scheduler would consist of these differences; all that the three have in common is the lookup
+of a delay.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.errors import CallbackFailed, Refused, TooMany, UnsupportedProtocol
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.records import WaitingIntent
+from rsscloud_broker.records import PendingIntent
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
 #: How many intents may wait at a time.
-MAX_WAITING = 10_000
+MAX_PENDING = 10_000
 
 #: How many waiting intents may have callbacks at one host, and how many may come from one source.
 #: A source never has more of them than is still free for all others (see ``HostLimiter``).
@@ -67,7 +68,7 @@ class IntentQueue(Service):
         verifier: Verifier,
         clock: IClock,
         *,
-        limit: int = MAX_WAITING,
+        limit: int = MAX_PENDING,
         limit_of_host: int = MAX_OF_HOST,
         limit_of_source: int = MAX_OF_SOURCE,
         retries: Sequence[float] = RETRIES,
@@ -81,7 +82,7 @@ class IntentQueue(Service):
         self._retries = retries
         self._store_retry = StoreRetry(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
-        self._waiting = HostLimiter(limit)
+        self._pending = HostLimiter(limit)
 
     def startService(self) -> None:
         """Begin with the intents that wait in the store."""
@@ -104,26 +105,26 @@ class IntentQueue(Service):
         :raises TooMany: too many intents wait.
         """
         if (intent.topic, intent.callback) not in self._settling:
-            self._check_room(intent, limited)
-        self._waiting.begin(*self._counted(intent))  # more may come while it is stored
+            self._check_capacity(intent, limited)
+        self._pending.begin(*self._counted(intent))  # more may come while it is stored
         try:
-            waiting = await self._store.add_intent(intent, self._limit)
+            pending = await self._store.add_intent(intent, self._limit)
         finally:
-            self._waiting.end(*self._counted(intent))
-        if waiting is None:
+            self._pending.end(*self._counted(intent))
+        if pending is None:
             reason = f"{self._limit} requests wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
-        self._settle(waiting)
+        self._settle(pending)
 
-    def _check_room(self, intent: Intent, limited: bool) -> None:
+    def _check_capacity(self, intent: Intent, limited: bool) -> None:
         quota, source = self._counted(intent)
-        if not self._waiting.has_room_at(quota, source if limited else None):
-            waiting = self._waiting.count(quota)
+        if not self._pending.has_capacity_at(quota, source if limited else None):
+            waiting = self._pending.count(quota)
             raise TooMany(
                 f"{waiting} requests wait for the host {quota.host} to confirm them", FULL_PAUSE
             )
-        of_source = self._waiting.count(source)
-        full = of_source >= self._limit_of_source or not self._waiting.has_room(source)
+        of_source = self._pending.count(source)
+        full = of_source >= self._limit_of_source or not self._pending.has_capacity(source)
         if limited and full:
             reason = f"{of_source} requests from your address wait to be verified, as many as may"
             raise TooMany(reason, FULL_PAUSE)
@@ -135,59 +136,59 @@ class IntentQueue(Service):
 
     async def _resume(self) -> None:
         try:
-            for waiting in await self._store_retry(self._store.intents):
-                key = waiting.intent.topic, waiting.intent.callback
+            for pending in await self._store_retry(self._store.intents):
+                key = pending.intent.topic, pending.intent.callback
                 if key not in self._settling:  # a later intent may have replaced it meanwhile
-                    self._settle(waiting)
+                    self._settle(pending)
         except CancelledError:
             pass  # the service stops; the intents wait in the store
         except Exception:  # a bug must be seen; new intents are verified all the same
             self.log.failure("Intents that wait to be verified could not be looked up.")
 
-    def _settle(self, waiting: WaitingIntent) -> None:
+    def _settle(self, pending: PendingIntent) -> None:
         if not self.running:
             return
-        key = waiting.intent.topic, waiting.intent.callback
+        key = pending.intent.topic, pending.intent.callback
         earlier = self._settling.pop(key, None)
         if earlier is not None:
             earlier.cancel()
-        settling = Deferred.fromCoroutine(self._settle_or_stop(waiting))
+        settling = Deferred.fromCoroutine(self._settle_or_stop(pending))
         if settling.called:
             return
         self._settling[key] = settling
-        self._waiting.begin(*self._counted(waiting.intent))
+        self._pending.begin(*self._counted(pending.intent))
 
         def over(result: object) -> None:
             if self._settling.get(key) is settling:
                 del self._settling[key]
-            self._waiting.end(*self._counted(waiting.intent))
+            self._pending.end(*self._counted(pending.intent))
 
         settling.addBoth(over)
 
-    async def _settle_or_stop(self, waiting: WaitingIntent) -> None:
+    async def _settle_or_stop(self, pending: PendingIntent) -> None:
         try:
-            await self._until_settled(waiting)
-            await self._store_retry(partial(self._store.remove_intent, waiting.id))
+            await self._until_settled(pending)
+            await self._store_retry(partial(self._store.remove_intent, pending.id))
         except CancelledError:
             pass  # the service stops, or a later intent replaces this one
         except Exception:  # a bug must not end the verification of other intents
-            callback = waiting.intent.callback.url
+            callback = pending.intent.callback.url
             self.log.failure("Verifying {callback} failed.", callback=callback)
 
-    async def _until_settled(self, waiting: WaitingIntent) -> None:
+    async def _until_settled(self, pending: PendingIntent) -> None:
         """Try to verify an intent until it is settled, from the attempt on that is due next."""
-        attempts, about = waiting.attempts, f"of {waiting.intent.callback.url}"
-        pause = (waiting.retry_at or 0.0) - self._clock.wall_seconds()
+        attempts, about = pending.attempts, f"of {pending.intent.callback.url}"
+        pause = (pending.retry_at or 0.0) - self._clock.wall_seconds()
         if pause > 0:
             await deferLater(self._clock, pause)
         while True:
-            failure = await self._store_retry(partial(self._try, waiting.intent), about)
+            failure = await self._store_retry(partial(self._try, pending.intent), about)
             attempts += 1
             if failure is None or attempts > len(self._retries):
                 return
             delay = max(self._retries[attempts - 1], failure.retry_after or 0.0)
             retry_at = self._clock.wall_seconds() + delay
-            postpone = partial(self._store.postpone_intent, waiting.id, attempts, retry_at)
+            postpone = partial(self._store.postpone_intent, pending.id, attempts, retry_at)
             await self._store_retry(postpone, about)
             await deferLater(self._clock, delay)
 

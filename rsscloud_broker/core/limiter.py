@@ -129,10 +129,10 @@ class _Queue:
         for _ in range(min(len(self._sources), LOOK)):
             source, quotas = next(iter(self._sources.items()))
             self._sources.move_to_end(source)
-            for _ in range(len(quotas) if under_way.has_room(source) else 0):
+            for _ in range(len(quotas) if under_way.has_capacity(source) else 0):
                 quota, calls = next(iter(quotas.items()))
                 quotas.move_to_end(quota)
-                if under_way.has_room_at(quota, source):
+                if under_way.has_capacity_at(quota, source):
                     return source, next(iter(calls))
         return None
 
@@ -196,7 +196,7 @@ class FairLimiter:
             return
         self._giving = True
         try:
-            while (self._urgent or self._others) and self._has_room():
+            while (self._urgent or self._others) and self._has_free_slot():
                 found = self._next()
                 if found is None:
                     if max(len(self._urgent), len(self._others)) > LOOK:
@@ -232,11 +232,11 @@ class FairLimiter:
         self._under_way.end(quota, source)
         self._give()
 
-    def _has_room(self) -> bool:
+    def _has_free_slot(self) -> bool:
         """Whether a slot is free.  If none is, the call that has held its slot longest gives it up,
         provided that it is slow.
         """
-        if not self._under_way.has_room():
+        if not self._under_way.has_capacity():
             return False
         if len(self._holding) < self._slots:
             return True

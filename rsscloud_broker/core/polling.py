@@ -3,10 +3,10 @@
 The store keeps for each topic when its next poll is due, and why.  Once a second the poller looks
 at the topics that are due:
 
-- A topic that was never planned, or that was read for another reason since it was planned, gets a
+- A topic without a plan, or one that was fetched for another reason since its plan was made, gets a
   new plan.
-- Any other topic is read, and gets its next plan from what the reading found.  A limited number of
-  topics are polled at the same time, in total and at each host (see ``HostLimiter``).
+- Any other topic is fetched, and gets its next plan from what the fetch found.  The poller fetches
+  a limited number of topics at the same time, in total and from each host (see ``HostLimiter``).
 
 ``polling_plan`` says when a topic is due.
 """
@@ -108,9 +108,9 @@ class Poller(EachPeriod):
         if self._is_to_be_planned(account):
             return self._plan(account, now)
         quota = HostQuota("poll", host_of(url), self._per_host)
-        if not self._under_way.has_room():
+        if not self._under_way.has_capacity():
             return None
-        if not self._under_way.has_room_at(quota):
+        if not self._under_way.has_capacity_at(quota):
             return PollPlan(url, now + BUSY_HOST, account.poll_reason, account.poll_interval, now)
         self._begin_poll(url, quota)
         return None

@@ -1,13 +1,13 @@
-"""Decides when a topic that could not be read is read again.
+"""Decides when to fetch a topic again whose fetch failed.
 
-The store remembers that the topic waits to be read.  This module keeps in memory when that is
-tried again, and how many attempts are left.  A topic without subscribers is not read again,
-because nobody would be told.
+The store remembers that the topic waits to be fetched.  This module keeps in memory when the broker
+tries again, and how many attempts remain.  The broker does not retry a topic without subscribers,
+because it would have nobody to notify.
 
-After a restart every topic that waits is read at once, with all attempts ahead of it: it may have
-changed while the broker was down, and nobody knows when.  That is one reason why this scheduler
-shares no code with the one for intents (``intents``), whose attempts survive a restart.  The other
-is that a ping may move the next attempt forward at any time.
+After a restart the broker fetches every waiting topic at once, with all attempts ahead of it: the
+topic may have changed while the broker was down, and nobody knows when.  That is one reason why
+this scheduler shares no code with the one for intents (``intents``), whose attempts survive a
+restart.  The other is that a ping may move the next attempt forward at any time.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
-#: Seconds before each further attempt to read a topic.
+#: Seconds before each further attempt to fetch a topic.
 RETRIES = (5.0, 30.0, 120.0)
 
-#: After a failed reading, a ping has the topic read again after so many seconds at the earliest.
+#: Seconds after a failed fetch before a ping can cause the next fetch of the topic.
 SOONEST = 1.0
 
 
 @define(eq=False)
 class Retry:
-    """A topic that could not be read and waits to be read again.
+    """A topic whose fetch failed, and that waits for the next attempt.
 
-    :ivar failed_at: when its last reading failed, on the monotonic clock.
-    :ivar delays: the seconds before each attempt that is left.
-    :ivar sources: the sources that asked for the reading; see ``Turn.join``.
-    :ivar pinged: whether a publisher pinged the topic and no reading has succeeded since.
-    :ivar asked_again: whether somebody asked for the topic since its last reading.
+    :ivar failed_at: when its last fetch failed, on the monotonic clock.
+    :ivar delays: the seconds before each remaining attempt.
+    :ivar sources: the sources that requested the fetch; see ``Turn.join``.
+    :ivar pinged: whether a publisher pinged the topic and no fetch has succeeded since.
+    :ivar asked_again: whether somebody requested a fetch of the topic since its last fetch.
     """
 
     url: str
@@ -53,12 +53,12 @@ class Retry:
 
 
 class Retries:
-    """The topics that wait to be read again, each at most once.
+    """The topics that wait for the next attempt to fetch them, each at most once.
 
-    When a topic that waits is pinged, it may have changed, so it is read soon, and has all its
-    attempts ahead of it again.
+    When somebody pings a topic that waits, it may have changed.  So the broker fetches it soon,
+    and it has all its attempts ahead of it again.
 
-    :param read: reads a topic again; it first calls ``take``.
+    :param fetch: fetches a topic again; it first calls ``take``.
     :param delays: the seconds before each further attempt.
     """
 
@@ -69,13 +69,13 @@ class Retries:
         store: IStore,
         clock: IClock,
         store_retry: StoreRetry,
-        read: Callable[[str], object],
+        fetch: Callable[[str], object],
         delays: Sequence[float],
     ) -> None:
         self._store = store
         self._clock = clock
         self._store_retry = store_retry
-        self._read = read
+        self._fetch = fetch
         self._delays = delays
         self._waiting: dict[str, Retry] = {}
 
@@ -86,7 +86,7 @@ class Retries:
         return url in self._waiting
 
     def failed(self, failed: Retry, error: TopicUnreadable, asked_until: float) -> None:
-        """Plan the next attempt to read a topic, or give the topic up if none is left.
+        """Plan the next attempt to fetch a topic, or give the topic up if no attempt remains.
 
         :param asked_until: a topic that is given up no longer waits for the checks that were
             requested until this time of the wall clock.
@@ -95,19 +95,19 @@ class Retries:
             Deferred.fromCoroutine(self._see_to(failed, error, asked_until))
 
     def later(self, retry: Retry) -> None:
-        """Read a topic again after the first of the delays that it has left."""
+        """Fetch a topic again after the first of its remaining delays."""
         if self._add(retry) is retry:
             self._wait(retry, next(retry.delays))
 
     def put_off(self, retry: Retry) -> None:
-        """Read a topic again after a pause, because the store is unavailable."""
+        """Fetch a topic again after a pause, because the store is unavailable."""
         if self._add(retry) is retry:
             self._wait(retry, UNAVAILABLE_PAUSE)
 
     def hear_of(self, url: str, source: str, *, pinged: bool) -> bool:
-        """Have a topic read soon, if it waits here.
+        """Fetch a topic soon, if it waits here.
 
-        :param source: the address of whoever asks for the topic.
+        :param source: the address of the client that requested the fetch.
         :param pinged: whether a publisher pinged it.
         :returns: whether the topic waits here.
         """
@@ -119,13 +119,13 @@ class Retries:
         retry.asked_again = True
         if retry.timer is not None:
             retry.timer.cancel()
-            self._read_soon(retry)
+            self._retry_soon(retry)
         return True
 
     def take(self, url: str) -> Retry | None:
-        """Remove a topic from those that wait, because it is read now.
+        """Remove a topic from those that wait, because a fetch of it begins.
 
-        :returns: what was known of it; None if it did not wait.
+        :returns: the retry that was planned; None if the topic did not wait.
         """
         retry = self._waiting.pop(url, None)
         if retry is not None and retry.timer is not None and retry.timer.active():
@@ -137,7 +137,7 @@ class Retries:
         return iter(self._delays)
 
     def stop(self) -> None:
-        """Read no topic again.  The store remembers those that wait."""
+        """Cancel all retries.  The store remembers the topics that wait."""
         for url in tuple(self._waiting):
             self.take(url)
 
@@ -164,16 +164,16 @@ class Retries:
             self._waiting.pop(retry.url, None)
             return
         if self._waiting.get(retry.url) is not retry:
-            return  # meanwhile it is being read for another reason
+            return  # meanwhile the topic is fetched for another reason
         if retry.asked_again:
-            self._read_soon(retry)
+            self._retry_soon(retry)
         elif delay is None:
             del self._waiting[retry.url]
         else:
             self._wait(retry, delay)
 
     async def _next_delay(self, retry: Retry, error: TopicUnreadable) -> float | None:
-        """Seconds until a topic is read again; None if it is given up."""
+        """Seconds until the next attempt to fetch a topic; None if it is given up."""
         if not (error.refused or isinstance(error, TopicEnded)):
             topic = await self._store.topic(retry.url)
             if topic is None or not topic.subscribers:
@@ -190,9 +190,9 @@ class Retries:
         self.log.warn("{error}; given up: its subscribers are not told of this ping.", error=error)
         return None
 
-    def _read_soon(self, retry: Retry) -> None:
+    def _retry_soon(self, retry: Retry) -> None:
         retry.delays = self.fresh()
         self._wait(retry, max(retry.failed_at + SOONEST - self._clock.seconds(), 0.0))
 
     def _wait(self, retry: Retry, delay: float) -> None:
-        retry.timer = self._clock.callLater(delay, self._read, retry.url)
+        retry.timer = self._clock.callLater(delay, self._fetch, retry.url)

@@ -26,7 +26,7 @@ PORTION = 100
 
 
 @define(eq=False)
-class PendingReading(Generic[T]):
+class PendingFetch(Generic[T]):
     """A fetch that waits or runs.  Until it begins, all requests for its topic share it.
 
     :ivar asked_at: when it was first requested, by the wall clock.
@@ -61,40 +61,40 @@ class PendingReading(Generic[T]):
                 waiter.callback(own)
 
 
-class SharedReadings(Generic[T]):
+class SharedFetches(Generic[T]):
     """The fetches that run, and those that wait to follow them.
 
-    :param read: makes one fetch.  It waits for the fetch's turn and returns the result.
+    :param fetch: makes one fetch.  It waits for the fetch's turn and returns the result.
     """
 
-    def __init__(self, read: Callable[[PendingReading[T]], Awaitable[T]], clock: IClock) -> None:
-        self._read = read
+    def __init__(self, fetch: Callable[[PendingFetch[T]], Awaitable[T]], clock: IClock) -> None:
+        self._fetch = fetch
         self._clock = clock
-        self._last: dict[str, PendingReading[T]] = {}  # of each topic
-        self._running: dict[str, PendingReading[T]] = {}
+        self._last: dict[str, PendingFetch[T]] = {}  # of each topic
+        self._running: dict[str, PendingFetch[T]] = {}
 
     def __contains__(self, url: str) -> bool:
         return url in self._running
 
-    def __iter__(self) -> Iterator[PendingReading[T]]:
+    def __iter__(self) -> Iterator[PendingFetch[T]]:
         yield from self._running.values()
         yield from (last for last in self._last.values() if last is not self._running.get(last.url))
 
-    def next(self, url: str) -> PendingReading[T]:
+    def next(self, url: str) -> PendingFetch[T]:
         """The fetch that answers a request made now.  The caller then starts it with ``go``."""
         pending = self._last.get(url)
         now = self._clock.wall_seconds()
         if pending is None or pending.turn.begun:
-            pending = self._last[url] = PendingReading(url, now, now)
+            pending = self._last[url] = PendingFetch(url, now, now)
         pending.asked_until = now
         return pending
 
-    def after(self, pending: PendingReading[T]) -> PendingReading[T] | None:
+    def after(self, pending: PendingFetch[T]) -> PendingFetch[T] | None:
         """The fetch that waits to follow this one, which runs; None if there is none."""
         last = self._last[pending.url]
         return None if last is pending else last
 
-    def go(self, pending: PendingReading[T]) -> None:
+    def go(self, pending: PendingFetch[T]) -> None:
         """Start a fetch, unless one of its topic runs, which it will follow."""
         if pending.url not in self._running and pending.url in self._last:
             Deferred.fromCoroutine(self._run(pending.url))
@@ -104,7 +104,7 @@ class SharedReadings(Generic[T]):
             self._running[url] = pending
             result: T | Failure
             try:
-                result = await self._read(pending)
+                result = await self._fetch(pending)
             except Exception:  # the waiters get it
                 result = Failure()
             if self._last[url] is pending:  # nobody has requested another since it began

@@ -69,7 +69,7 @@ class TopicReader:
         self._fetcher = fetcher
         self._bus = bus
         self._clock = clock
-        self._readings = counters.readings
+        self._fetches = counters.fetches
         self._pushed = pushed
         self._limiter = limiter
         self._max_of_host = max_of_host
@@ -90,7 +90,7 @@ class TopicReader:
         return topic is not None and topic.subscribers > 0
 
     @asynccontextmanager
-    async def reading(self, url: str, turn: Turn) -> AsyncIterator[FetchResult]:
+    async def fetch(self, url: str, turn: Turn) -> AsyncIterator[FetchResult]:
         """Fetch a topic, whether or not the store knows it.
 
         The caller records the result inside the context.  The fetch holds its slot until the
@@ -109,7 +109,7 @@ class TopicReader:
         for location in (url, present.url):
             if not self.reads(location):
                 raise TopicUnreadable(location, NOT_READ, refused=True)
-        quota = HostQuota("reading", host_of(present.url), self._max_of_host)
+        quota = HostQuota("fetch", host_of(present.url), self._max_of_host)
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
             yield await self._read(present, is_known=topic is not None)
 
@@ -145,7 +145,7 @@ class TopicReader:
         try:
             fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:
-            self._readings.labels("failed").inc()
+            self._fetches.labels("failed").inc()
             if is_known:
                 await self._record_failure(topic.url, started_at, error)
             raise

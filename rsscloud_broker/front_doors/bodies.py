@@ -21,16 +21,16 @@ class BodyBudget(Budget):
     Of the memory for bodies that have arrived, one source may hold no more than is still free.  So
     the first source gets at most half of it, and the next one still finds some.
 
-    :ivar taken: bytes of the bodies that have arrived whose requests are under way.
+    :ivar in_use: bytes of the bodies that have arrived whose requests are under way.
     """
 
     def __init__(self, body_limit: int) -> None:
         super().__init__(LIMIT, SMALL)
-        self.make_room(body_limit)
+        self.set_body_limit(body_limit)
         self._by_source: Counter[str] = Counter()
-        self.taken = 0
+        self.in_use = 0
 
-    def make_room(self, body_limit: int) -> None:
+    def set_body_limit(self, body_limit: int) -> None:
         """Raise the limit, if need be, to twice the largest body that is allowed.
 
         :param body_limit: bytes of that body.
@@ -44,15 +44,15 @@ class BodyBudget(Budget):
         :param source: the address or network that sent it.
         :returns: False, and nothing is counted, if the source would hold too much.
         """
-        if self._by_source[source] + size > self._limit - self.taken:
+        if self._by_source[source] + size > self._limit - self.in_use:
             return False
-        self.taken += size
+        self.in_use += size
         self._by_source[source] += size
         return True
 
     def give_back(self, size: int, source: str) -> None:
         """Stop counting bytes that `take` counted, as they are no longer in memory."""
-        self.taken -= size
+        self.in_use -= size
         self._by_source[source] -= size
         if not self._by_source[source]:
             del self._by_source[source]

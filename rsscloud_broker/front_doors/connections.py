@@ -83,7 +83,7 @@ class HTTPLimits:
         """Apply other limits from now on, to open connections too.  No connection is closed."""
         self.http = http
         self.trusted = http.proxy_networks
-        self.bodies.make_room(http.body_limit)
+        self.bodies.set_body_limit(http.body_limit)
 
 
 def within(address: str, networks: Sequence[Network]) -> bool:

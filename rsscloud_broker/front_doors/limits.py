@@ -54,7 +54,13 @@ from rsscloud_broker.front_doors.requests import (
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.urls import is_address
-from rsscloud_broker.wire.codings import ACCEPTED, PACKED, BadlyPacked, TooLong, unpacked
+from rsscloud_broker.wire.codings import (
+    ACCEPTED,
+    CONTENT_CODINGS,
+    DecodingFailed,
+    TooLong,
+    decode_content,
+)
 
 __all__ = ["LINGER", "MAX_FIELDS", "HTTPLimits", "bounded_site"]
 
@@ -288,16 +294,16 @@ class BoundedRequest(Request):
         coding = (header(self, "content-encoding") or "").strip().lower().encode("latin-1")
         if coding in {b"", b"identity"}:
             return
-        if coding not in PACKED:
+        if coding not in CONTENT_CODINGS:
             self.setHeader("accept-encoding", ACCEPTED)  # RFC 9110, section 15.5.16
             raise _Refusal(415, f"A body may be compressed by one of {ACCEPTED}, or not at all.")
         limit = self.limits.http.body_limit
         try:
-            body = unpacked(coding, self._body.getvalue(), limit)
+            body = decode_content(coding, self._body.getvalue(), limit)
         except TooLong:
             text = f"The body must not be larger than {limit} bytes, decompressed as well."
             raise _Refusal(413, text) from None
-        except BadlyPacked as error:
+        except DecodingFailed as error:
             raise _Refusal(400, f"The body {error}.") from None
         if not self._count_body(len(body)):
             self.setHeader("retry-after", str(PAUSE))

@@ -92,19 +92,20 @@ _TRIED = ("tcp", "tcp6", "ssl", "unix")
 
 
 def can_be_tried(description: str) -> bool:
-    """Whether `why_not` can try an endpoint.
+    """Whether `listening_error` can try an endpoint.
 
     It can try neither sockets that systemd passes on, nor the endpoints of third parties.
     """
     return description.partition(":")[0] in _TRIED
 
 
-def why_not(description: str) -> OSError | CannotListenError | None:
-    """Try whether the broker could listen on an endpoint now, without accepting connections or
-    making a file.
+def listening_error(description: str) -> OSError | CannotListenError | None:
+    """Return the error with which listening on an endpoint would fail now.
+
+    It tries to listen, but accepts no connections and makes no file.
 
     :param description: an endpoint that `check_endpoints` and `can_be_tried` accept.
-    :returns: the error that would keep the broker from listening; None if it could listen.
+    :returns: None if the broker could listen.
     """
     trial: Any = _Trial()
     found: list[OSError | CannotListenError] = []

@@ -259,7 +259,7 @@ class PingSinkDoor:
             request,
             200,
             "Ping",
-            "ping_taken.html",
+            "ping_accepted.html",
             message=weblog_updates.THANKS,
             name=ping.name,
             url=ping.url,

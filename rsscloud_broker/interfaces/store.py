@@ -29,12 +29,12 @@ from rsscloud_broker.records import (
     Fanout,
     FetchRecord,
     HostState,
+    PendingIntent,
     PingedTopic,
     PingRecord,
     PollPlan,
     Recorded,
     Swept,
-    WaitingIntent,
 )
 
 
@@ -87,8 +87,8 @@ class IStore(IStatistics):
         Checks that were requested before the fetch began are done.
 
         If some subscription of the topic wants content, the store keeps the content, one copy
-        for all of them, while a walk or a pending notification needs it.  If there is no room
-        for the content, the fan-out begins without it, with ``Fanout.later`` set.
+        for all of them, while a walk or a pending notification needs it.  If the content does
+        not fit, the fan-out begins without it, with ``Fanout.lacks_content`` set.
 
         When the store has more topics without subscriptions than it may keep, it forgets those
         fetched longest ago.
@@ -162,7 +162,7 @@ class IStore(IStatistics):
         and a fan-out begins if it has subscriptions.
 
         :returns: False if the topic had ended already, or if it is unknown and the store has
-            no room for it.
+            as many such topics as it may keep.
         """
 
     def revive_topic(url: str) -> Awaitable[bool]:
@@ -233,7 +233,7 @@ class IStore(IStatistics):
 
     # intents
 
-    def add_intent(intent: Intent, limit: int) -> Awaitable[WaitingIntent | None]:
+    def add_intent(intent: Intent, limit: int) -> Awaitable[PendingIntent | None]:
         """Store an intent until it is verified, in place of an earlier one with the same topic
         and callback.
 
@@ -251,8 +251,8 @@ class IStore(IStatistics):
     def remove_intent(key: int) -> Awaitable[None]:
         """Remove an intent."""
 
-    def intents() -> Awaitable[list[WaitingIntent]]:
-        """The intents that wait to be verified, oldest first."""
+    def intents() -> Awaitable[list[PendingIntent]]:
+        """The intents that are not verified yet, oldest first."""
 
     # fan-out
 
@@ -271,13 +271,13 @@ class IStore(IStatistics):
         cursor: int,
         deliveries: Sequence[Delivery],
         done: bool,
-        left: Sequence[int] = ...,
+        outstanding: Sequence[int] = ...,
     ) -> Awaitable[Recorded]:
         """Store the new cursor of a fan-out together with the outcomes of deliveries.
 
         :param done: whether the fan-out is finished.  Then the store removes it, the fan-outs
             that it superseded, and the contents that nothing needs any more.
-        :param left: the ids of the subscriptions up to the cursor that have no outcome yet.
+        :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
             This process has claimed them until it ends.
         """
 
@@ -303,10 +303,11 @@ class IStore(IStatistics):
     def next_due() -> Awaitable[float | None]:
         """When the first unclaimed pending notification is due; None if there is none."""
 
-    def hasten(host: str, origin: str, now: float) -> Awaitable[bool]:
-        """Make the pending notifications for a host due now, since it answers again.
+    def make_due(host: str, origin: str, now: float) -> Awaitable[bool]:
+        """Make the pending notifications for a host due now, since the host answers again.
 
-        None becomes due before the time that its subscriber asked for.
+        If a subscriber has asked not to be called before a later time, its notification becomes
+        due at that time.
 
         :param origin: the host and the port, as ``host:port``, if only that port is meant;
             empty for all ports of the host.
@@ -333,10 +334,10 @@ class IStore(IStatistics):
 
 
 class IDiskSpace(Interface):
-    """Says whether the disk has room for new data."""
+    """Says whether the disk has space for new data."""
 
     def check() -> None:
-        """Return if the disk has room.
+        """Return if the disk has space.
 
         :raises Unavailable: the disk has too little; the text says what to do.
         """

@@ -19,9 +19,9 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IBodyProducer, IResponse
 from zope.interface import implementer
 
+from rsscloud_broker.outbound.decoding import BodyDecoder, content_coding
 from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
 from rsscloud_broker.outbound.http1 import Answer, message
-from rsscloud_broker.outbound.unpacking import Unpacker, content_coding
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.wire.codings import ACCEPTED
 
@@ -34,12 +34,12 @@ class GuardedAgent:
     """Makes HTTP requests through a guarded exchanger.
 
     :param exchanger: makes the requests; it must take bodies by ``Whole``.
-    :param unpacker: decompresses the bodies of answers.
+    :param decoder: undoes the content codings of answers.
     """
 
-    def __init__(self, exchanger: HTTPExchanger, unpacker: Unpacker) -> None:
+    def __init__(self, exchanger: HTTPExchanger, decoder: BodyDecoder) -> None:
         self._exchanger = exchanger
-        self._unpacker = unpacker
+        self._decoder = decoder
 
     def request(
         self,
@@ -70,7 +70,7 @@ class GuardedAgent:
         request = message(method.decode("ascii"), target, sent, b"".join(body.parts))
         unused = PendingRequest()  # cancelling our Deferred cancels what it waits for anyway
         answer = await self._exchanger.request(unused, target, request)
-        return Response(answer, await self._unpacker.unpacked(answer))
+        return Response(answer, await self._decoder.decode(answer))
 
 
 def _pairs(headers: Headers | None) -> Sequence[tuple[str, str]]:

@@ -19,7 +19,7 @@ from rsscloud_broker.budget import Budget
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
 
-#: The limit in bytes of each kind: answers that arrive, answers that wait to be decompressed, and
+#: The limit in bytes of each kind: answers that arrive, answers that wait to be decoded, and
 #: contents.
 LIMIT: Final = 16 * 1024 * 1024
 
@@ -33,12 +33,12 @@ KEPT: Final = 2
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
 SMALL_CALLBACK: Final = 4 * 1024
 
-#: The reasons given when an answer that arrives is given up, and when a content is not accepted.
+#: The reasons given when the broker aborts an answer that arrives, and when it refuses a content.
 LONGEST: Final = (
     "the broker has no memory left for answers that arrive, and this one has been under way for "
     "longest"
 )
-NO_ROOM: Final = "the broker has no memory left for what it reads just now"
+NO_MEMORY: Final = "the broker has no memory left for what it reads just now"
 
 #: Calls a function in the reactor's thread.
 Call: TypeAlias = Callable[..., object]
@@ -49,13 +49,13 @@ def _at_once(function: Callable[..., object], *args: Any) -> None:
 
 
 class AnswerBudget(Budget):
-    """Counts bytes of answers that arrive, of answers that wait to be decompressed, of contents.
+    """Counts bytes of answers that arrive, of answers that wait to be decoded, of contents.
 
     Each of the three kinds has a count and a limit of its own.
 
     :param call: calls a function in the reactor's thread; needed since the last reference to a
         content may be dropped in another thread.
-    :ivar packed: bytes of answers that wait to be decompressed.
+    :ivar encoded: bytes of answers that wait to be decoded.
     :ivar kept: bytes of contents.
     """
 
@@ -63,7 +63,7 @@ class AnswerBudget(Budget):
     def of_topics(cls, body_limit: int, call: Call) -> Self:
         """A budget for fetched topics, in which two contents of ``body_limit`` bytes fit."""
         budget = cls(call=call)
-        budget.make_room(body_limit)
+        budget.set_body_limit(body_limit)
         return budget
 
     @classmethod
@@ -75,17 +75,17 @@ class AnswerBudget(Budget):
         super().__init__(limit, small)
         self._call = call
         self._waiting: deque[tuple[Deferred[None], int]] = deque()
-        self.packed = self.kept = 0
+        self.encoded = self.kept = 0
 
-    def make_room(self, body_limit: int) -> None:
+    def set_body_limit(self, body_limit: int) -> None:
         """Set the limit so that two contents of the largest size fit.
 
         :param body_limit: the largest size of a content, in bytes.
         """
         self.resize(max(LIMIT, 2 * body_limit))
 
-    def has_room(self, size: int) -> bool:
-        """Whether an uncompressed content of ``size`` bytes fits."""
+    def has_capacity(self, size: int) -> bool:
+        """Whether a decoded content of ``size`` bytes fits."""
         return size <= self._small or self.kept + size <= KEPT * self._limit
 
     def keep(self, content: Content) -> None:
@@ -101,17 +101,19 @@ class AnswerBudget(Budget):
 
         :raises OutboundError: they do not fit.
         """
-        if self.packed and self.packed + size > self._limit:
-            raise OutboundError(NO_ROOM)
-        self.packed += size
+        if self.encoded and self.encoded + size > self._limit:
+            raise OutboundError(NO_MEMORY)
+        self.encoded += size
         try:
             yield
         finally:
-            self.packed -= size
+            self.encoded -= size
 
     @asynccontextmanager
-    async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait until a content of ``size`` bytes fits, and count it while the context lasts."""
+    async def reserve(self, size: int) -> AsyncIterator[None]:
+        """Reserve ``size`` bytes for a content while the context lasts; first wait until they are
+        free.
+        """
         if self._waiting or not self._fits(size):
             turn: Deferred[None] = Deferred()
             self._waiting.append((turn, size))

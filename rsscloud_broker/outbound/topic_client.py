@@ -15,8 +15,8 @@ from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import Client
+from rsscloud_broker.outbound.decoding import BodyDecoder, InThread
 from rsscloud_broker.outbound.exchanges import PendingRequest
-from rsscloud_broker.outbound.unpacking import InThread, Unpacker
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
 
 
@@ -52,8 +52,8 @@ class TopicClient(Client):
         super().__init__(reactor, *args, body_limit=body_limit, budget=self._budget, **options)
         self._reactor = reactor
         self._cookies = _NoCookies()
-        self._unpacker = Unpacker(body_limit, self._budget, in_thread)
-        self._treq = HTTPClient(GuardedAgent(self._exchanger, self._unpacker), self._cookies)
+        self._decoder = BodyDecoder(body_limit, self._budget, in_thread)
+        self._treq = HTTPClient(GuardedAgent(self._exchanger, self._decoder), self._cookies)
 
     def change_body_limit(self, limit: int) -> None:
         """Use another limit for the size of answers, on new connections.
@@ -61,8 +61,8 @@ class TopicClient(Client):
         :param limit: bytes, before and after decompression.
         """
         self._exchanger.make_body = partial(self.body, limit=limit)
-        self._unpacker.limit = limit
-        self._budget.make_room(limit)
+        self._decoder.limit = limit
+        self._budget.set_body_limit(limit)
         self._exchanger.call_anew()
 
     async def _exchange(

@@ -25,7 +25,7 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
 from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
-from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
+from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
@@ -113,9 +113,9 @@ class TopicFetcher:
         if not reply.success:
             lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
             raise TopicUnreadable(url, _answered(reply), lasting=lasting)
-        if not self._budget.has_room(len(reply.body)):
+        if not self._budget.has_capacity(len(reply.body)):
             del reply  # else the error's traceback would keep the body in memory
-            raise TopicUnreadable(url, NO_ROOM)
+            raise TopicUnreadable(url, NO_MEMORY)
         content = Content(body=reply.body, content_type=reply.headers.get("content-type", ""))
         self._budget.keep(content)
         result = f"{reply.status}, {in_bytes(reply.body)}"

@@ -13,7 +13,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock
 
 from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.events import ContentMissed
+from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
 from rsscloud_broker.sinks.carried import UnderWay
@@ -83,7 +83,7 @@ class Contents:
             return
         self._asked[topic] = now
         if await self._store.request_content(topic, self._clock.wall_seconds()):
-            self._bus.publish(ContentMissed(topic))
+            self._bus.publish(ContentRequested(topic))
 
     async def pushed(self, key: int) -> Content | None:
         """A pushed content, by the store's key; None if the store no longer keeps it.

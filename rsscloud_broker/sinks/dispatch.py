@@ -119,12 +119,12 @@ class _Host:
 
     :ivar slots: how many of its jobs may be under way or in the common queue.  The fraction is
         the part of the next slot that the host has already earned.
-    :ivar taken: how many of its jobs are under way or in the common queue.
+    :ivar slots_in_use: how many of its jobs are under way or in the common queue.
     :ivar line: the jobs that wait for a slot of this host.
     """
 
     slots: float
-    taken: int = 0
+    slots_in_use: int = 0
     line: OrderedDict[Job, None] = field(factory=OrderedDict)
 
 
@@ -172,8 +172,8 @@ class Dispatcher:
         if host is None:
             host = self._hosts[job.host] = _Host(slots or self._per_host)
         job._quick = slots > 0
-        if host.taken < int(host.slots):
-            host.taken += 1
+        if host.slots_in_use < int(host.slots):
+            host.slots_in_use += 1
             self._enqueue(job)
             self._begin()
         else:
@@ -272,15 +272,15 @@ class Dispatcher:
     def _leave_host(self, job: Job) -> None:
         """Give back a slot of a host, and give its free slots to the jobs in its line."""
         host = self._hosts[job.host]
-        host.taken -= 1
-        while host.line and host.taken < int(host.slots):
+        host.slots_in_use -= 1
+        while host.line and host.slots_in_use < int(host.slots):
             following, _ = host.line.popitem(last=False)
             following.behind_its_host = False
             following._quick = self.is_quick(job.host)
             self._behind -= 1
-            host.taken += 1
+            host.slots_in_use += 1
             self._enqueue(following)
-        if not host.taken:
+        if not host.slots_in_use:
             del self._hosts[job.host]
 
     def _look(self) -> bool:

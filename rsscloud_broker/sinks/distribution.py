@@ -31,7 +31,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
-    ContentBrought,
+    ContentFetched,
     Event,
     SubscriptionRemoved,
     SubscriptionStored,
@@ -88,7 +88,7 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications."""
 
     name = "distribution"
-    handles = (TopicChanged, TopicEnded, ContentBrought, SubscriptionStored, SubscriptionRemoved)
+    handles = (TopicChanged, TopicEnded, ContentFetched, SubscriptionStored, SubscriptionRemoved)
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -160,7 +160,7 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
-        elif isinstance(event, ContentBrought):  # notifications that waited for it are due
+        elif isinstance(event, ContentFetched):  # the notifications that waited for it are due
             self._retries.wake_at(self._clock.wall_seconds())
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)
@@ -215,18 +215,18 @@ class Distribution(Service):
             )
 
     def _breaker_closed(self, host: str, origin: str) -> None:
-        Deferred.fromCoroutine(self._hasten(host, origin))
+        Deferred.fromCoroutine(self._make_due(host, origin))
 
-    async def _hasten(self, host: str, origin: str) -> None:
+    async def _make_due(self, host: str, origin: str) -> None:
         """Make the notifications due that were put off while a host did not answer."""
         try:
             now = self._clock.wall_seconds()
-            if await self._store.hasten(host, origin, now):
+            if await self._store.make_due(host, origin, now):
                 self._retries.wake_at(now)
         except Unavailable:
             pass  # they stay due at their time
         except Exception:  # they stay due at their time; log the bug
-            self.log.failure("Hastening notifications for {host} failed.", host=host)
+            self.log.failure("Making notifications for {host} due failed.", host=host)
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None

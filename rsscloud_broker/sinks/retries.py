@@ -6,8 +6,8 @@ only a limited number is in memory however many are due.  When a process ends, t
 that it had claimed are free for the next process.
 
 The limit in memory counts only attempts that have not begun: the dispatcher limits the others.  An
-attempt that waits in memory behind a slow host goes back to the store when other attempts need the
-room.
+attempt that waits in memory behind a slow host goes back to the store when other attempts need its
+place in memory.
 
 This scheduler shares no code with those for topics (``core/retrying.py``) and for intents
 (``core/intents.py``).  There may be millions of pending notifications, so the store alone knows
@@ -43,7 +43,8 @@ AT_A_TIME, PORTION = 500, 100
 #: a slow host does not keep out all others.
 OF_A_HOST = 100
 
-#: An attempt may wait so many seconds behind others of its host before it has to make room.
+#: Seconds for which an attempt may wait behind others of its host, before it may have to go back to
+#: the store.
 MOMENT = 0.5
 
 #: How many deliveries are saved in one transaction.
@@ -171,7 +172,7 @@ class Retries:
         unsaved, self._unsaved = self._unsaved, []
         self.record(unsaved)
         try:
-            while not self._store_retry.stopped and self._has_room():
+            while not self._store_retry.stopped and self._has_capacity():
                 now = self._clock.wall_seconds()
                 self._outdated = OutdatedSubscriptions()
                 claim = partial(self._store.claim_due, now, PORTION, self._busy_hosts())
@@ -205,7 +206,7 @@ class Retries:
         if not attempt.over:
             self._in_memory[subscription.id] = attempt
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         """Whether more attempts may wait in memory.
 
         If too many wait, those that waited long enough behind a slow host are withdrawn.

@@ -52,7 +52,7 @@ def numbers(counters: Counters) -> dict[str, int]:
         "pings": counters.pings,
         "repeats": counters.repeats,
         "limited": counters.limited,
-        "fetches": counters.readings,
+        "fetches": counters.fetches,
         "deliveries": counters.deliveries,
         "given_up": counters.given_up,
     }

@@ -82,20 +82,20 @@ class _Progress:
 
     :ivar cursor: the id of the last subscription that an attempt was submitted for.
     :ivar open: the attempts without an outcome, by the id of their subscriptions.
-    :ivar left: the ids of subscriptions whose attempts have to be submitted again.
+    :ivar to_resubmit: the ids of subscriptions whose attempts have to be submitted again.
     :ivar outcomes: the outcomes that are to be saved.
     :ivar unsaved: how many outcomes are not saved yet, including those that change nothing.
     """
 
     cursor: int
     open: dict[int, Attempt] = field(factory=dict)
-    left: set[int] = field(factory=set)
+    to_resubmit: set[int] = field(factory=set)
     outcomes: list[Delivery] = field(factory=list)
     unsaved: int = 0
 
-    def without_outcome(self) -> list[int]:
+    def outstanding(self) -> list[int]:
         """The ids up to the cursor that have no outcome."""
-        return sorted({*self.open, *self.left})
+        return sorted({*self.open, *self.to_resubmit})
 
 
 class Walk:
@@ -158,7 +158,7 @@ class Walk:
                 if self._stops:
                     done = False
             await self._settle()
-            done = done and not self._progress.left  # a stop put these off
+            done = done and not self._progress.to_resubmit  # a stop put these off
             await self._save_rest(done=done)
         finally:
             self._call_off_timer()
@@ -184,11 +184,11 @@ class Walk:
 
     async def _resume(self) -> None:
         """Submit attempts again that had no outcome when an earlier process ended."""
-        left = self._fanout.left
-        if left:
-            read = partial(self._tools.store.subscriptions_of, left)
+        outstanding = self._fanout.outstanding
+        if outstanding:
+            read = partial(self._tools.store.subscriptions_of, outstanding)
             subscriptions = await self._tools.store_retry(read)
-            self._progress.left = {one.id for one in subscriptions}
+            self._progress.to_resubmit = {one.id for one in subscriptions}
             await self._submit_all(subscriptions)
 
     # --- submitting attempts
@@ -228,7 +228,7 @@ class Walk:
         tools, progress = self._tools, self._progress
         for subscription in subscriptions:
             progress.cursor = max(progress.cursor, subscription.id)
-            progress.left.discard(subscription.id)
+            progress.to_resubmit.discard(subscription.id)
             if not self._concerns(subscription):
                 continue
             if subscription in self._outdated:
@@ -255,13 +255,13 @@ class Walk:
     def _concerns(self, subscription: Subscription) -> bool:
         """Whether the walk notifies a subscription.
 
-        A walk without content began when no subscriber wanted any, unless the store had no room
-        for the content (``later``).  Those who want content now subscribed later and are served
-        separately, so the walk skips them.
+        A walk without content began when no subscriber wanted any, unless the store had no space
+        for the content (``Fanout.lacks_content``).  Subscribers that want content now subscribed
+        later.  The broker notifies them separately, so the walk skips them.
         """
         return (
             self._content is not None
-            or self._fanout.later
+            or self._fanout.lacks_content
             or bool(subscription.ended)
             or not subscription.wants_content
         )
@@ -281,7 +281,7 @@ class Walk:
             return
         progress.open.pop(delivery.subscription.id, None)
         if self._tools.attempts.stopping and delivery.outcome is None:
-            progress.left.add(delivery.subscription.id)
+            progress.to_resubmit.add(delivery.subscription.id)
         elif changes_something(delivery):
             progress.outcomes.append(delivery)
         progress.unsaved += 1
@@ -359,9 +359,14 @@ class Walk:
     async def _save_once(self, *, done: bool = False) -> None:
         progress = self._progress
         outcomes, progress.outcomes = progress.outcomes, []
-        saved, left = progress.unsaved, progress.without_outcome()
+        saved, outstanding = progress.unsaved, progress.outstanding()
         record = partial(
-            self._tools.store.record_slice, self._fanout, progress.cursor, outcomes, done, left
+            self._tools.store.record_slice,
+            self._fanout,
+            progress.cursor,
+            outcomes,
+            done,
+            outstanding,
         )
         try:
             # Save earlier attempts for these subscriptions first: saved later, their success

@@ -5,13 +5,13 @@ content, and any other pending notification for a subscription that wants conten
 newest content of the topic.  Whatever ends such a need calls ``remove_unneeded``; the sweep
 removes the contents that were missed.
 
-Bytes of contents are limited, for each host that they came from and in total.  If there is no room
-for a new content, contents that only pending notifications need are removed: the oldest of the
-same host, or, if the total is the limit, of the hosts with the most bytes.  The topics of
-these notifications are fetched again when they are due.  If that does not make enough room, since
-fan-outs carry the rest, the new content is not kept, and its topic is fetched again for its
-fan-out.  So the limits cost time and requests, and never a notification.  Pushed content cannot be
-fetched again: it counts, and is always kept.
+Bytes of contents are limited, for each host that they came from and in total.  If a new content
+does not fit, the store evicts contents that only pending notifications need: the oldest of the same
+host, or, if the total is the limit, of the hosts with the most bytes.  The broker fetches the
+topics of these notifications again when they are due.  If the new content does not fit even then,
+since fan-outs carry the rest, the store does not keep it, and the broker fetches its topic again
+for its fan-out.  So the limits cost time and requests, and never a notification.  Pushed content
+cannot be fetched again: it counts, and is always kept.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
@@ -89,12 +89,12 @@ def insert_content(
     """Store a content that was fetched.
 
     :param url: the URL that it came from.
-    :returns: its key, or None if there is no room for it.
+    :returns: its key, or None if it does not fit.
     """
     host = host_of(url)[:255] or "?"
     size = _size_of(new)
-    has_room = _make_room(conn, host, size, bounds)
-    return _insert(conn, topic_key, new, host, size) if has_room else None
+    fits = _evict(conn, host, size, bounds)
+    return _insert(conn, topic_key, new, host, size) if fits else None
 
 
 def keep_pushed(conn: Connection, topic_key: int, new: Content) -> int:
@@ -122,10 +122,10 @@ def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int
     return int(made[0])
 
 
-def _make_room(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
-    """Make room for a content, by removing contents that no fan-out carries.
+def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
+    """Evict contents that no fan-out carries until a new content fits.
 
-    :returns: whether there is room now.
+    :returns: whether it fits now.
     """
     query = select(content_sum.c.host, content_sum.c.size).where(content_sum.c.host.in_((host, "")))
     sums = dict(conn.execute(query).tuples().all())

@@ -45,7 +45,7 @@ from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
 MAX_QUEUED = 100
 
 #: How many notifications one answer of a host can make due at once.
-MAX_HASTENED = 10_000
+MAX_MADE_DUE = 10_000
 
 # Deliveries come by the hundreds: each statement below is made once, and run for many keys at once.
 
@@ -365,8 +365,8 @@ def next_due(conn: Connection) -> float | None:
     return to_seconds_or_none(conn.execute(free).scalar())
 
 
-def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
-    """See ``IStore.hasten``."""
+def make_due(conn: Connection, host: str, origin: str, now: float) -> bool:
+    """See ``IStore.make_due``."""
     at = to_micros(now)
     found = conn.execute(
         select(
@@ -380,7 +380,7 @@ def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
             pending.c.due_at > at,
             pending.c.node_id.is_(None),
         )
-        .limit(MAX_HASTENED)
+        .limit(MAX_MADE_DUE)
     )
     due = [
         {"key": key, "due": at}

@@ -86,4 +86,4 @@ class DiskSpace(Service):
             self.log.error("The broker accepts nothing new: {reason}.", reason=self._problem)
         elif free >= required and self._problem:
             self._problem = ""
-            self.log.info("The disk has room again: the broker accepts everything.")
+            self.log.info("The disk has space again: the broker accepts everything.")

@@ -8,8 +8,8 @@ files, and all that the broker has acknowledged would be gone with the process. 
 - A connection is used only while both paths lead to the files that it has open.  After each
   commit the writer calls ``confirm``, which looks at the files once more before the broker
   acknowledges anything.
-- At most a second after a commit the writer calls ``keep``: it makes a checkpoint, so that all
-  acknowledged changes are in the main file too, and then reads the main file without the log.
+- At most a second after a commit the writer calls ``checkpoint``: this makes a checkpoint, so that
+  all acknowledged changes are in the main file too, and then reads the main file without the log.
 
 The engine's events call this module for each connection.  What it does about damage:
 
@@ -42,8 +42,8 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DisconnectionError, OperationalError
 from twisted.logger import Logger
 
-#: Seconds after a commit at which a checkpoint is made and the main file is examined.
-KEEP_WITHIN = 1.0
+#: Seconds after a commit at which the writer makes a checkpoint and examines the main file.
+CHECKPOINT_AFTER = 1.0
 
 #: How often the main file is read before it is called damaged, since another process may be
 #: making a checkpoint.
@@ -91,14 +91,14 @@ class Files:
         self._open: WeakSet[_Connection] = WeakSet()
         #: Connections that are still open and must not be used any more.
         self._stale: WeakSet[_Connection] = WeakSet()
-        self._taken_up: _Identity | None = None
+        self._main_identity: _Identity | None = None
         self.losses = 0
         self._log_file: int | None = None
         self._log_size = 0
         #: Size and modification time of the main file when it was last examined.
         self._examined_stamp: tuple[int, int] | None = None
         self._damage = self._problem = ""
-        self._examined_at = -KEEP_WITHIN
+        self._examined_at = -CHECKPOINT_AFTER
         #: Whether the last checkpoint copied the whole log, so that the main file can be read
         #: without it.  SQLite leaves pages out that some reader still needs as they were.
         self._complete = False
@@ -115,9 +115,9 @@ class Files:
         with self._lock:
             # Taken before the file is opened: ``_check`` notices a later replacement.
             identity = _identity(self._path)
-            if identity is not None and self._taken_up is None:
-                identity = self._taken_up = self._hold()
-            if identity not in {None, self._taken_up}:
+            if identity is not None and self._main_identity is None:
+                identity = self._main_identity = self._hold()
+            if identity not in {None, self._main_identity}:
                 raise _unusable(
                     f"{self._path} was replaced: put the file before back; or stop the broker, "
                     f"remove {self._log_path} and the file beside it that ends in -shm, and "
@@ -133,7 +133,7 @@ class Files:
             record.info[_IDENTITY] = identity
             more = {"uri": True, "factory": _Connection}
             connection: _Connection = dialect.connect(self._address, **options | more)
-            # ``keep`` makes the checkpoints, and so knows when the main file is complete.
+            # ``checkpoint`` makes the checkpoints, and so knows when the main file is complete.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.closed = self._forget
             self._open.add(connection)
@@ -231,7 +231,7 @@ class Files:
         with self._lock:
             if self._committed_at is None:
                 self._committed_at = time.monotonic()
-            if _identity(self._path) != self._taken_up:
+            if _identity(self._path) != self._main_identity:
                 raise _unusable(f"{self._path} was removed or replaced")
             if not self._log_is_ours() or not self._log_begins_well():
                 self._log_size = 1 << 62  # so that ``_log_is_ours`` is false from now on
@@ -254,37 +254,37 @@ class Files:
         return begins in _LOG_MAGIC or nothing_yet
 
     @property
-    def keep_in(self) -> float | None:
-        """In how many seconds `keep` is due; None if all commits are in the main file."""
+    def checkpoint_in(self) -> float | None:
+        """The seconds until the next checkpoint; None if all commits are in the main file."""
         if self._committed_at is None:
             return None
-        return max(0.0, self._committed_at + KEEP_WITHIN - time.monotonic())
+        return max(0.0, self._committed_at + CHECKPOINT_AFTER - time.monotonic())
 
-    def keep(self) -> bool:
-        """Copy all commits into the main file, and examine that file.
+    def checkpoint(self) -> bool:
+        """Make a checkpoint, which copies all commits into the main file, and examine that file.
 
-        :returns: whether the main file has all commits now.  If not, `keep_in` says when to try
-            again.
+        :returns: whether the main file has all commits now.  If not, `checkpoint_in` says when to
+            try again.
         """
         problem = ""
         try:
-            kept = self._checkpoint()
+            complete = self._run_checkpoint()
         except Exception as error:
-            kept, problem = False, str(error)
+            complete, problem = False, str(error)
         if problem and not self._problem:
             self.log.warn(
                 "{file} cannot be brought up to date: {error}", file=self._path, error=problem
             )
         self._problem = problem
-        self._committed_at = None if kept else time.monotonic()
+        self._committed_at = None if complete else time.monotonic()
         with self._lock:
             if not problem:
-                self._complete = kept
-            if self._complete and _identity(self._path) == self._taken_up:
+                self._complete = complete
+            if self._complete and _identity(self._path) == self._main_identity:
                 self._examine()
-        return kept
+        return complete
 
-    def _checkpoint(self) -> bool:
+    def _run_checkpoint(self) -> bool:
         connection = self._engine.raw_connection()
         try:
             (row,) = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -296,7 +296,7 @@ class Files:
     # --- the main file
 
     def _refuse_damage(self) -> None:
-        if self._damage and time.monotonic() >= self._examined_at + KEEP_WITHIN:
+        if self._damage and time.monotonic() >= self._examined_at + CHECKPOINT_AFTER:
             self._examine()
         if self._damage:
             raise _unusable(

@@ -33,8 +33,8 @@ _CHECK_REQUESTED = func.coalesce(topic.c.check_requested_at, 0) > 0
 _REMOVABLE = and_(_IDLE, ~_CHECK_REQUESTED, ~HAS_SUBSCRIPTIONS, ~IS_ASKED_URL)
 
 
-def make_room(conn: Connection, limit: int, wanted: int = 0) -> int:
-    """Remove idle topics until there is room for more, those fetched longest ago first.
+def evict_idle(conn: Connection, limit: int, wanted: int = 0) -> int:
+    """Remove idle topics, those fetched longest ago first, until more of them fit.
 
     Topics that wait to be fetched are not removed.
 

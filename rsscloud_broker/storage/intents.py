@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.records import WaitingIntent
+from rsscloud_broker.records import PendingIntent
 from rsscloud_broker.storage.schema import (
     intent,
     options_from_text,
@@ -19,11 +19,11 @@ from rsscloud_broker.storage.schema import (
 )
 
 
-def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | None:
+def add_intent(conn: Connection, wanted: Intent, limit: int) -> PendingIntent | None:
     """See ``IStore.add_intent``.
 
-    An intent that replaces another gets a new id.  So whoever still verifies the replaced intent
-    can neither remove nor postpone the new one.
+    An intent that replaces another gets a new id.  So the queue, which may still be verifying the
+    replaced intent, can neither remove nor postpone the new one.
     """
     identity = {
         "topic": wanted.topic,
@@ -48,7 +48,7 @@ def add_intent(conn: Connection, wanted: Intent, limit: int) -> WaitingIntent | 
         )
     ).inserted_primary_key
     assert made is not None  # a single insert always returns the key
-    return WaitingIntent(made[0], wanted)
+    return PendingIntent(made[0], wanted)
 
 
 def postpone_intent(conn: Connection, key: int, attempts: int, retry_at: float) -> None:
@@ -65,13 +65,13 @@ def remove_intent(conn: Connection, key: int) -> None:
     conn.execute(delete(intent).where(intent.c.id == key))
 
 
-def intents(conn: Connection) -> list[WaitingIntent]:
+def intents(conn: Connection) -> list[PendingIntent]:
     """See ``IStore.intents``."""
-    return [_waiting(row) for row in conn.execute(select(intent).order_by(intent.c.id))]
+    return [_pending(row) for row in conn.execute(select(intent).order_by(intent.c.id))]
 
 
-def _waiting(row: Row[tuple[object, ...]]) -> WaitingIntent:
-    return WaitingIntent(
+def _pending(row: Row[tuple[object, ...]]) -> PendingIntent:
+    return PendingIntent(
         row.id,
         Intent(
             topic=row.topic,

@@ -157,14 +157,14 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     if len(newest) < len((old_key, new_key)):
         return
     last = max(newest.values(), key=attrgetter("id"))
-    later = last.content_id is None and any(walk.later for walk in newest.values())
+    lacks_content = last.content_id is None and any(walk.later for walk in newest.values())
     contents = {
         walk.content_id: walk.content_size
         for walk in newest.values()
-        if walk.content_id is not None and not later
+        if walk.content_id is not None and not lacks_content
     }
     content_key = max(contents, default=None)
-    left = read_slices(conn, [walk.id for walk in newest.values()])
+    outstanding = read_slices(conn, [walk.id for walk in newest.values()])
     cursor = min(walk.cursor for walk in newest.values())
     conn.execute(delete(fanout).where(of_both))
     made = conn.execute(
@@ -174,11 +174,11 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
             begun_at=last.begun_at,
             content_id=content_key,
             content_size=0 if content_key is None else contents[content_key],
-            later=later,
+            later=lacks_content,
         )
     ).inserted_primary_key
     assert made is not None  # a single insert always has one
-    ids = set().union(*left.values())  # the new walk reaches those after its cursor anyway
+    ids = set().union(*outstanding.values())  # the new walk reaches those after its cursor anyway
     store_slice(conn, made[0], sorted(key for key in ids if key <= cursor), None)
 
 

@@ -229,7 +229,7 @@ fanout = Table(
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
     # Whether it carries pushed content.
     Column("pushed", Boolean, nullable=False, server_default=false()),
-    # Whether it lacks a content that subscriptions want, since there was no room for it.
+    # Whether it lacks a content that subscriptions want, since it did not fit.
     Column("later", Boolean, nullable=False, server_default=false()),
     Column("content_size", BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,

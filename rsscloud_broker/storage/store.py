@@ -220,11 +220,11 @@ class Store(Service):
         cursor: int,
         deliveries: Sequence[Delivery],
         done: bool,
-        left: Sequence[int] = (),
+        outstanding: Sequence[int] = (),
     ) -> Deferred[Recorded]:
         return self._threads.write(
             lambda conn: walks.record_slice(
-                conn, fanout, cursor, deliveries, done, left, self._registered(conn)
+                conn, fanout, cursor, deliveries, done, outstanding, self._registered(conn)
             )
         )
 
@@ -242,7 +242,7 @@ class Store(Service):
 
     fanouts = _read(walks.fanouts)
     next_due = _read(delivery_rows.next_due)
-    hasten = _write(delivery_rows.hasten)
+    make_due = _write(delivery_rows.make_due)
     set_back = _write(due_times.set_back)
 
     # hosts

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import Bounds, Swept
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
-from rsscloud_broker.storage.idle import make_room, mark_idle
+from rsscloud_broker.storage.idle import evict_idle, mark_idle
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
@@ -273,6 +273,6 @@ def sweep(
     conn.execute(delete(topic).where(topic.c.id.in_(old_urls)))
     topics = conn.execute(delete(topic).where(removable)).rowcount
     mark_idle(conn)
-    make_room(conn, bounds.idle_topics)
+    evict_idle(conn, bounds.idle_topics)
     remove_all_unneeded(conn)
     return Swept(expired=expired, failing=dropping, topics=topics)

@@ -38,7 +38,7 @@ from rsscloud_broker.storage.contents import (
     remove_outdated,
     remove_unneeded,
 )
-from rsscloud_broker.storage.idle import make_room
+from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
     fanout,
@@ -129,7 +129,7 @@ def record_fetch(
     read_at = to_micros(fetched.started_at)
     is_idle = not row.counted
     if is_idle and row.idle_at is None:
-        make_room(conn, bounds.idle_topics - 1)
+        evict_idle(conn, bounds.idle_topics - 1)
     changed = (row.digest, row.size) != (fetched.digest, fetched.size)
     values: dict[str, object] = {
         "read_at": read_at,
@@ -152,12 +152,14 @@ def record_fetch(
     recorded = None
     if changed:
         asked_at = fetched.started_at if fetched.asked_at is None else fetched.asked_at
-        later = wanted and content_key is None
+        lacks_content = wanted and content_key is None
         carried = None if content_key is None else fetched.content
-        _begin_fanout(conn, key, to_micros(asked_at), content_key, carried, later=later)
+        _begin_fanout(
+            conn, key, to_micros(asked_at), content_key, carried, lacks_content=lacks_content
+        )
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
-    brought = not changed and content_key is not None
-    if brought:
+    content_awaited = not changed and content_key is not None
+    if content_awaited:
         _use_content(conn, key, content_key, fetched)
     if content_key is not None:
         remove_unneeded(conn, [fetched.url])
@@ -173,7 +175,7 @@ def record_fetch(
         topic=topic_now,
         changed=changed,
         ping=recorded,
-        brought=brought,
+        content_awaited=content_awaited,
         stored=content_key is not None,
     )
 
@@ -181,7 +183,7 @@ def record_fetch(
 def _keep_content(
     conn: Connection, key: int, fetched: FetchResult, changed: bool, bounds: Bounds
 ) -> tuple[bool, int | None]:
-    """Store the content of a fetch if something needs it and there is room for it.
+    """Store the content of a fetch if something needs it and it fits.
 
     :returns: whether something needs the content; and its key, or None if it is not stored.
     """
@@ -189,7 +191,7 @@ def _keep_content(
         wanted = is_wanted(conn, key)
     else:
         # The store may lack a content that notifications wait for: when it changed, no
-        # subscription wanted content, or there was no room.
+        # subscription wanted content, or it did not fit.
         waited_for = is_waited_for(conn, key) or _has_fanout_without_content(conn, key)
         wanted = waited_for and not is_kept(conn, key)
     content_key = None
@@ -201,7 +203,7 @@ def _keep_content(
 
 
 def _has_fanout_without_content(conn: Connection, key: int) -> bool:
-    """Whether a topic has a fan-out for whose content there was no room."""
+    """Whether a topic has a fan-out for whose content it did not fit."""
     walk = select(fanout.c.id).where(fanout.c.topic_id == key, fanout.c.later)
     return conn.execute(walk.limit(1)).first() is not None
 
@@ -235,7 +237,7 @@ def _begin_fanout(
     carried: Content | None = None,
     *,
     pushed: bool = False,
-    later: bool = False,
+    lacks_content: bool = False,
 ) -> None:
     """Begin a fan-out, if the topic has subscriptions."""
     if _has_subscriptions(conn, key):
@@ -247,7 +249,7 @@ def _begin_fanout(
                 content_id=content_key,
                 content_size=0 if carried is None else len(carried.body),
                 pushed=pushed,
-                later=later,
+                later=lacks_content,
             )
         )
 
@@ -307,14 +309,14 @@ def request_checks(
         for request in asked
         if (row := known.get(request.url)) and _may_be_checked(request, row)
     ]
-    if checks:  # first, so that ``make_room`` does not remove these topics
+    if checks:  # first, so that ``evict_idle`` does not remove these topics
         conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
     unknown: dict[str, int] = {}
     for request in asked:
         if request.pinged and request.url not in known:
             unknown[request.url] = max(request.at, unknown.get(request.url, request.at))
-    room = make_room(conn, bounds.idle_topics, len(unknown)) if unknown else 0
-    made = dict(islice(unknown.items(), room))
+    allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
+    made = dict(islice(unknown.items(), allowed))
     if made:
         rows_made = [
             {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
@@ -337,11 +339,11 @@ def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
 def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
     """Store a topic without subscriptions, if it is unknown.
 
-    :returns: False if there is no room for the topic.
+    :returns: False if the topic does not fit.
     """
     if conn.execute(select(topic.c.id).where(topic.c.url == url)).first() is not None:
         return True
-    if not make_room(conn, bounds.idle_topics, 1):
+    if not evict_idle(conn, bounds.idle_topics, 1):
         return False
     conn.execute(insert(topic).values(url=url, idle_at=at))
     return True

@@ -42,7 +42,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
         .limit(limit)
     )
     rows = conn.execute(query).all()
-    left = read_slices(conn, [row.id for row in rows])
+    outstanding = read_slices(conn, [row.id for row in rows])
     return [
         Fanout(
             row.id,
@@ -53,7 +53,7 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             row.pushed,
             row.later,
             0 if row.content_id is None else row.content_size,  # the content may be removed
-            tuple(sorted(left.get(row.id, ()))),
+            tuple(sorted(outstanding.get(row.id, ()))),
         )
         for row in rows
     ]
@@ -65,7 +65,7 @@ def record_slice(
     cursor: int,
     deliveries: Sequence[Delivery],
     done: bool,
-    left: Sequence[int] = (),
+    outstanding: Sequence[int] = (),
     node: int | None = None,
 ) -> Recorded:
     """See ``IStore.record_slice``.
@@ -79,21 +79,23 @@ def record_slice(
         return recorded
     moved = conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
     if moved.rowcount:  # else a move of the topic has replaced it by another fan-out
-        store_slice(conn, walk.id, left, node)
+        store_slice(conn, walk.id, outstanding, node)
     return recorded
 
 
-def store_slice(conn: Connection, walk_key: int, left: Sequence[int], node: int | None) -> None:
+def store_slice(
+    conn: Connection, walk_key: int, outstanding: Sequence[int], node: int | None
+) -> None:
     """Store the slice of a fan-out that a node works on, in place of its earlier slice and of
     free ones.
 
-    :param left: the ids of the subscriptions without an outcome.
+    :param outstanding: the ids of the subscriptions without an outcome.
     :param node: the node that claims the slice; None to leave it free.
     """
     ours = or_(slice_.c.node_id == node, slice_.c.node_id.is_(None))
     conn.execute(delete(slice_).where(slice_.c.fanout_id == walk_key, ours))
-    if left:
-        ids = json.dumps(list(left), separators=(",", ":"))
+    if outstanding:
+        ids = json.dumps(list(outstanding), separators=(",", ":"))
         conn.execute(insert(slice_).values(fanout_id=walk_key, node_id=node, subscription_ids=ids))
 
 

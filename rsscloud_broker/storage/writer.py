@@ -149,22 +149,22 @@ class Writer:
         :returns: None when the writer stops.
         """
         while True:
-            due = None if self._files is None else self._files.keep_in
+            due = None if self._files is None else self._files.checkpoint_in
             if due == 0:
-                self._keep()
+                self._checkpoint()
                 continue
             try:
                 return self._jobs.get(timeout=due)
             except Empty:
                 continue
 
-    def _keep(self) -> None:
+    def _checkpoint(self) -> None:
         """Checkpoint the database, so that nothing committed can be lost with the log."""
         assert self._files is not None  # a checkpoint is due
-        kept = self._files.keep()
+        complete = self._files.checkpoint()
         if self._files.losses != self._losses:
             self._outcomes([])  # writes the lost operations again
-        elif kept:
+        elif complete:
             self._unkept.clear()
 
     def _waiting(self) -> Iterator[Job]:

@@ -13,7 +13,7 @@ ACCEPTED: Final = "gzip, deflate"
 
 _GZIPPED: Final = frozenset({b"gzip", b"x-gzip"})
 #: The names of the codings that can be decoded, in lower case.
-PACKED: Final = _GZIPPED | {b"deflate"}
+CONTENT_CODINGS: Final = _GZIPPED | {b"deflate"}
 
 _GZIP: Final = zlib.MAX_WBITS + 16  # tells zlib to expect gzip
 _ZLIB: Final = zlib.MAX_WBITS
@@ -24,32 +24,32 @@ class TooLong(Exception):
     """The decoded bytes are more than the limit."""
 
 
-class BadlyPacked(Exception):
+class DecodingFailed(Exception):
     """The bytes cannot be decoded by the coding that they are labelled with.
 
     The text is a predicate, such as ``breaks off``: the caller puts a subject before it.
     """
 
 
-def unpacked(coding: bytes, packed: bytes, limit: int) -> bytes:
+def decode_content(coding: bytes, encoded: bytes, limit: int) -> bytes:
     """Decode bytes by a content coding.
 
-    :param coding: one of ``PACKED``.
-    :param packed: the encoded bytes, at least one.  Bytes after the end of the encoded data are
+    :param coding: one of ``CONTENT_CODINGS``.
+    :param encoded: the encoded bytes, at least one.  Bytes after the end of the encoded data are
         ignored.
     :param limit: the largest number of decoded bytes; memory is used for hardly more.
     :raises TooLong: there are more than ``limit`` decoded bytes.
-    :raises BadlyPacked: the bytes are cut off, or have another coding.
+    :raises DecodingFailed: the bytes are cut off, or have another coding.
     """
-    decoder = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate(packed[0]))
+    decoder = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate(encoded[0]))
     try:
-        body = decoder.decompress(packed, limit + 1)
+        body = decoder.decompress(encoded, limit + 1)
     except zlib.error as error:
-        raise BadlyPacked(f"cannot be decompressed: {error}") from error
+        raise DecodingFailed(f"cannot be decompressed: {error}") from error
     if len(body) > limit:
         raise TooLong
     if not decoder.eof:
-        raise BadlyPacked("breaks off")
+        raise DecodingFailed("breaks off")
     return body
 
 

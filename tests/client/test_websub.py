@@ -10,11 +10,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.client.callbacks import HubCallbacks, own_address
 from rsscloud_broker.client.web import ClientError, Reply
 from rsscloud_broker.client.websub import (
-    LEAVING,
     LINGER,
     RETRY_AFTER,
-    Delivery,
+    UNSUBSCRIBE_TIMEOUT,
     HubSubscriber,
+    ReceivedContent,
     find_hub,
     hub_of,
     publish,
@@ -126,14 +126,14 @@ class SubscriberTests(WebSubTestCase):
         self.clock = Clock()
         self.hub = Server(ACCEPTED)
         self.told: list[str] = []
-        self.delivered: list[Delivery] = []
+        self.received: list[ReceivedContent] = []
         self.be_subscriber()
 
     def be_subscriber(self, secret: str = "") -> None:
         self.subscriber = HubSubscriber(
             web_to(self.hub, self.clock),
             self.clock,
-            self.delivered.append,
+            self.received.append,
             self.told.append,
             secret,
         )
@@ -184,12 +184,12 @@ class SubscriberTests(WebSubTestCase):
             self.assertNotIn(b"x91", reply.body)
         self.assertEqual(self.verify(callback, "nonsense").status, 400)
         self.assertEqual(self.deliver(f"{ME}other", b"content"), 410)
-        self.assertEqual((self.told, self.delivered), ([], []))
+        self.assertEqual((self.told, self.received), ([], []))
 
     def test_deliveries(self) -> None:
         callback = self.subscribe()
         self.assertEqual(self.deliver(callback, b"\xff\0", Content_Type="text/xml"), 202)
-        self.assertEqual(self.delivered, [Delivery(TOPIC, b"\xff\0", "text/xml", None)])
+        self.assertEqual(self.received, [ReceivedContent(TOPIC, b"\xff\0", "text/xml", None)])
 
     def test_signatures(self) -> None:
         """7.1: a content with a wrong signature gets the same answer."""
@@ -198,14 +198,14 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(self.asked["hub.secret"], "sesame")
         for signature in (sign(b"new", "sesame", "sha512"), sign(b"new", "other"), ""):
             self.assertEqual(self.deliver(callback, b"new", X_Hub_Signature=signature), 202)
-        self.assertEqual([each.signed for each in self.delivered], [True, False, False])
+        self.assertEqual([each.signed for each in self.received], [True, False, False])
 
     def test_denial(self) -> None:
         """5.2: the hub denies the subscription with a reason."""
         callback = self.subscribe()
         self.assertEqual(self.verify(callback, "denied", reason="gone\r\n").status, 200)
         self.assertEqual(self.told, [f"{TOPIC}: the hub refused or ended the subscription: gone"])
-        self.result(self.subscriber.leave())
+        self.result(self.subscriber.unsubscribe())
         self.assertEqual(len(self.hub.asked), 1)
 
     def test_a_hub_that_refuses(self) -> None:
@@ -235,7 +235,7 @@ class SubscriberTests(WebSubTestCase):
         """5.1: the subscriber unsubscribes, and confirms that, too."""
         callback = self.subscribe()
         self.verify(callback, lease_seconds="600")
-        leaving = Deferred.fromCoroutine(self.subscriber.leave())
+        leaving = Deferred.fromCoroutine(self.subscriber.unsubscribe())
         self.assertNoResult(leaving)
         self.assertEqual(self.asked["hub.mode"], "unsubscribe")
         self.assertEqual(self.verify(callback, "unsubscribe").body, "<x91>é".encode())
@@ -246,8 +246,8 @@ class SubscriberTests(WebSubTestCase):
     def test_leaving_a_hub_that_does_not_ask(self) -> None:
         callback = self.subscribe()
         self.verify(callback, lease_seconds="600")
-        leaving = Deferred.fromCoroutine(self.subscriber.leave())
-        self.clock.advance(LEAVING)
+        leaving = Deferred.fromCoroutine(self.subscriber.unsubscribe())
+        self.clock.advance(UNSUBSCRIBE_TIMEOUT)
         self.successResultOf(leaving)
         self.assertIn("did not verify the intent within 5 seconds", self.told[-1])
 

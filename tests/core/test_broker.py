@@ -190,7 +190,7 @@ class SubscribeTests(BrokerTestCase):
             other = evolve(self.intent, callback=evolve(CALLBACK, url="http://other.example/"))
             self.result(self.broker.subscribe(other))
             walk = self.successResultOf(self.store.fanouts(10))[-1]
-            self.assertEqual((walk.later, walk.content_id is None), (later, later))
+            self.assertEqual((walk.lacks_content, walk.content_id is None), (later, later))
 
     def test_reading_of_somebody_faster_is_kept(self) -> None:
         verify = self.notifier.verify
@@ -560,7 +560,7 @@ class PublishTests(BrokerTestCase):
         self.assertEqual(list(said), [private, gone])
         for url, why in ((private, "private network"), (gone, "it is gone")):
             self.assertIn(why, said[url])
-            self.assertIn("not taken in", said[url])
+            self.assertIn("not accepted", said[url])
         self.refusal(self.broker.publish([gone, private], CALLER), TopicEnded)
 
     def test_ended_topic(self) -> None:
@@ -612,7 +612,7 @@ class AccessTests(BrokerTestCase):
         self.assertEqual((self.pings(), self.due(), self.fetcher.fetched), ([], [], []))
         self.result(self.broker.ping(Ping("A site", HOME, NOW), 0, CALLER))
         said = self.result(self.broker.publish([self.elsewhere, HOME], CALLER))
-        self.assertIn("no pings of topics like that; it was not taken in", said[self.elsewhere])
+        self.assertIn("no pings of topics like that; it was not accepted", said[self.elsewhere])
 
 
 class ReadingsOfAHostTests(BrokerTestCase):
@@ -631,7 +631,7 @@ class ReadingsOfAHostTests(BrokerTestCase):
         self.assertEqual(list(said), list(self.unknown[2:]))
         for sentence in said.values():
             self.assertIn("the host feeds.example; try again in", sentence)
-            self.assertIn("it was not taken in", sentence)
+            self.assertIn("it was not accepted", sentence)
         self.assertEqual(set(self.fetcher.fetched), set(self.unknown[:2]))
         del self.fetcher.fetched[:]
         self.refusal(self.broker.publish(self.unknown, CALLER), TooMany)

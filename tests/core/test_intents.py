@@ -19,7 +19,7 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
-from rsscloud_broker.records import WaitingIntent
+from rsscloud_broker.records import PendingIntent
 from rsscloud_broker.testing.clock import About
 from tests.core.house import FEED, NOW, BrokerTestCase
 
@@ -37,9 +37,9 @@ class IntentsTestCase(BrokerTestCase):
     def answer(self, outcome: Outcome) -> None:
         self.carrier.outcomes[CALLBACK.url] = outcome
 
-    def waiting(self) -> list[WaitingIntent]:
+    def waiting(self) -> list[PendingIntent]:
         self.unavailable.discard("intents")
-        found: list[WaitingIntent] = self.successResultOf(self.store.intents())
+        found: list[PendingIntent] = self.successResultOf(self.store.intents())
         return found
 
 
@@ -171,7 +171,7 @@ class AcceptTests(IntentsTestCase):
         self.answer(NO_ANSWER)
         self.accept()
         self.intents.stopService()
-        before, looking = self.waiting(), Deferred[list[WaitingIntent]]()
+        before, looking = self.waiting(), Deferred[list[PendingIntent]]()
         self.patch(self.store, "intents", lambda: looking)
         self.intents.startService()
         anew = evolve(WANTED, options={"secret": "another"})

@@ -42,7 +42,7 @@ class LimiterTestCase(SynchronousTestCase):
         return turn
 
     async def _call(self, turn: Turn, source: str, host: str, urgent: bool) -> None:
-        place = HostQuota("reading", host, self.of_host)
+        place = HostQuota("fetch", host, self.of_host)
         async with self.limiter.slot(turn, place, urgent=urgent):
             ends: Deferred[None] = Deferred()
             self.inside.append((source, host, ends))
@@ -126,7 +126,7 @@ class RoundTests(LimiterTestCase):
         called: list[int] = []
 
         async def calling(number: int) -> None:
-            async with self.limiter.slot(Turn.of("a"), HostQuota("reading", "h", 10)):
+            async with self.limiter.slot(Turn.of("a"), HostQuota("fetch", "h", 10)):
                 called.append(number)
 
         self.call("a")

@@ -6,33 +6,33 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.sharing import PORTION, PendingReading, SharedReadings
+from rsscloud_broker.core.sharing import PORTION, PendingFetch, SharedFetches
 from rsscloud_broker.testing.clock import Clock
 
 
-class SharedReadingsTests(SynchronousTestCase):
+class SharedFetchesTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.readings: list[tuple[PendingReading[str], Deferred[str]]] = []
+        self.fetches: list[tuple[PendingFetch[str], Deferred[str]]] = []
         self.clock = Clock()
-        self.shared = SharedReadings(self.read, self.clock)
+        self.shared = SharedFetches(self.fetch, self.clock)
 
-    def read(self, reading: PendingReading[str]) -> Deferred[str]:
-        reading.turn.begun = True
-        self.readings.append((reading, Deferred()))
-        return self.readings[-1][1]
+    def fetch(self, pending: PendingFetch[str]) -> Deferred[str]:
+        pending.turn.begun = True
+        self.fetches.append((pending, Deferred()))
+        return self.fetches[-1][1]
 
     def ask(self, url: str) -> Deferred[str]:
-        reading = self.shared.next(url)
+        pending = self.shared.next(url)
         result: Deferred[str] = Deferred()
-        reading.waiters.append(result)
-        self.shared.go(reading)
+        pending.waiters.append(result)
+        self.shared.go(pending)
         return result
 
     def end(self, number: int, result: str = "it") -> None:
-        self.readings[number][1].callback(result)
+        self.fetches[number][1].callback(result)
 
     def assert_urls(self, *urls: str) -> None:
-        self.assertEqual([reading.url for reading, _ in self.readings], list(urls))
+        self.assertEqual([pending.url for pending, _ in self.fetches], list(urls))
 
     def test_result(self) -> None:
         waiter = self.ask("a")
@@ -42,7 +42,7 @@ class SharedReadingsTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(waiter), "first")
         self.assertNotIn("a", self.shared)
 
-    def test_those_who_ask_during_a_reading_share_the_next(self) -> None:
+    def test_those_who_ask_during_a_fetch_share_the_next(self) -> None:
         first = self.ask("a")
         later = [self.ask("a") for _ in range(5)]
         self.assert_urls("a")
@@ -59,13 +59,13 @@ class SharedReadingsTests(SynchronousTestCase):
 
     def test_those_who_ask_before_it_has_begun_share_it(self) -> None:
         """A fetch that waits for a slot has not begun: the topic's server was not called yet."""
-        waiting: list[tuple[PendingReading[str], Deferred[str]]] = []
+        waiting: list[tuple[PendingFetch[str], Deferred[str]]] = []
 
-        def read(reading: PendingReading[str]) -> Deferred[str]:
-            waiting.append((reading, Deferred()))
+        def fetch(pending: PendingFetch[str]) -> Deferred[str]:
+            waiting.append((pending, Deferred()))
             return waiting[-1][1]
 
-        self.shared = SharedReadings(read, self.clock)
+        self.shared = SharedFetches(fetch, self.clock)
         asked = [self.ask("a") for _ in range(3)]
         waiting[0][0].turn.begun = True
         late = self.ask("a")
@@ -96,7 +96,7 @@ class SharedReadingsTests(SynchronousTestCase):
         second, third = self.ask("a"), self.ask("a")
         self.end(0, "fine")
         fourth = self.ask("a")
-        self.readings[1][1].errback(ValueError("no good"))
+        self.fetches[1][1].errback(ValueError("no good"))
         self.assertEqual(self.successResultOf(first), "fine")
         for waiter in (second, third):
             self.assertEqual(str(self.failureResultOf(waiter, ValueError).value), "no good")
@@ -120,10 +120,10 @@ class SharedReadingsTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(stays), "second")
 
     def test_reading_that_answers_at_once(self) -> None:
-        async def at_once(reading: PendingReading[str]) -> str:
-            return reading.url.upper()
+        async def at_once(pending: PendingFetch[str]) -> str:
+            return pending.url.upper()
 
-        self.shared = SharedReadings(at_once, self.clock)
+        self.shared = SharedFetches(at_once, self.clock)
         self.assertEqual(self.successResultOf(self.ask("a")), "A")
         self.assertEqual(self.successResultOf(self.ask("a")), "A")
 
@@ -154,13 +154,13 @@ class WaitTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.under_way = self.readings = 0
-        self.shared = SharedReadings(self.read, self.clock)
+        self.under_way = self.fetches = 0
+        self.shared = SharedFetches(self.fetch, self.clock)
         self.waits: list[float] = []
 
-    async def read(self, reading: PendingReading[None]) -> None:
-        reading.turn.begun = True
-        self.readings += 1
+    async def fetch(self, pending: PendingFetch[None]) -> None:
+        pending.turn.begun = True
+        self.fetches += 1
         self.under_way += 1
         self.assertEqual(self.under_way, 1)
         await deferLater(self.clock, self.READING)
@@ -168,15 +168,15 @@ class WaitTests(SynchronousTestCase):
 
     def ask(self) -> None:
         asked_at = self.clock.seconds()
-        reading = self.shared.next("a")
+        pending = self.shared.next("a")
 
         def told(result: None) -> None:
             self.waits.append(self.clock.seconds() - asked_at)
 
-        reading.waiters.append(Deferred().addCallback(told))
-        self.shared.go(reading)
+        pending.waiters.append(Deferred().addCallback(told))
+        self.shared.go(pending)
 
-    def test_nobody_waits_for_more_than_two_readings_and_a_half(self) -> None:
+    def test_nobody_waits_for_more_than_two_fetches_and_a_half(self) -> None:
         for at_a_time in (1, 19, 100, 1000):
             with self.subTest(at_a_time=at_a_time):
                 self.waits.clear()

@@ -32,7 +32,7 @@ _AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-grou
 
 
 @cache
-def why_not_as_nobody() -> str:
+def listening_error_as_nobody() -> str:
     """Why commands cannot be run as another user here; empty if they can."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return "only root may run commands as somebody else, and with setpriv"
@@ -95,7 +95,7 @@ class ForeignUserTests(StartTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        if reason := why_not_as_nobody():
+        if reason := listening_error_as_nobody():
             raise SkipTest(reason)
 
     def directory(self) -> Path:

@@ -216,8 +216,8 @@ class MemoryTests(SynchronousTestCase):
             self.assertEqual(exchange.answer().status, 408)
         self.assertEqual(self.bodies.held, 0)
 
-    def assert_count(self, *, arriving: int, taken: int) -> None:
-        self.assertEqual((self.bodies.held, self.bodies.taken), (arriving, taken))
+    def assert_count(self, *, arriving: int, in_use: int) -> None:
+        self.assertEqual((self.bodies.held, self.bodies.in_use), (arriving, in_use))
 
     def post(self, size: int, peer: str = "192.0.2.1") -> Exchange:
         """Send a whole request whose answer takes a while."""
@@ -231,14 +231,14 @@ class MemoryTests(SynchronousTestCase):
         """That holds even after the client has hung up."""
         self.house.topics.silent = True
         waiting, gone = self.post(100_000), self.post(200_000)
-        self.assert_count(arriving=0, taken=300_000)
+        self.assert_count(arriving=0, in_use=300_000)
         gone.transport.loseConnection()
-        self.assert_count(arriving=0, taken=300_000)
+        self.assert_count(arriving=0, in_use=300_000)
         self.house.topics.silent = False  # for the second fetch
         (reading,) = self.house.topics.waiting
         reading.callback(Content(b"<rss/>"))
         self.assertEqual(waiting.answer().status, 200)
-        self.assert_count(arriving=0, taken=0)
+        self.assert_count(arriving=0, in_use=0)
 
     def test_a_source_has_no_more_than_is_free_for_all_others(self) -> None:
         self.house.topics.silent = True
@@ -255,7 +255,7 @@ class MemoryTests(SynchronousTestCase):
         exchange = self.house.connect()
         headers = {"Content-Type": FORM, "Content-Encoding": "gzip"}
         exchange.send(request_bytes("POST", "/rsscloud/ping", gzip.compress(form), headers))
-        self.assert_count(arriving=0, taken=len(form))
+        self.assert_count(arriving=0, in_use=len(form))
 
     def test_small_bodies_do_not_count(self) -> None:
         self.begin(SMALL)

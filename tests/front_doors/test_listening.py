@@ -23,8 +23,8 @@ from rsscloud_broker.front_doors.listening import (
     can_be_tried,
     check_endpoints,
     is_busy,
+    listening_error,
     sentence,
-    why_not,
 )
 from tests.outbound.authority import authority
 from tests.processes import free_port
@@ -154,21 +154,21 @@ class TryingTests(SynchronousTestCase):
         return other
 
     def refusal(self, description: str) -> str:
-        error = why_not(description)
+        error = listening_error(description)
         assert error is not None, description
         return sentence(error)
 
     def test_free(self) -> None:
         port = free_port()
         for description in (f"tcp:{port}:interface=127.0.0.1", f"tcp6:{port}", f"tcp:{port}"):
-            self.assertIsNone(why_not(description), description)
+            self.assertIsNone(listening_error(description), description)
         # Nobody listens there afterwards.
         with socket.socket() as client:
             self.assertEqual(client.connect_ex(("127.0.0.1", port)), errno.ECONNREFUSED)
 
     def test_busy(self) -> None:
         port = self.listening(socket.AF_INET, ("127.0.0.1", 0)).getsockname()[1]
-        error = why_not(f"tcp:{port}:interface=127.0.0.1")
+        error = listening_error(f"tcp:{port}:interface=127.0.0.1")
         assert error is not None
         self.assertTrue(is_busy(error))
         self.assertIn("Address already in use", sentence(error))
@@ -203,7 +203,7 @@ class UnixTests(TryingTests):
         self.path = self.directory / "x.sock"
 
     def test_free(self) -> None:
-        self.assertIsNone(why_not(f"unix:{self.path}"))
+        self.assertIsNone(listening_error(f"unix:{self.path}"))
         self.assertFalse(self.path.exists())
 
     def test_no_directory(self) -> None:
@@ -216,7 +216,7 @@ class UnixTests(TryingTests):
     def test_busy(self) -> None:
         self.listening(socket.AF_UNIX, str(self.path))
         self.addCleanup(self.path.unlink)
-        error = why_not(f"unix:{self.path}")
+        error = listening_error(f"unix:{self.path}")
         assert error is not None
         self.assertTrue(is_busy(error))
         self.assertEqual(
@@ -232,7 +232,7 @@ class UnixTests(TryingTests):
         lock = Path(f"{self.path}.lock")
         lock.symlink_to("1")
         self.addCleanup(lock.unlink)
-        self.assertIsNone(why_not(f"unix:{self.path}"))
+        self.assertIsNone(listening_error(f"unix:{self.path}"))
         self.assertIn("in use", self.refusal(f"unix:{self.path}:lockfile=0"))
 
     def test_another_file_in_its_place(self) -> None:
@@ -246,7 +246,7 @@ class UnixTests(TryingTests):
             "address with --listen"
         )
         self.assertEqual(self.refusal(f"unix:{self.path}"), said)
-        error = why_not(f"unix:{self.path}")
+        error = listening_error(f"unix:{self.path}")
         assert error is not None
         self.assertFalse(is_busy(error))  # the reason is not that a broker runs
         busy = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

@@ -276,10 +276,10 @@ class PublishingTests(HubTestCase):
         self.assertEqual(self.broker.sources, [CALLER])
 
     def test_what_there_is_to_say_of_a_topic_is_told(self) -> None:
-        self.broker.problems[FEED] = f"{FEED}: it is gone; it was not taken in"
+        self.broker.problems[FEED] = f"{FEED}: it is gone; it was not accepted"
         answer = self.post([*PUBLISH.items(), ("hub.url", OTHER_FEED)])
         self.assertEqual(answer.status, 202)
-        self.assertIn(f"\n{FEED}: it is gone; it was not taken in.", answer.text)
+        self.assertIn(f"\n{FEED}: it is gone; it was not accepted.", answer.text)
 
     def test_old_clients_hear_204(self) -> None:
         """0.3, 7.1: a ping that was accepted is answered with 204."""

@@ -23,8 +23,8 @@ from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
+from rsscloud_broker.outbound.decoding import BodyDecoder
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
-from rsscloud_broker.outbound.unpacking import Unpacker
 from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import LOOPBACK, Names, Network, Pages, page, serve, silence
 
@@ -42,7 +42,7 @@ class AgentTests(TestCase):
             budget=AnswerBudget(),
         )
         self.addCleanup(exchanges.close)
-        self.agent = GuardedAgent(exchanges, Unpacker(1000, AnswerBudget(), execute))
+        self.agent = GuardedAgent(exchanges, BodyDecoder(1000, AnswerBudget(), execute))
         self.pages = Pages({})
         self.url = f"http://127.0.0.1:{serve(self, self.pages)}/".encode()
 
@@ -69,11 +69,11 @@ class AgentTests(TestCase):
         self.assertEqual(seen.headers.getRawHeaders("accept-encoding"), ["gzip, deflate"])
 
     async def test_compressed(self) -> None:
-        for coding, packed in (
+        for coding, encoded in (
             ("gzip", gzip.compress(b"hello")),
             ("deflate", zlib.compress(b"hello")),
         ):
-            self.pages.answers["/"] = page(200, packed, content_encoding=coding)
+            self.pages.answers["/"] = page(200, encoded, content_encoding=coding)
             for response in (
                 await self.agent.request(b"GET", self.url),
                 await HTTPClient(self.agent).get(self.url),

@@ -41,8 +41,8 @@ class KeptTests(SynchronousTestCase):
         for content in contents:
             self.budget.keep(content)
         self.assertEqual(self.budget.kept, 901)
-        room = [self.budget.has_room(size) for size in (100, 1099, 1100)]
-        self.assertEqual(room, [True, True, False])
+        fitting = [self.budget.has_capacity(size) for size in (100, 1099, 1100)]
+        self.assertEqual(fitting, [True, True, False])
         del contents[:], content
         self.assertEqual(self.budget.kept, 0)
 
@@ -64,7 +64,7 @@ class KeptTests(SynchronousTestCase):
 
     async def make(self, size: int, until: Deferred[None]) -> None:
         """Make a content; the work ends when a Deferred fires."""
-        async with self.budget.room(size):
+        async with self.budget.reserve(size):
             await until
 
     def test_what_is_to_be_made_waits_for_room(self) -> None:

@@ -142,11 +142,11 @@ class BodyTests(ClientTestCase):
         self.assertEqual(answer.body, b"x" * 20_000)
 
     async def test_compressed(self) -> None:
-        for coding, packed in (
+        for coding, encoded in (
             ("gzip", gzip.compress(b"hello")),
             ("deflate", zlib.compress(b"hello")),
         ):
-            self.pages.answers["/"] = page(200, packed, content_encoding=coding)
+            self.pages.answers["/"] = page(200, encoded, content_encoding=coding)
             self.assertEqual((await self.ask()).body, b"hello")
             asked = self.pages.seen[-1].headers.getRawHeaders("accept-encoding")
             self.assertEqual(asked, ["gzip, deflate"])

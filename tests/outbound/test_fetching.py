@@ -82,8 +82,8 @@ class StateTests(FetchingTestCase):
             await self.fetch()
 
     async def test_compressed(self) -> None:
-        packed = gzip.compress(b"<rss/>")
-        self.pages.answers["/"] = page(200, packed, content_encoding="gzip")
+        encoded = gzip.compress(b"<rss/>")
+        self.pages.answers["/"] = page(200, encoded, content_encoding="gzip")
         fetched = await self.fetch()
         self.assertEqual(fetched.result, "200, 6 bytes")
 

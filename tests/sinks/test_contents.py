@@ -6,7 +6,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.events import ContentBrought, ContentMissed
+from rsscloud_broker.events import ContentFetched, ContentRequested
 from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
 from rsscloud_broker.records import Bounds
 from rsscloud_broker.sinks.contents import Contents
@@ -125,8 +125,8 @@ class LaterTests(EngineTestCase):
         content = Content(b"%d" % self.contents, "text/plain")
         reading = FetchResult(FEED, content.digest, 1, self.clock.wall_seconds(), content)
         record = self.successResultOf(self.store.record_fetch(reading, None))
-        if record.brought:
-            self.hint(ContentBrought(FEED))
+        if record.content_awaited:
+            self.hint(ContentFetched(FEED))
 
     def test_others_are_told_at_once(self) -> None:
         self.change()
@@ -138,7 +138,7 @@ class LaterTests(EngineTestCase):
     def test_topic_is_to_be_read_once_more(self) -> None:
         self.change()
         self.advance(1)
-        self.assertEqual(self.bus.events, [ContentMissed(FEED)])
+        self.assertEqual(self.bus.events, [ContentRequested(FEED)])
         checks = self.successResultOf(self.store.checks_due(10))
         self.assertEqual([check.url for check in checks], [FEED])
 
@@ -178,7 +178,7 @@ class LaterTests(EngineTestCase):
         self.distribution._contents.forget(FEED)
         self.assertEqual(self.bus.events, [])
         self.advance(6)
-        self.assertEqual(self.bus.events, [ContentMissed(FEED)])
+        self.assertEqual(self.bus.events, [ContentRequested(FEED)])
         self.contents = 1
         self.read_again()
         self.advance(600)

@@ -37,7 +37,7 @@ class DistributionTestCase(SynchronousTestCase):
     """A test case with a distribution over a store in memory.
 
     :ivar unavailable: the names of the store's methods that raise Unavailable now.
-    :ivar saved: each call of ``record_slice``: cursor, number of deliveries, done, left.
+    :ivar saved: each call of ``record_slice``: cursor, number of deliveries, done, outstanding.
     """
 
     def setUp(self) -> None:
@@ -71,9 +71,9 @@ class DistributionTestCase(SynchronousTestCase):
         cursor: int,
         deliveries: Sequence[Delivery],
         done: bool,
-        left: Sequence[int],
+        outstanding: Sequence[int],
     ) -> None:
-        self.saved.append((cursor, len(deliveries), done, len(left)))
+        self.saved.append((cursor, len(deliveries), done, len(outstanding)))
 
     def timers(self) -> list[object]:
         """The timers, except that of the next look at due notifications."""
@@ -182,7 +182,9 @@ class WalkTests(DistributionTestCase):
             gate.callback(None)
         self.assertEqual(self.told(), ["1", "2", "3", "4"])
         self.clock.advance(SAVE_WITHIN)
-        self.assertEqual([(walk.cursor, walk.left) for walk in self.walks()], [(6, (3, 4, 5, 6))])
+        self.assertEqual(
+            [(walk.cursor, walk.outstanding) for walk in self.walks()], [(6, (3, 4, 5, 6))]
+        )
         self.notifier.held, self.notifier.notified = None, []
         self.start()
         self.assertEqual(self.told(), ["3", "4", "5", "6"])
@@ -433,7 +435,7 @@ class StopTests(DistributionTestCase):
         self.successResultOf(stopped)
         # Attempts that waited for a slot are not made any more.
         self.assertEqual(self.told(), ["1", "2"])
-        self.assertEqual([walk.left for walk in self.walks()], [(3, 4)])
+        self.assertEqual([walk.outstanding for walk in self.walks()], [(3, 4)])
         self.assertEqual(self.flushLoggedErrors(), [])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 

@@ -46,7 +46,7 @@ class StatisticsSinkTests(SynchronousTestCase):
     def test_counters_by_name(self) -> None:
         self.start()
         self.counters.pings.inc(3)
-        self.counters.readings.labels("changed").inc()
+        self.counters.fetches.labels("changed").inc()
         self.counters.deliveries.labels("websub", "failed").inc(2)
         self.counters.first_latency.observe(0.3)
         self.counters.first_latency.observe(1000)

@@ -161,7 +161,7 @@ class DamageTests(TestCase):
         self.assertEqual(self.after_a_crash(), {"a", "b", "d"})
 
     async def test_commits_are_in_the_main_file_within_a_second(self) -> None:
-        self.patch(files, "KEEP_WITHIN", 0.0)
+        self.patch(files, "CHECKPOINT_AFTER", 0.0)
         await self.add("a")
         await self.add("b")  # the writer has made a checkpoint before
         self.log.unlink()
@@ -170,7 +170,7 @@ class DamageTests(TestCase):
 
     def checkpoint(self) -> None:
         """Make a checkpoint."""
-        self.watch().keep()
+        self.watch().checkpoint()
 
     async def test_checkpoint_beside_a_reader(self) -> None:
         """SQLite then copies only a part of the log into the main file, which is not damage."""
@@ -181,10 +181,10 @@ class DamageTests(TestCase):
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM ping").fetchone()
             await self.add(*map(str, range(300, 600)))
-            self.assertFalse(self.watch().keep())
+            self.assertFalse(self.watch().checkpoint())
             self.assertEqual(await self.add_if_possible("another"), 0)
         self.assertNotIn("is damaged", self.logged())
-        self.assertTrue(self.watch().keep())
+        self.assertTrue(self.watch().checkpoint())
         self.assertEqual(await self.add_if_possible("last"), 0)
         self.assertLessEqual(self.acknowledged, self.after_a_crash())
 
@@ -197,7 +197,7 @@ class DamageTests(TestCase):
             file.write(os.urandom(60_000))
         self.assertEqual(await self.add_if_possible("b", "c"), 2)
         self.assertIn("is damaged", self.logged())
-        self.patch(files, "KEEP_WITHIN", 0.0)
+        self.patch(files, "CHECKPOINT_AFTER", 0.0)
         with self.file.open("r+b") as file:
             file.write(before)
         await self.add("d")
@@ -220,7 +220,7 @@ class DamageTests(TestCase):
             file.write(os.urandom(60_000))
         os.utime(self.file, ns=(times.st_atime_ns, times.st_mtime_ns))
         await self.add_if_possible("b")
-        self.watch().keep()
+        self.watch().checkpoint()
         self.assertEqual(await self.add_if_possible("c"), 1)
 
     async def test_others_may_empty_the_log(self) -> None:
@@ -252,7 +252,7 @@ class QuietTests(TestCase):
         await store.drop_check("http://feeds.example/", 0)  # so that the node is registered
         found = files_of(store._threads._engine)  # type: ignore[attr-defined] # it is there
         assert found is not None
-        while found.keep_in is not None:
+        while found.checkpoint_in is not None:
             await deferLater(IReactorTime(reactor), 0.01)
         await store.count_pings()
-        self.assertIsNone(found.keep_in)
+        self.assertIsNone(found.checkpoint_in)

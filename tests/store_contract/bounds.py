@@ -154,7 +154,7 @@ class BoundsContract(TestCase):
         """Those of the given topics that have a content."""
         return [url for url in urls if await self.store.newest_content(url) is not None]
 
-    async def test_oldest_contents_of_a_host_make_room(self) -> None:
+    async def test_oldest_contents_of_a_host_are_evicted(self) -> None:
         feeds = [feed(number) for number in range(3)]
         for url in feeds:
             await self.wanting(url)
@@ -187,8 +187,10 @@ class BoundsContract(TestCase):
         first, second, third = await self.store.fanouts(10)
         self.assertIsNotNone(await self.store.content(first.content_id or 0))
         self.assertIsNotNone(await self.store.content(second.content_id or 0))
-        self.assertEqual((third.topic, third.content_id, third.later), (feeds[2], None, True))
-        self.assertFalse(first.later)
+        self.assertEqual(
+            (third.topic, third.content_id, third.lacks_content), (feeds[2], None, True)
+        )
+        self.assertFalse(first.lacks_content)
 
     async def test_content_that_had_no_room_is_brought_by_the_next_reading(self) -> None:
         await self.wanting(feed(0))
@@ -208,11 +210,11 @@ class BoundsContract(TestCase):
         self.assertEqual(topic.validators.etag, "")
         self.assertIn(feed(1), [check.url for check in await self.store.checks_due(10)])
         record = await self.record(feed(1), content, 2001)
-        self.assertEqual((record.changed, record.brought), (False, True))
+        self.assertEqual((record.changed, record.content_awaited), (False, True))
         self.assertEqual(await self.store.newest_content(feed(1)), content)
         self.assertEqual(await self.store.next_due(), 2001)
         self.assertIsNone(await self.store.newest_content(feed(0)), "it has made room")
-        self.assertFalse((await self.record(feed(1), content, 2002)).brought)
+        self.assertFalse((await self.record(feed(1), content, 2002)).content_awaited)
 
     async def test_content_that_is_too_large_for_the_budget(self) -> None:
         await self.wanting(feed(0))
@@ -221,7 +223,7 @@ class BoundsContract(TestCase):
         await self.bring(feed(0), 1001, b"2", at=2000)
         self.assertIsNone(await self.store.newest_content(feed(0)), "the old one is not given")
         (walk,) = await self.store.fanouts(10)
-        self.assertTrue(walk.later)
+        self.assertTrue(walk.lacks_content)
 
     async def test_room_of_removed_contents_is_free_again(self) -> None:
         """Contents are removed in several ways: delivered, given up, or with their topic."""
@@ -230,7 +232,7 @@ class BoundsContract(TestCase):
             one = await self.wanting(url)
             await self.bring(url, 900, b"%d" % number, at=1000.0 + number)
             (walk,) = await self.store.fanouts(10)
-            self.assertFalse(walk.later, number)
+            self.assertFalse(walk.lacks_content, number)
             if number == 0:
                 await self.store.record_slice(walk, 1000, [succeeded(one)], True)
             elif number == 1:
@@ -272,7 +274,7 @@ class BoundsContract(TestCase):
         await self.wanting(feed(1))
         await self.bring(feed(1), 900)
         (walk,) = await self.store.fanouts(10)
-        self.assertFalse(walk.later)
+        self.assertFalse(walk.lacks_content)
 
 
 def make_bounds_tests(fixture: Callable[[TestCase, Bounds], IStore]) -> type[TestCase]:

@@ -267,9 +267,9 @@ class DeliveriesContract(PushedContract, StatisticsContract):
         await self.stored(1, 2, 3)
         walk = await self.begin_walk(b"1")
         await self.store.record_slice(walk, 3, [], False, [1, 3])
-        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, left=(1, 3))])
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, outstanding=(1, 3))])
         await self.store.record_slice(walk, 3, [], False, [3])
-        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, left=(3,))])
+        self.assertEqual(await self.store.fanouts(10), [evolve(walk, cursor=3, outstanding=(3,))])
         await self.store.record_slice(walk, 3, [], True)
         self.assertEqual(await self.store.fanouts(10), [])
 
@@ -285,21 +285,21 @@ class DeliveriesContract(PushedContract, StatisticsContract):
     async def test_what_waits_for_a_host_is_due_when_it_answers_again(self) -> None:
         first, second = await self.stored(1, 2)
         await self.store.record_deliveries([waits(first, 9000), waits(second, 9000)])
-        self.assertTrue(await self.store.hasten("reader1.example", "", 3000.0))
+        self.assertTrue(await self.store.make_due("reader1.example", "", 3000.0))
         self.assertEqual(await self.due(3000), [first.id])
-        self.assertFalse(await self.store.hasten("reader1.example", "", 3000.0))
+        self.assertFalse(await self.store.make_due("reader1.example", "", 3000.0))
 
     async def test_only_what_waits_for_a_port_is(self) -> None:
         await self.stored(1)
         (one,) = await self.all_subscriptions()
         await self.store.record_deliveries([waits(one, 9000)])
-        self.assertFalse(await self.store.hasten("reader1.example", "reader1.example:8000", 3e3))
-        self.assertTrue(await self.store.hasten("reader1.example", "reader1.example:80", 3000.0))
+        self.assertFalse(await self.store.make_due("reader1.example", "reader1.example:8000", 3e3))
+        self.assertTrue(await self.store.make_due("reader1.example", "reader1.example:80", 3000.0))
 
     async def test_not_before_the_time_that_its_subscriber_asked_for(self) -> None:
         (one,) = await self.stored(1)
         await self.store.record_deliveries([evolve(waits(one, 9000), not_before=8000.0)])
-        await self.store.hasten("reader1.example", "", 3000.0)
+        await self.store.make_due("reader1.example", "", 3000.0)
         self.assertEqual(await self.store.next_due(), 8000)
 
     async def test_busy_hosts_are_left_out_of_claims(self) -> None:

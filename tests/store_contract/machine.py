@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
-from rsscloud_broker.records import Delivery, HostState, WaitingIntent
+from rsscloud_broker.records import Delivery, HostState, PendingIntent
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
     ALL,
@@ -237,7 +237,7 @@ class StoreMachine(PingsAndTopics):
         if len(others) == len(self.model.intents) >= limit:
             assert added is None
             return
-        assert added == WaitingIntent(added.id, intent)
+        assert added == PendingIntent(added.id, intent)
         assert added.id > self.last_intent
         self.last_intent = added.id
         self.model.intents = [*others, added]
@@ -270,15 +270,15 @@ class StoreMachine(PingsAndTopics):
         shown = data.draw(st.sampled_from(still_there or list(self.known_walks.values())))
         cursor = data.draw(st.integers(0, 20))
         done = data.draw(st.booleans())
-        left = tuple(sorted(data.draw(st.sets(st.integers(1, 20), max_size=3))))
+        outstanding = tuple(sorted(data.draw(st.sets(st.integers(1, 20), max_size=3))))
         deliveries = self._deliveries(data)
-        self.call(self.store.record_slice, shown, cursor, deliveries, done, left)
+        self.call(self.store.record_slice, shown, cursor, deliveries, done, outstanding)
         self._record(deliveries)
         walk = self.model.walk_of(shown.id)
         if walk is not None and done:
             self.model.end_walk(walk)
         elif walk is not None:
-            walk.cursor, walk.left = cursor, left
+            walk.cursor, walk.outstanding = cursor, outstanding
         if done:
             self.model.remove_unneeded(self.model.current_url(shown.topic))
 

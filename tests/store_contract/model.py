@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import Factory, define, evolve, frozen
 
 from rsscloud_broker.model import Content, Ping, Subscription, Topic
-from rsscloud_broker.records import Delivery, Fanout, HostState, WaitingIntent
+from rsscloud_broker.records import Delivery, Fanout, HostState, PendingIntent
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60
@@ -23,7 +23,7 @@ class Walk:
 
     :ivar content: the number in ``Model.contents`` of the content that it carries.
     :ivar pushed: whether the content was pushed.
-    :ivar later: whether a content was wanted and there was none.
+    :ivar lacks_content: whether a content was wanted and there was none.
     :ivar shown: the fan-out as the store returned it last; None if the store has not returned it,
         since others of the topic come first.
     """
@@ -33,9 +33,9 @@ class Walk:
     content: int | None = None
     pushed: bool = False
     cursor: int = 0
-    later: bool = False
+    lacks_content: bool = False
     shown: Fanout | None = None
-    left: tuple[int, ...] = ()
+    outstanding: tuple[int, ...] = ()
 
 
 @frozen
@@ -84,7 +84,7 @@ class Model:
     walks: list[Walk] = Factory(list)
     pending: dict[int, Waits] = Factory(dict)
     hosts: dict[str, HostState] = Factory(dict)
-    intents: list[WaitingIntent] = Factory(list)
+    intents: list[PendingIntent] = Factory(list)
 
     def pings_between(self, since: float, until: float) -> list[Ping]:
         found = [ping for ping in self.pings if since <= ping.received_at < until]
@@ -178,15 +178,24 @@ class Model:
         if len(newest) > 1:
             last = max(newest.values(), key=self.walks.index)
             cursor = min(walk.cursor for walk in newest.values())
-            later = last.content is None and any(walk.later for walk in newest.values())
-            ids = {key for walk in newest.values() for key in walk.left}
-            left = tuple(sorted(key for key in ids if key <= cursor))
+            lacks_content = last.content is None and any(
+                walk.lacks_content for walk in newest.values()
+            )
+            ids = {key for walk in newest.values() for key in walk.outstanding}
+            outstanding = tuple(sorted(key for key in ids if key <= cursor))
             contents = [walk.content for walk in newest.values() if walk.content is not None]
-            carried = None if later else max(contents, default=None)
+            carried = None if lacks_content else max(contents, default=None)
             both = [walk for walk in self.walks if walk.topic in newest and not walk.pushed]
             self.walks = [walk for walk in self.walks if walk not in both]
             self.walks.append(
-                Walk(there, last.begun_at, carried, cursor=cursor, later=later, left=left)
+                Walk(
+                    there,
+                    last.begun_at,
+                    carried,
+                    cursor=cursor,
+                    lacks_content=lacks_content,
+                    outstanding=outstanding,
+                )
             )
         for walk in self.walks:
             walk.topic = there if walk.topic == here else walk.topic
@@ -232,7 +241,9 @@ class Model:
 
     def lacks_content(self, topic: str) -> bool:
         """Whether a fan-out of a topic lacks its content."""
-        return any(walk.later for walk in self.walks if walk.topic == self.current_url(topic))
+        return any(
+            walk.lacks_content for walk in self.walks if walk.topic == self.current_url(topic)
+        )
 
     def newest_of(self, topic: str) -> int | None:
         """The number of the newest content of a topic."""
@@ -260,8 +271,8 @@ class Model:
         and have had no attempt.
         """
         for walk in self.walks:
-            if walk.topic == topic and walk.later:
-                walk.content, walk.later = content, False
+            if walk.topic == topic and walk.lacks_content:
+                walk.content, walk.lacks_content = content, False
         for one in self.subscriptions_of(topic):
             waits = self.pending.get(one.id)
             if one.wants_content and waits is not None and waits.attempts == 0:

@@ -195,11 +195,11 @@ class PingsAndTopics(RuleBasedStateMachine):
         else:
             assert record.ping is None
         key = self._record_content(current, found, record.changed)
-        later = record.changed and key is None and self.model.wanted(url)
+        lacks_content = record.changed and key is None and self.model.wanted(url)
         if record.changed and self.model.subscriptions_of(url):
-            self.model.walks.append(Walk(current, started_at, key, later=later))
-        assert record.brought == (key is not None and not record.changed)
-        if record.brought:
+            self.model.walks.append(Walk(current, started_at, key, lacks_content=lacks_content))
+        assert record.content_awaited == (key is not None and not record.changed)
+        if record.content_awaited:
             self.model.use_content(current, key, started_at)
 
     def _record_content(self, url: str, found: Content | None, changed: bool) -> int | None:
@@ -373,14 +373,21 @@ class PingsAndTopics(RuleBasedStateMachine):
                 del self.model.contents[newest]
 
     def _is_shown_as(self, walk: Walk, shown: Fanout) -> None:
-        said = (shown.topic, shown.begun_at, shown.cursor, shown.pushed, shown.later, shown.left)
+        said = (
+            shown.topic,
+            shown.begun_at,
+            shown.cursor,
+            shown.pushed,
+            shown.lacks_content,
+            shown.outstanding,
+        )
         assert said == (
             walk.topic,
             walk.begun_at,
             walk.cursor,
             walk.pushed,
-            walk.later,
-            walk.left,
+            walk.lacks_content,
+            walk.outstanding,
         )
         if walk.shown is None:
             assert shown.id not in self.known_walks

@@ -363,8 +363,8 @@ class TopicsContract(HubContract):
         await self.store.record_slice(newer, 4, [], False, [2, 4])
         await self.moved()
         (both,) = await self.store.fanouts(10)
-        # The new walk reaches the fourth subscription again, so that one is not in ``left``.
-        self.assertEqual(both, evolve(newer, id=both.id, cursor=3, left=(1, 2)))
+        # The new walk reaches the fourth subscription again, so that one is not in ``outstanding``.
+        self.assertEqual(both, evolve(newer, id=both.id, cursor=3, outstanding=(1, 2)))
         for walk, done in ((newer, False), (older, True)):  # these do not know of the move
             await self.store.record_slice(walk, 9, [], done)
         self.assertEqual(await self.store.fanouts(10), [both])

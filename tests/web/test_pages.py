@@ -67,7 +67,7 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(nothing.xpath("//nav"), [])
 
     def test_slots_are_escaped(self) -> None:
-        page = self.render(BAD, "ping_taken.html", message=BAD, name=BAD, url=BAD)
+        page = self.render(BAD, "ping_accepted.html", message=BAD, name=BAD, url=BAD)
         self.assertEqual(page.findtext(".//title"), BAD)
         shown = page.xpath("//h1 | //strong/bdi | //p[@class='lead']/span")
         self.assertEqual([found.text for found in shown], [BAD] * 3)
@@ -86,7 +86,7 @@ class PagesTests(SynchronousTestCase):
             "": None,
         }
         for url, target in table.items():
-            page = self.render("t", "ping_taken.html", message="m", name="n", url=url)
+            page = self.render("t", "ping_accepted.html", message="m", name="n", url=url)
             links = page.xpath("//p[@class='lead']//a")
             self.assertEqual([link.get("href") for link in links], [target] if target else [], url)
             for link in links:

@@ -1,8 +1,8 @@
-"""Decompresses the bodies of answers, for ``GuardedAgent``.
+"""Undoes the content codings (gzip, deflate) of answers, for ``GuardedAgent``.
 
-A few kilobytes may become megabytes, and decompressing those takes as long as some hundred ordinary
-answers.  So a small body is decompressed at once, and a larger one in a thread while the reactor
-goes on.  Decompression stops as soon as the result is too large.
+A few encoded kilobytes may become megabytes, and to decode those takes as long as some hundred
+ordinary answers.  So a small body is decoded at once, and a larger one in a thread while the
+reactor goes on.  Decoding stops as soon as the result is too large.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.outbound.bodies import Fields, coding_of, too_large
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Answer
-from rsscloud_broker.wire.codings import PACKED, BadlyPacked, TooLong, unpacked
+from rsscloud_broker.wire.codings import CONTENT_CODINGS, DecodingFailed, TooLong, decode_content
 
-#: Up to so many bytes are decompressed in the reactor's thread, to up to so many bytes: about a
-#: millisecond's work.
-PACKED_AT_ONCE: Final = 16 * 1024
-AT_ONCE: Final = 128 * 1024
+#: An encoded body of up to so many bytes is decoded in the reactor's thread, if it becomes at most
+#: so many bytes: about a millisecond's work.
+ENCODED_AT_ONCE: Final = 16 * 1024
+DECODED_AT_ONCE: Final = 128 * 1024
 
-#: How many larger bodies are decompressed at the same time.
+#: How many larger bodies are decoded at the same time.
 AT_A_TIME: Final = 2
 
 #: Calls a function in a thread.
@@ -34,16 +34,16 @@ InThread: TypeAlias = Callable[..., Deferred[bytes]]
 
 @define
 class _Turn:
-    """Whether the decompression of a body has begun, or still waits."""
+    """Whether the decoding of a body has begun, or still waits."""
 
     has_begun: bool = False
 
 
-class Unpacker:
-    """Decompresses the bodies of answers.
+class BodyDecoder:
+    """Undoes the content codings of answers.
 
-    :ivar limit: how many bytes a decompressed body may have.
-    :param budget: counts the bodies that wait, and the decompressed ones.
+    :ivar limit: how many bytes a decoded body may have.
+    :param budget: counts the bodies that wait, and the decoded ones.
     :param in_thread: calls a function in a thread and returns its result.
     """
 
@@ -53,25 +53,25 @@ class Unpacker:
         self._in_thread = in_thread
         self._turns = DeferredSemaphore(AT_A_TIME)
 
-    async def unpacked(self, answer: Answer) -> bytes:
-        """The body of an answer, decompressed if it is compressed.
+    async def decode(self, answer: Answer) -> bytes:
+        """The body of an answer, without its content coding.
 
-        :raises TooLarge: the decompressed body has more than ``limit`` bytes.
-        :raises OutboundError: the body is incomplete, or cannot be decompressed.
+        :raises TooLarge: the decoded body has more than ``limit`` bytes.
+        :raises OutboundError: the body is incomplete, or cannot be decoded.
         """
         coding = content_coding(answer.fields)
-        packed = answer.body
-        if not coding or not packed:
-            return packed
-        at_once = min(AT_ONCE, self.limit)
-        if len(packed) <= PACKED_AT_ONCE:
+        encoded = answer.body
+        if not coding or not encoded:
+            return encoded
+        at_once = min(DECODED_AT_ONCE, self.limit)
+        if len(encoded) <= ENCODED_AT_ONCE:
             try:
-                return _unpacked(coding, packed, at_once)
+                return _decode(coding, encoded, at_once)
             except TooLarge:
                 if at_once == self.limit:
                     raise
         turn = _Turn()
-        working = Deferred.fromCoroutine(self._work(turn, coding, packed))
+        working = Deferred.fromCoroutine(self._work(turn, coding, encoded))
 
         def give_up(asked: Deferred[bytes]) -> None:
             # A running thread cannot be cancelled: it keeps its turn and its budget.
@@ -86,24 +86,24 @@ class Unpacker:
         working.addBoth(pass_on)
         return await asked
 
-    async def _work(self, turn: _Turn, coding: bytes, packed: bytes) -> bytes:
+    async def _work(self, turn: _Turn, coding: bytes, encoded: bytes) -> bytes:
         limit = self.limit  # it may change while this waits
-        with self._budget.holding(len(packed)):
-            async with self._turns, self._budget.room(limit):
+        with self._budget.holding(len(encoded)):
+            async with self._turns, self._budget.reserve(limit):
                 turn.has_begun = True
-                return await self._in_thread(_unpacked, coding, packed, limit)
+                return await self._in_thread(_decode, coding, encoded, limit)
 
 
 def content_coding(fields: Fields) -> bytes:
     """The content coding of an answer that the broker decodes; empty if there is none."""
     coding = coding_of(fields)
-    return coding if coding in PACKED else b""
+    return coding if coding in CONTENT_CODINGS else b""
 
 
-def _unpacked(coding: bytes, packed: bytes, limit: int) -> bytes:
+def _decode(coding: bytes, encoded: bytes, limit: int) -> bytes:
     try:
-        return unpacked(coding, packed, limit)
+        return decode_content(coding, encoded, limit)
     except TooLong as error:
         raise too_large(limit) from error
-    except BadlyPacked as error:
+    except DecodingFailed as error:
         raise OutboundError(f"the answer {error}") from error

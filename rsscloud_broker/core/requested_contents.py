@@ -5,25 +5,25 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.events import ContentMissed, Event
+from rsscloud_broker.events import ContentRequested, Event
 from rsscloud_broker.interfaces import IEventSink
 
 
 @implementer(IEventSink)
-class MissedContentsSink:
-    """Schedules a fetch of the topic at each ``ContentMissed`` event.
+class RequestedContentsSink:
+    """Schedules a fetch of the topic at each ``ContentRequested`` event.
 
     The store has already stored the request and deleted the topic's validators, so that the
     fetch is unconditional.  The sink makes the detector forget its copy of the validators.
     """
 
-    name = "missed contents"
-    handles = (ContentMissed,)
+    name = "requested contents"
+    handles = (ContentRequested,)
 
     def __init__(self, detector: ChangeDetector) -> None:
         self._detector = detector
 
     async def handle(self, event: Event) -> None:
-        if isinstance(event, ContentMissed):
+        if isinstance(event, ContentRequested):
             self._detector.forget(event.topic)
             self._detector.schedule(event.topic)

@@ -12,9 +12,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.model import Content
-from rsscloud_broker.outbound.budget import NO_ROOM, AnswerBudget
+from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
+from rsscloud_broker.outbound.decoding import (
+    AT_A_TIME,
+    DECODED_AT_ONCE,
+    ENCODED_AT_ONCE,
+    BodyDecoder,
+)
 from rsscloud_broker.outbound.http1 import Answer
-from rsscloud_broker.outbound.unpacking import AT_A_TIME, AT_ONCE, PACKED_AT_ONCE, Unpacker
 from tests.wire.test_codings import TEXT, raw_deflate
 
 LARGE = TEXT * 1000
@@ -50,19 +55,19 @@ class Threads:
         done.callback(job())
 
 
-class UnpackerTests(SynchronousTestCase):
+class BodyDecoderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.budget = AnswerBudget(limit=AT_A_TIME * 1_000_000, small=100)
 
     def ask(self, answer: Answer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
-        unpacker = Unpacker(limit, self.budget, threads)
-        return self.successResultOf(Deferred.fromCoroutine(unpacker.unpacked(answer)))
+        decoder = BodyDecoder(limit, self.budget, threads)
+        return self.successResultOf(Deferred.fromCoroutine(decoder.decode(answer)))
 
     def assert_refused(self, kind: type[OutboundError], answer: Answer, limit: int) -> str:
-        unpacker = Unpacker(limit, self.budget, execute)
-        asking = Deferred.fromCoroutine(unpacker.unpacked(answer))
+        decoder = BodyDecoder(limit, self.budget, execute)
+        asking = Deferred.fromCoroutine(decoder.decode(answer))
         error = self.failureResultOf(asking, kind).value
-        self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.encoded, self.budget.kept), (0, 0))
         return str(error)
 
     def test_codings(self) -> None:
@@ -78,91 +83,91 @@ class UnpackerTests(SynchronousTestCase):
     def test_a_small_one_needs_no_thread(self) -> None:
         threads = Threads()
         for coding, pack in CODINGS:
-            for text in (TEXT, b"x" * AT_ONCE):
+            for text in (TEXT, b"x" * DECODED_AT_ONCE):
                 self.assertEqual(self.ask(answer(pack(text), coding), threads=threads), text)
 
     def test_limit(self) -> None:
         for coding, pack in CODINGS:
-            for limit in (1000, AT_ONCE, AT_ONCE + 1, 1_000_000):
-                packed = answer(pack(b"x" * limit), coding)
-                self.assertEqual(len(self.ask(packed, limit)), limit)
-                packed = answer(pack(b"x" * (limit + 1)), coding)
-                said = self.assert_refused(TooLarge, packed, limit)
+            for limit in (1000, DECODED_AT_ONCE, DECODED_AT_ONCE + 1, 1_000_000):
+                encoded = answer(pack(b"x" * limit), coding)
+                self.assertEqual(len(self.ask(encoded, limit)), limit)
+                encoded = answer(pack(b"x" * (limit + 1)), coding)
+                said = self.assert_refused(TooLarge, encoded, limit)
                 self.assertEqual(said, f"the answer is larger than {limit} bytes")
 
     def test_large_ones_have_turns(self) -> None:
         """However many wait, only few decompressed bodies are in memory at the same time."""
         threads = Threads()
-        unpacker = Unpacker(1_000_000, self.budget, threads)
-        packed = answer(gzip.compress(LARGE), b"gzip")
-        asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(10)]
-        self.assertEqual(self.budget.packed, 10 * len(packed.body))
+        decoder = BodyDecoder(1_000_000, self.budget, threads)
+        encoded = answer(gzip.compress(LARGE), b"gzip")
+        asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(10)]
+        self.assertEqual(self.budget.encoded, 10 * len(encoded.body))
         for count, one in enumerate(asked, 1):
             self.assertEqual(len(threads.given), min(AT_A_TIME, 11 - count))
             threads.work()
             self.assertEqual(self.successResultOf(one), LARGE)
-        self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.encoded, self.budget.kept), (0, 0))
 
     def test_who_gives_up(self) -> None:
         """Waiting work is dropped; a running thread keeps its turn and its budget."""
         threads = Threads()
-        unpacker = Unpacker(1_000_000, self.budget, threads)
-        packed = answer(gzip.compress(LARGE), b"gzip")
-        asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(10)]
+        decoder = BodyDecoder(1_000_000, self.budget, threads)
+        encoded = answer(gzip.compress(LARGE), b"gzip")
+        asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(10)]
         for one in asked[:-1]:
             one.cancel()
             self.failureResultOf(one, CancelledError)
         self.assertEqual(len(threads.given), AT_A_TIME)
         self.assertEqual(self.budget.kept, AT_A_TIME * 1_000_000)
-        self.assertEqual(self.budget.packed, (AT_A_TIME + 1) * len(packed.body))
+        self.assertEqual(self.budget.encoded, (AT_A_TIME + 1) * len(encoded.body))
         for _ in range(AT_A_TIME + 1):
             threads.work()
         self.assertEqual(self.successResultOf(asked[-1]), LARGE)
-        self.assertEqual((self.budget.packed, self.budget.kept, threads.given), (0, 0, []))
+        self.assertEqual((self.budget.encoded, self.budget.kept, threads.given), (0, 0, []))
 
     def test_much_that_becomes_nothing_needs_a_thread(self) -> None:
         """To decompress it takes as long, although the result is empty."""
         threads = Threads()
-        unpacker = Unpacker(1_000_000, self.budget, threads)
+        decoder = BodyDecoder(1_000_000, self.budget, threads)
         packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         nothing = b"".join(packing.flush(zlib.Z_FULL_FLUSH) for _ in range(10))
-        while len(nothing) <= PACKED_AT_ONCE:
+        while len(nothing) <= ENCODED_AT_ONCE:
             nothing += nothing
-        packed = answer(nothing + packing.flush(), b"deflate")
-        asked = Deferred.fromCoroutine(unpacker.unpacked(packed))
+        encoded = answer(nothing + packing.flush(), b"deflate")
+        asked = Deferred.fromCoroutine(decoder.decode(encoded))
         threads.work()
         self.assertEqual(self.successResultOf(asked), b"")
 
     def test_large_ones_wait_for_room(self) -> None:
-        packed = answer(gzip.compress(LARGE), b"gzip")
+        encoded = answer(gzip.compress(LARGE), b"gzip")
         content = Content(b"x" * AT_A_TIME * 900_000)
         self.budget.keep(content)
-        unpacker = Unpacker(1_000_000, self.budget, execute)
-        asked = Deferred.fromCoroutine(unpacker.unpacked(packed))
+        decoder = BodyDecoder(1_000_000, self.budget, execute)
+        asked = Deferred.fromCoroutine(decoder.decode(encoded))
         self.assertNoResult(asked)
         del content
         self.assertEqual(self.successResultOf(asked), LARGE)
-        self.assertEqual((self.budget.packed, self.budget.kept), (0, 0))
+        self.assertEqual((self.budget.encoded, self.budget.kept), (0, 0))
 
     def test_no_room_for_those_that_wait(self) -> None:
         threads = Threads()
         self.budget = AnswerBudget(limit=1000, small=100)
-        unpacker = Unpacker(1_000_000, self.budget, threads)
-        packed = answer(gzip.compress(LARGE), b"gzip")
-        held = len(packed.body)
+        decoder = BodyDecoder(1_000_000, self.budget, threads)
+        encoded = answer(gzip.compress(LARGE), b"gzip")
+        held = len(encoded.body)
         fit = 1000 // held or 1
-        asked = [Deferred.fromCoroutine(unpacker.unpacked(packed)) for _ in range(fit + 1)]
+        asked = [Deferred.fromCoroutine(decoder.decode(encoded)) for _ in range(fit + 1)]
         error = self.failureResultOf(asked.pop(), OutboundError)
-        self.assertEqual((str(error.value), self.budget.packed), (NO_ROOM, fit * held))
+        self.assertEqual((str(error.value), self.budget.encoded), (NO_MEMORY, fit * held))
         for _ in asked:
             threads.work()
-        self.assertEqual(self.budget.packed, 0)
+        self.assertEqual(self.budget.encoded, 0)
 
     def test_what_is_in_a_thread_may_be_broken(self) -> None:
-        packed = gzip.compress(LARGE)
+        encoded = gzip.compress(LARGE)
         for broken, why in (
-            (packed[:-10], "the answer breaks off"),
-            (packed[:-8] + b"\xff" * 8, "the answer cannot be decompressed"),
+            (encoded[:-10], "the answer breaks off"),
+            (encoded[:-8] + b"\xff" * 8, "the answer cannot be decompressed"),
         ):
             said = self.assert_refused(OutboundError, answer(broken, b"gzip"), 1_000_000)
             self.assertIn(why, said)

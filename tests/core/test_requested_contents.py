@@ -6,10 +6,10 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.core import MissedContentsSink
+from rsscloud_broker.core import RequestedContentsSink
 from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.events import ContentBrought, ContentMissed
+from rsscloud_broker.events import ContentFetched, ContentRequested
 from rsscloud_broker.model import Content, Validators
 from rsscloud_broker.records import Bounds, Delivery
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
@@ -17,7 +17,7 @@ from rsscloud_broker.testing.clock import Clock
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector
 
 
-class MissedContentsSinkTests(CoreTestCase):
+class RequestedContentsSinkTests(CoreTestCase):
     def test_topic_is_read_once_more_and_in_full(self) -> None:
         self.fetcher.validators[FEED] = Validators('"1"')
         self.store._bounds = Bounds(contents=0)
@@ -32,23 +32,23 @@ class MissedContentsSinkTests(CoreTestCase):
         self.store._bounds = Bounds()
         self.assertTrue(self.successResultOf(self.store.request_content(FEED, NOW + 1)))
         self.clock.advance(2)
-        sink = MissedContentsSink(self.detector)
-        self.successResultOf(Deferred.fromCoroutine(sink.handle(ContentMissed(FEED))))
-        self.assertEqual(self.bus.events[-1], ContentBrought(FEED))
+        sink = RequestedContentsSink(self.detector)
+        self.successResultOf(Deferred.fromCoroutine(sink.handle(ContentRequested(FEED))))
+        self.assertEqual(self.bus.events[-1], ContentFetched(FEED))
         content = self.successResultOf(self.store.newest_content(FEED))
         self.assertEqual(content, Content(b"<rss>1</rss>", "application/rss+xml"))
         self.assertEqual(self.successResultOf(self.store.next_due()), NOW + 2)
         self.assertEqual(self.due(), [])
 
 
-def _sink(test: TestCase) -> MissedContentsSink:
+def _sink(test: TestCase) -> RequestedContentsSink:
     store = memory_store()
     test.addCleanup(store.stopService)
     clock = Clock()
     limiter = FairLimiter(clock)
     detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters(), limiter)
-    return MissedContentsSink(detector)
+    return RequestedContentsSink(detector)
 
 
-class MissedContentsContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
+class RequestedContentsContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
     """The contract that every sink must keep."""
