@@ -236,17 +236,18 @@ class ChangeDetector(Service):
     async def _read_and_record(self, pending: PendingReading[_Found]) -> _Found:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
         try:
-            return await self._find(pending)
+            return await self._reader.reading(
+                pending.url, pending.turn, partial(self._found, pending)
+            )
         except Exception as error:
             if pending.requested and self.running:
                 self._fail(pending, error)
             raise
 
-    async def _find(self, pending: PendingReading[_Found]) -> _Found:
-        async with self._reader.reading(pending.url, pending.turn) as fetched:
-            if not (pending.to_record or pending.requested):
-                return _Found(fetched, None)
-            return _Found(fetched, await self._record_for(pending, fetched))
+    async def _found(self, pending: PendingReading[_Found], fetched: FetchResult) -> _Found:
+        if not (pending.to_record or pending.requested):
+            return _Found(fetched, None)
+        return _Found(fetched, await self._record_for(pending, fetched))
 
     async def _record_for(
         self, pending: PendingReading[_Found], fetched: FetchResult
