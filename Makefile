@@ -24,6 +24,9 @@ ARGS ?=
 TIMES := _trial_temp_times
 TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 
+# The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-oldest lint unit quick mutants docs bench clean
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 import attrs
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, le, optional
-from sqlalchemy.engine import URL
 
 from rsscloud_broker.logs import Log
 from rsscloud_broker.options import ConfigError, broken_rule, build, nearest
@@ -303,6 +302,9 @@ class Config:
         """The SQLAlchemy URL of the database: ``database``, or its default."""
         if self.database is not None:
             return self.database
+        # Imported here, since commands that only talk to a broker have no database.
+        from sqlalchemy.engine import URL  # noqa: PLC0415
+
         file = URL.create("sqlite", database=str(Path(self.data, "broker.sqlite")))
         return file.render_as_string(hide_password=False)
 

@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
 
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
 
@@ -82,6 +80,10 @@ def is_endpoint(_: object, key: _Attribute, text: str) -> None:
 
 def is_database(_: object, key: _Attribute, text: str) -> None:
     """Require an SQLAlchemy URL of a database whose driver is installed."""
+    # Imported here, since commands that only talk to a broker have no database.
+    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+
     try:
         url = make_url(text)
         url.get_dialect().import_dbapi()

@@ -17,10 +17,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
+from threading import Event
 
 from attrs import frozen
 
@@ -98,7 +99,7 @@ def survivors(
         say(f"{'SURVIVED' if passed else 'killed  '}  {mutation}")
         return passed
 
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    with _pool() as pool:
         survived = list(pool.map(survives, mutations))
     return [one for one, lives in zip(mutations, survived, strict=True) if lives]
 
@@ -106,9 +107,35 @@ def survivors(
 def failing(mutations: Sequence[Mutation], top: Path = TOP) -> list[str]:
     """The names of tests that fail, or hang, without any mutation: they can notice none."""
     names = sorted({name for mutation in mutations for name in mutation.tests.split()})
-    with _copy(top) as copy, ThreadPoolExecutor(AT_A_TIME) as pool:
+    with _copy(top) as copy, _pool() as pool:
         passed = list(pool.map(lambda name: _pass([name], copy), names))
     return [name for name, well in zip(names, passed, strict=True) if not well]
+
+
+#: The tests that run now, and whether they are to end because this program ends.
+_running: set[subprocess.Popen[bytes]] = set()
+_ending = Event()
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads that run tests.  If this program is to end, their tests end at once."""
+    _ending.clear()
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        try:
+            yield pool
+        except BaseException:
+            _ending.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(_running):
+                _kill(process)
+            raise
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -135,13 +162,17 @@ def _pass(names: Sequence[str], directory: Path) -> bool:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    _running.add(process)
+    if _ending.is_set():  # it was started at that moment
+        _kill(process)
     try:
         return process.wait(LIMIT) == 0
     except subprocess.TimeoutExpired:
         return False
     finally:
+        _running.discard(process)
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.wait()
 
 
@@ -164,6 +195,15 @@ def main(mutations: Sequence[Mutation], words: Sequence[str], top: Path = TOP) -
     return 1 if lived else 0
 
 
+def clean_up_on_sigterm() -> None:
+    """Have SIGTERM end this program like an error: what it has begun is ended and removed."""
+
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -172,4 +212,5 @@ def _say(line: str) -> None:
 if __name__ == "__main__":
     from tests.mutations import MUTATIONS
 
+    clean_up_on_sigterm()
     sys.exit(main(MUTATIONS, sys.argv[1:]))

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from signal import SIGTERM
 
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests import mutants
+from tests.e2e.fixture import until
 from tests.mutants import TOP, Mutation, main
 from tests.mutations import MUTATIONS
+from tests.processes import Process
 
 ADDS = Mutation("sums.py", "a + b", "a - b", "test_sums", "Sums are wrong.")
 HANGS = Mutation(
     "sums.py", "return a + b", "__import__('time').sleep(10**6)", "test_sums", "It hangs."
 )
 UNNOTICED = Mutation("sums.py", "a * b", "a / b", "test_sums", "Products are wrong.")
+
+#: Runs a mutation that hangs.
+HANGING = """
+import sys
+from pathlib import Path
+from tests import mutants, test_mutants
+mutants.clean_up_on_sigterm()
+mutants.main([test_mutants.HANGS], [], Path(sys.argv[1]))
+"""
 
 SUMS = "def add(a, b):\n    return a + b\ndef times(a, b):\n    return a * b\n"
 
@@ -98,3 +111,18 @@ class MainTests(SynchronousTestCase):
         self.write_test(6)
         self.assertEqual(main([ADDS], [], self.top), 2)
         self.assertEqual(self.said, ["tests.test_sums fails without any mutation"])
+
+    def test_sigterm_leaves_nothing_behind(self) -> None:
+        copies = self.top / "copies"
+        copies.mkdir()
+        command = [sys.executable, "-c", HANGING, str(self.top)]
+        process = Process(self, command, env={"TMPDIR": str(copies)}, cwd=TOP)
+
+        def hangs() -> bool:
+            found = copies.glob("mutant-*/rsscloud_broker/sums.py")
+            return any("sleep" in module.read_text() for module in found)
+
+        until(hangs, "the mutation")
+        process.signal(SIGTERM)
+        self.assertEqual(process.wait(), 128 + SIGTERM)
+        self.assertEqual(list(copies.iterdir()), [])

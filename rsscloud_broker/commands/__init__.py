@@ -2,14 +2,89 @@
 
 It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the work.
 
-``talking``   talks to any broker: ping, publish, listen, feed-state, resourcesync
-``tending``   looks after a broker: export, import, sweep, topic
-``checking``  examines a configuration: check-config, plugins
-``shared``    has the options and the error messages that all commands share
+``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
+``tending``     looks after a broker: export, import, sweep, topic
+``checking``    examines a configuration: check-config, plugins
+``connected``   has what the commands share that use the network
+``configured``  has what the commands share that read the broker's configuration
+``output``      stops the output when nobody reads it any more
+
+A command's module is imported only when that command runs, so that a ping need not wait for the
+modules of the database.
 """
 
-# Importing these modules adds their commands to the group.
-from rsscloud_broker.commands import checking, talking, tending
-from rsscloud_broker.commands.shared import main
+from __future__ import annotations
 
-__all__ = ["checking", "main", "talking", "tending"]
+from importlib import import_module
+
+import click
+
+from rsscloud_broker import __version__
+
+#: Each command: its name, where it is (module and attribute), and the first sentence of its help.
+COMMANDS = {
+    "check-config": (
+        "checking:check_config",
+        "Check whether a broker would start, and show what would run.",
+    ),
+    "export": ("tending:export", "Write topics and subscriptions to FILE, as JSON."),
+    "feed-state": (
+        "talking:show_feed_state",
+        "Fetch the feed at URL as a feed reader does, and report what is good and bad about it.",
+    ),
+    "import": ("tending:import_", "Import a file of export, or a data file of rsscloud-server."),
+    "listen": ("talking:listen", "Subscribe to feeds, and print a line for each notification."),
+    "ping": ("talking:ping", "Tell a broker that a feed or a site has changed."),
+    "plugins": (
+        "checking:plugins",
+        "List all installed plugins, and show which of them a configuration enables.",
+    ),
+    "publish": (
+        "talking:publish",
+        "Tell a WebSub hub that the topic at each URL has changed.",
+    ),
+    "resourcesync": (
+        "talking:resourcesync",
+        "Tell a hub what has changed in a ResourceSync source.",
+    ),
+    "sweep": (
+        "tending:sweep",
+        "Drop expired and failing subscriptions and unused topics, as the broker does each hour.",
+    ),
+    "topic": (
+        "tending:topic",
+        "Show the status of the topic at URL: its last fetch, its next poll, what its feed says.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports the module of a command when that command is asked for.
+
+    Its ``commands`` only have the names and the first sentences of the help.
+    """
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        found = getattr(import_module(f"{__name__}.{module}"), attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any."""
+        click.Group(commands=self.commands).format_commands(ctx, formatter)
+
+
+@click.group(
+    cls=LazyGroup,
+    commands=[click.Command(name, help=sentence) for name, (_, sentence) in COMMANDS.items()],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="rsscloud-broker")
+def main() -> None:
+    """Talk to a broker, and look after one.
+
+    To start the broker itself: twistd -n rsscloud-broker
+    """

@@ -10,12 +10,12 @@ from attrs import evolve
 from sqlalchemy import make_url
 
 from rsscloud_broker import config, discovery, start_checks
-from rsscloud_broker.commands.shared import config_option, data_option, main, plain_errors
+from rsscloud_broker.commands.configured import config_option, data_option, plain_errors
 from rsscloud_broker.front_doors.listening import SYSTEMD, check_endpoints
 from rsscloud_broker.wire import text
 
 
-@main.command()
+@click.command()
 @config_option
 @data_option
 @click.option("--public-url", metavar="URL", help="The URL at which others reach the broker.")
@@ -68,7 +68,7 @@ def _without_systemd(settings: config.Config) -> config.Config:
     return evolve(settings, listen=endpoints or ("tcp:0",), public_url=settings.address)
 
 
-@main.command()
+@click.command()
 @config_option
 @plain_errors()
 def plugins(config_file: str | None) -> None:

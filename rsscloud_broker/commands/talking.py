@@ -20,12 +20,13 @@ from rsscloud_broker.client import resourcesync as resourcesync_client
 from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
-from rsscloud_broker.commands.shared import cacert_option, main, run, web_client, write_no_more
+from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.wire import cloud, text
 
 
-@main.command()
+@click.command()
 @click.argument("feed_url", required=False)
 @click.option("--name", help="The name of a site that changed, instead of FEED_URL.")
 @click.option("--url", help="The home page of that site.")
@@ -61,7 +62,7 @@ def ping(
     run(work)
 
 
-@main.command()
+@click.command()
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL")
 @cacert_option
@@ -74,7 +75,7 @@ def publish(urls: tuple[str, ...], broker: str) -> None:
     run(work)
 
 
-@main.command()
+@click.command()
 @click.argument("feed_urls", nargs=-1, required=True, metavar="FEED_URL...")
 @click.option(
     "--protocol",
@@ -189,7 +190,7 @@ def tell(sentence: str) -> None:
     click.echo(text.clean(sentence), err=True)
 
 
-@main.command("feed-state")
+@click.command("feed-state")
 @click.argument("url")
 @cacert_option
 def show_feed_state(url: str) -> None:
@@ -201,7 +202,7 @@ def show_feed_state(url: str) -> None:
     run(work)
 
 
-@main.group()
+@click.group()
 def resourcesync() -> None:
     """Tell a hub what has changed in a ResourceSync source."""
 

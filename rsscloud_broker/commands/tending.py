@@ -13,11 +13,10 @@ from typing import IO
 import click
 
 from rsscloud_broker import making, storage
-from rsscloud_broker.commands.shared import (
+from rsscloud_broker.commands.configured import (
     config_option,
     data_option,
     existing_database,
-    main,
     plain_errors,
     settings_of,
 )
@@ -27,7 +26,7 @@ from rsscloud_broker.wire import topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
 
 
-@main.command()
+@click.command()
 @config_option
 @data_option
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
@@ -43,7 +42,7 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
             storage.write_file(file, written)
 
 
-@main.command("import")
+@click.command("import")
 @config_option
 @data_option
 @click.argument("file", type=click.File("rb"))
@@ -67,7 +66,7 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
     click.echo("\n".join(imported.sentences(hub)))
 
 
-@main.command()
+@click.command()
 @config_option
 @data_option
 @plain_errors()
@@ -83,7 +82,7 @@ def sweep(config_file: str | None, data: str | None) -> None:
     )
 
 
-@main.command()
+@click.command()
 @config_option
 @data_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")

@@ -236,17 +236,18 @@ class ChangeDetector(Service):
     async def _fetch_and_record(self, pending: PendingFetch[_Found]) -> _Found:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
         try:
-            return await self._find(pending)
+            return await self._reader.fetch(
+                pending.url, pending.turn, partial(self._found, pending)
+            )
         except Exception as error:
             if pending.requested and self.running:
                 self._fail(pending, error)
             raise
 
-    async def _find(self, pending: PendingFetch[_Found]) -> _Found:
-        async with self._reader.fetch(pending.url, pending.turn) as fetched:
-            if not (pending.to_record or pending.requested):
-                return _Found(fetched, None)
-            return _Found(fetched, await self._record_for(pending, fetched))
+    async def _found(self, pending: PendingFetch[_Found], fetched: FetchResult) -> _Found:
+        if not (pending.to_record or pending.requested):
+            return _Found(fetched, None)
+        return _Found(fetched, await self._record_for(pending, fetched))
 
     async def _record_for(self, pending: PendingFetch[_Found], fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""

@@ -18,8 +18,8 @@ The limiter never cancels a call because other calls wait.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -160,16 +160,19 @@ class FairLimiter:
         """How many counts and sources are kept; 0 when no call waits or is under way."""
         return len(self._under_way) + len(self._urgent) + len(self._others)
 
-    @asynccontextmanager
-    async def slot(
+    def slot(
         self, turn: Turn, quota: HostQuota, *, urgent: bool = True
-    ) -> AsyncIterator[None]:
+    ) -> AbstractAsyncContextManager[None]:
         """Wait for a slot.  The call that gets it is under way for as long as the context lasts.
 
         :param turn: a turn that has not waited yet.
         :param quota: how many calls of this kind the host may have.
         """
-        waiting, queue = _Waiting(turn, quota), self._urgent if urgent else self._others
+        return _Slot(self, turn, quota, urgent)
+
+    async def _wait(self, waiting: _Waiting, queue: _Queue) -> str:
+        """Wait for a slot, and return the source whose turn it was."""
+        turn = waiting.turn
 
         def enqueue(source: str) -> None:
             queue.add(source, waiting)
@@ -180,15 +183,11 @@ class FairLimiter:
         turn._enqueue = enqueue
         self._give()
         try:
-            source = await waiting.slot
+            return await waiting.slot
         except CancelledError:
             turn._enqueue = None
             queue.remove(waiting)
             raise
-        try:
-            yield
-        finally:
-            self._end(turn, source, quota)
 
     def _give(self) -> None:
         """Give the free slots to the calls whose turn it is."""
@@ -258,3 +257,25 @@ class FairLimiter:
         self._may_leave = AT_A_TIME
         self._give()
         self._may_leave = 0
+
+
+@define(eq=False)
+class _Slot(AbstractAsyncContextManager[None]):
+    """The context in which a call waits for its slot and is under way.
+
+    It is a class and no generator: when a call is dropped that waits for ever, Python may close a
+    generator before the call that uses it, which then fails.
+    """
+
+    limiter: FairLimiter
+    turn: Turn
+    quota: HostQuota
+    urgent: bool
+    source: str = field(default="", init=False)
+
+    async def __aenter__(self) -> None:
+        queue = self.limiter._urgent if self.urgent else self.limiter._others
+        self.source = await self.limiter._wait(_Waiting(self.turn, self.quota), queue)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.limiter._end(self.turn, self.source, self.quota)

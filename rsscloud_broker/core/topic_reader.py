@@ -6,8 +6,8 @@ validators, so that a server need not send content that has not changed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Container
+from typing import TypeVar
 
 from attrs import frozen
 from twisted.logger import Logger
@@ -21,6 +21,8 @@ from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Fetched, FetchResult, Topic, host_of
 from rsscloud_broker.urls import normal_form
+
+T = TypeVar("T")
 
 #: The reason given when a topic is not fetched because its content is pushed.
 NOT_READ = "its publisher pushes its content, so the broker does not read it"
@@ -89,15 +91,14 @@ class TopicReader:
         topic = await self._store.topic(url)
         return topic is not None and topic.subscribers > 0
 
-    @asynccontextmanager
-    async def fetch(self, url: str, turn: Turn) -> AsyncIterator[FetchResult]:
-        """Fetch a topic, whether or not the store knows it.
-
-        The caller records the result inside the context.  The fetch holds its slot until the
-        context ends, so that not too many contents wait in memory to be recorded.
+    async def fetch(self, url: str, turn: Turn, use: Callable[[FetchResult], Awaitable[T]]) -> T:
+        """Fetch a topic, whether or not the store knows it, and hand the result on.
 
         :param turn: the fetch's turn at the limiter; it begins when the server is called.
-        :returns: the result; its URL is the new one if the topic has moved.
+        :param use: takes the result, and records it if it is to be recorded.  The URL of the
+            result is the new one if the topic has moved.  The fetch holds its slot until ``use``
+            has returned, so that not too many contents wait in memory to be recorded.
+        :returns: what ``use`` returned.
         :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
             content of the topic is pushed.
         :raises TopicEnded: the topic has ended, now or earlier.
@@ -111,7 +112,7 @@ class TopicReader:
                 raise TopicUnreadable(location, NOT_READ, refused=True)
         quota = HostQuota("fetch", host_of(present.url), self._max_of_host)
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
-            yield await self._read(present, is_known=topic is not None)
+            return await use(await self._read(present, is_known=topic is not None))
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
         """Cache a topic that the caller has just recorded."""

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker import events
+from rsscloud_broker.core import FairLimiter
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
-from rsscloud_broker.model import NO_VALIDATORS, Content, FetchResult, TopicStatus, Validators
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Content,
+    Fetched,
+    FetchResult,
+    TopicStatus,
+    Validators,
+)
 from rsscloud_broker.records import FetchRecord
-from tests.core.house import FEED, NOW, CoreTestCase
+from rsscloud_broker.testing import FakeFetcher
+from tests.core.house import FEED, NOW, CoreTestCase, change_detector
 
 NEW = "https://feeds.example/new.xml"
 VALIDATORS = Validators('W/"1"', "Tue, 29 Sep 2026 12:00:00 GMT")
@@ -211,3 +223,36 @@ class ReadingTests(CoreTestCase):
 
     async def _read(self) -> FetchResult:
         return await self.detector.read(FEED)
+
+
+class SilentFetcher(FakeFetcher):
+    """Its fetches never end."""
+
+    async def fetch(
+        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+    ) -> Fetched:
+        never: Deferred[Fetched] = Deferred()
+        return await never
+
+
+class DroppedTests(CoreTestCase):
+    def test_fetches_that_never_end_are_collected_without_complaints(self) -> None:
+        """Python reports what fails while it collects garbage to ``sys.unraisablehook``."""
+        complaints: list[str] = []
+        self.patch(sys, "unraisablehook", lambda it: complaints.append(str(it.exc_value)))
+
+        def fetch() -> None:
+            detector = change_detector(
+                self.store,
+                SilentFetcher({}),
+                self.bus,
+                self.clock,
+                self.counters,
+                FairLimiter(self.clock, slots=1, under_way=1),
+            )
+            for number in range(3):
+                detector.check_now(f"{FEED}?{number}")
+
+        fetch()
+        gc.collect()
+        self.assertEqual(complaints, [])

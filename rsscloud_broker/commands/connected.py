@@ -1,0 +1,61 @@
+"""What the commands share that use the network: the reactor, the HTTP client and its certificates.
+
+A command writes an error as one line to stderr and exits with status 1.  This module does not
+import the database, since most commands that use the network need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import click
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import react
+
+from rsscloud_broker.client.web import ClientError, Web, trusting
+from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.wire import cloud, text
+
+_EXPECTED = (ClientError, CannotListenError, cloud.InvalidCloud, OSError)
+
+_CACERT = "rsscloud_broker.cacert"
+
+
+def _remember_cacert(context: click.Context, _: click.Parameter, file: str | None) -> None:
+    context.meta[_CACERT] = file
+
+
+cacert_option = click.option(
+    "--cacert",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    callback=_remember_cacert,
+    expose_value=False,
+    help="Certificates (PEM) to trust instead of the system's.",
+)
+
+
+def run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine with the reactor, then exit.
+
+    :param work: the coroutine function; it takes the reactor.
+    """
+
+    async def with_plain_errors(reactor: Any) -> None:
+        try:
+            await work(reactor)
+        except _EXPECTED as error:
+            # The error may quote a server's answer, so it is cleaned and becomes one line.
+            click.ClickException(text.clean(str(error))).show()
+            raise SystemExit(1) from error
+
+    react(lambda reactor: Deferred.fromCoroutine(with_plain_errors(reactor)))
+
+
+def web_client(reactor: Any) -> Web:
+    """Make the HTTP client of a command; it trusts the certificates of ``--cacert``."""
+    file = click.get_current_context().meta.get(_CACERT)
+    return Web(HTTPClient(trusting(reactor, file)), SystemClock(reactor))

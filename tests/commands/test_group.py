@@ -1,0 +1,83 @@
+"""The group of all commands, which imports the module of a command when that command runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+
+from rsscloud_broker import __version__
+from rsscloud_broker.commands import COMMANDS, main
+from tests.commands.cases import CommandTests
+
+#: Runs a command, and then prints which modules of a list it has imported.
+IMPORTED = """
+import sys
+from rsscloud_broker.commands import main
+main(sys.argv[2:], prog_name="rsscloud-broker", standalone_mode=False)
+print(*(name for name in sys.argv[1].split() if name in sys.modules))
+"""
+
+
+class GroupTests(CommandTests):
+    def test_version(self) -> None:
+        self.assertIn(__version__, self.output_of("--version"))
+
+    def test_every_command_explains_itself(self) -> None:
+        context = click.Context(main)
+        for name, (_, sentence) in COMMANDS.items():
+            with self.subTest(name):
+                command = main.get_command(context, name)
+                assert command is not None
+                self.assertEqual(command.name, name)
+                self.assertEqual(command.get_short_help_str(1000), sentence)
+                self.assertIn(sentence, " ".join(self.output_of(name, "--help").split()))
+
+    def test_the_help_lists_every_command(self) -> None:
+        commands = self.output_of("--help").partition("Commands:\n")[2]
+        self.assertEqual([line.split()[0] for line in commands.splitlines()], sorted(COMMANDS))
+        self.assertIn(
+            "  ping          Tell a broker that a feed or a site has changed.\n", commands
+        )
+
+    def test_a_command_that_is_nearly_right(self) -> None:
+        self.assertIn("No such command 'pinf'.", self.run_command("pinf").stderr)
+
+    def test_only_what_is_needed_is_imported(self) -> None:
+        for arguments, imported in (
+            (["--help"], []),
+            (["ping", "--help"], ["treq"]),
+            (["listen", "--help"], ["treq"]),
+            (["topic", "--help"], ["sqlalchemy"]),
+        ):
+            with self.subTest(arguments):
+                done = subprocess.run(
+                    [sys.executable, "-c", IMPORTED, "treq sqlalchemy", *arguments],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertEqual(done.stdout.splitlines()[-1].split(), imported)
+
+    def test_wrong_usage(self) -> None:
+        for arguments in (
+            ["nonsense"],
+            ["ping"],
+            ["ping", "http://example.org/rss.xml", "--name", "n", "--url", "http://example.org/"],
+            ["ping", "--name", "n"],
+            ["ping", "--url", "http://example.org/"],
+            ["ping", "http://example.org/rss.xml", "--rss", "http://example.org/rss.xml"],
+            ["ping", "http://example.org/rss.xml", "--protocol", "smoke"],
+            ["listen"],
+            ["listen", "http://example.org/rss.xml", "--port", "70000"],
+            ["listen", "http://example.org/rss.xml", "--protocol", "rest"],
+            ["resourcesync", "notify", __file__, "--topic", "http://example.org/"],
+            ["resourcesync", "notify", "--topic", "http://a/", "--hub", "http://b/"],
+            ["import"],
+            ["import", str(self.directory / "no-such-file")],
+        ):
+            with self.subTest(arguments):
+                result = self.run_command(*arguments)
+                self.assertEqual((result.exit_code, result.stdout), (2, ""))
+                self.assertIn("Usage:", result.stderr)
