@@ -266,6 +266,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/walk.py",
+        "if self._fanout.pushed and subscription.wants_content and not subscription.ended:",
+        "if False:",
+        "sinks.test_contents",
+        "A subscriber that renews with other options during a walk misses a pushed content.",
+    ),
+    Mutation(
+        "sinks/walk.py",
         "            await self._tools.recorded()\n",
         "",
         "sinks.test_walk sinks.test_distribution sinks.test_retries sinks.test_faults",

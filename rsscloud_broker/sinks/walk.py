@@ -232,7 +232,7 @@ class Walk:
             if not self._concerns(subscription):
                 continue
             if subscription in self._outdated:
-                self._done(leave_to_the_store(subscription, tools.clock.wall_seconds()))
+                self._done(self._for_the_store(subscription))
                 continue
             self._waiting.add(subscription.id)
             attempt = tools.attempts.submit(
@@ -251,6 +251,17 @@ class Walk:
                 self._waiting.discard(subscription.id)
                 if tools.attempts.in_line_of(attempt.host) > LINE_OF_HOST:
                     tools.attempts.withdraw(attempt, 0.0)
+
+    def _for_the_store(self, subscription: Subscription) -> Delivery:
+        """What to store for an outdated subscription instead of making an attempt.
+
+        The attempt is made by the subscription as it is stored then.  Pushed contents are not
+        merged, so the notification of a pushed content keeps that content.
+        """
+        now = self._tools.clock.wall_seconds()
+        if self._fanout.pushed and subscription.wants_content and not subscription.ended:
+            return put_off(subscription, now, now, self._fanout.content_id)
+        return leave_to_the_store(subscription, now)
 
     def _concerns(self, subscription: Subscription) -> bool:
         """Whether the walk notifies a subscription.
