@@ -364,8 +364,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/outdated.py",
-        "        self._options[topic, callback_url] = options\n",
-        "        self._options.setdefault((topic, callback_url), options)\n",
+        "        self._options[topic, callback] = options\n",
+        "        self._options.setdefault((topic, callback), options)\n",
         "sinks.test_walk sinks.test_retries",
         "A subscriber that renews and then unsubscribes is notified: only the first counts.",
     ),

@@ -29,7 +29,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Subscription, SubscriptionOptions
+from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
@@ -136,14 +136,14 @@ class Retries:
         await self._saving
 
     def reconsider(
-        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+        self, topic: str, callback: Callback, options: SubscriptionOptions | None
     ) -> None:
         """Take note that a subscription was stored or removed while a portion is being claimed,
         which may still hold the subscription as it was before.
 
         :param options: the options that it was stored with; None if it was removed.
         """
-        self._outdated.add(topic, callback_url, options)
+        self._outdated.add(topic, callback, options)
 
     def stop(self) -> None:
         """Cancel the next look."""

@@ -25,7 +25,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Content, Subscription, SubscriptionOptions
+from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store, put_off
 from rsscloud_broker.sinks.attempts import Attempts
@@ -124,14 +124,14 @@ class Walk:
         self._late: _Late | None = None
 
     def reconsider(
-        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+        self, topic: str, callback: Callback, options: SubscriptionOptions | None
     ) -> None:
         """Note that a subscription was stored with some options, or removed (None).
 
         The slices that are being read or submitted may hold an older version of it.
         """
-        self._outdated.add(topic, callback_url, options)
-        self._outdated_ahead.add(topic, callback_url, options)
+        self._outdated.add(topic, callback, options)
+        self._outdated_ahead.add(topic, callback, options)
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops, or until the turn is over

@@ -51,7 +51,7 @@ class AcceptTests(IntentsTestCase):
         self.assertTrue(stored.wants_content)
         self.accept(GOODBYE)
         self.assertEqual(self.subscriptions(), [])
-        self.assertIn(SubscriptionRemoved(FEED, CALLBACK.url), self.bus.events)
+        self.assertIn(SubscriptionRemoved(FEED, CALLBACK), self.bus.events)
         self.assertEqual(self.carrier.verified, [WANTED, GOODBYE])
         self.assertEqual(self.waiting(), [])
 

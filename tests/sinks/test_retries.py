@@ -138,7 +138,7 @@ class ScheduleTests(EngineTestCase):
         release = self.claim_late()
         (found,) = self.subscriptions()
         self.successResultOf(self.store.remove_subscription(found.topic, found.callback))
-        self.hint(SubscriptionRemoved(found.topic, found.callback.url))
+        self.hint(SubscriptionRemoved(found.topic, found.callback))
         release()
         self.advance(60)
         self.assertEqual(len(self.notifier.calls), 1)

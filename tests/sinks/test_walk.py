@@ -448,7 +448,7 @@ class RemovedTests(EngineTestCase):
         self.assertTrue(
             self.successResultOf(self.store.remove_subscription(leaving.topic, callback))
         )
-        self.hint(SubscriptionRemoved(leaving.topic, callback.url))
+        self.hint(SubscriptionRemoved(leaving.topic, callback))
 
     def test_who_leaves_after_its_slice_was_read_is_not_told(self) -> None:
         urls = self.subscribe_many(6)
@@ -526,7 +526,7 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.waiting()), (urls[:2], {}))
 
     def test_other_way_to_call_who_left_is_called_all_the_same(self) -> None:
-        """Subscriptions of a callback differ by procedure; the event does not name it."""
+        """Subscriptions of one callback URL differ by procedure."""
         first, second = self.subscribe_many(2, host="slow.example")
         twin = Subscription(FEED, Callback(second, "http-post", "other"), Lease(NOW, 90_000))
         self.successResultOf(self.store.put_subscription(twin))
@@ -538,6 +538,21 @@ class RemovedTests(EngineTestCase):
         self.notifier.end()
         self.advance(SOON + 1)
         self.assertEqual((self.called(), self.waiting()), ([first, second], {}))
+
+    def test_subscription_is_removed_and_another_of_its_url_is_renewed(self) -> None:
+        """The broker keeps apart what changed of the two."""
+        urls = self.subscribe_many(3)
+        twin = Subscription(FEED, Callback(urls[2], "http-post", "other"), Lease(NOW, 90_000))
+        twin = self.successResultOf(self.store.put_subscription(twin))
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=2, in_flight=1, max_slow=0)
+        self.change()
+        self.leave(self.subscriptions()[2])
+        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(twin))))
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.called(), self.walks()), (urls, []))
+        self.assertEqual([one.procedure for one in self.notifier.callbacks], ["", "", "other"])
 
 
 class RenewedTests(EngineTestCase):
