@@ -785,6 +785,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/connections.py",
+        "        if self.refused:\n            return\n        self.refused = True\n",
+        "        self.refused = True\n",
+        "front_doors.test_channel",
+        "A client gets two answers to one bad request.",
+    ),
+    Mutation(
+        "front_doors/connections.py",
         "if counts and self._by_host[host] >= http.max_connections_per_address:",
         "if False:",
         "front_doors.test_limits front_doors.test_limits_sockets",

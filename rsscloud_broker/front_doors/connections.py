@@ -155,11 +155,16 @@ class Connection(ProtocolWrapper):
     def refuse(self, status: int, text: str, page: bytes = b"") -> None:
         """Send an answer at once, and let the client read it before the connection is closed.
 
+        Does nothing if an answer was sent in this way before: more than one thing may be wrong
+        with a request, and its deadline may pass while the client reads the answer.
+
         If the broker closed the connection while the client still sends, the client's operating
         system would throw the answer away.
 
         :param page: the answer in HTML, which is sent instead of the text.
         """
+        if self.refused:
+            return
         self.refused = True
         self.request_began()
         body, kind, more = f"{text}\n".encode(), b"plain", b""

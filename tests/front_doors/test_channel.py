@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.connections import LINGER
 from tests import examples
 from tests.front_doors.exchange import call
 from tests.front_doors.fixture import House
@@ -116,6 +117,30 @@ class ChannelTests(SynchronousTestCase):
         answered = b"\n".join(self.outcome([wrong])[0])
         self.assertEqual(answered.count(b"HTTP/1.1 400"), 1)
         self.assertIn(b"The only Transfer-Encoding of a request is chunked", answered)
+
+    def assert_one_answer(self, request: bytes, status: int) -> None:
+        """Check that there is one answer to a request, however long its client stays."""
+        self.house = House(self, http=Http(body_limit=1000, request_timeout=1.0))
+        for pieces in ([request], [bytes([byte]) for byte in request]):
+            exchange = self.house.connect()
+            for piece in pieces:
+                exchange.send(piece)
+            self.house.clock.advance(1.5)
+            self.assertTrue(exchange.open)
+            self.assertEqual([answer.status for answer in exchange.answers()], [status])
+            self.house.clock.advance(LINGER)
+            self.assertFalse(exchange.open)
+
+    def test_one_answer_to_a_coding_and_a_large_body(self) -> None:
+        coding = POST + b"Transfer-Encoding: identity\r\nContent-Length: 2000\r\n\r\n"
+        self.assert_one_answer(coding, 400)
+
+    def test_one_answer_to_two_bad_headers(self) -> None:
+        headers = b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000)
+        self.assert_one_answer(POST + headers, 400)
+
+    def test_one_answer_though_the_request_does_not_end_in_time(self) -> None:
+        self.assert_one_answer(POST + b"X: a\rb\r\nY: c\r\n", 400)
 
     def test_one_after_the_other(self) -> None:
         """Requests of every kind may follow one another."""
