@@ -784,6 +784,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A form of a million fields keeps the broker busy.",
     ),
     Mutation(
+        "twisted_overrides/tcp_client.py",
+        '        self.write(b"".join(data))\n',
+        "        super().writeSequence(data)\n",
+        "twisted_overrides.test_tcp_client",
+        "What is written in pieces is overtaken by what follows, or is never sent.",
+    ),
+    Mutation(
         "front_doors/connections.py",
         "        if self.refused:\n            return\n        self.refused = True\n",
         "        self.refused = True\n",
