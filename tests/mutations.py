@@ -784,6 +784,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A form of a million fields keeps the broker busy.",
     ),
     Mutation(
+        "storage/postgresql.py",
+        'connection.execute(select(func.set_config("lock_timeout", "0", True)))',
+        "pass",
+        "storage.test_postgresql",
+        "A start fails while another process migrates a large database.",
+    ),
+    Mutation(
         "twisted_overrides/tcp_client.py",
         '        self.write(b"".join(data))\n',
         "        super().writeSequence(data)\n",

@@ -2,7 +2,7 @@
 
 The engine replaces a connection that broke while it was idle.  An operation fails after half a
 minute if the server does not answer, because its machine or the network is down, or if another
-transaction holds a lock for longer.
+transaction holds a lock for longer.  Only ``lock``, for migrations, waits without a limit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, func, select
+from twisted.logger import Logger
 
 DIALECT: Final = "postgresql"
 
@@ -23,6 +24,8 @@ CONNECTIONS: Final = 5
 #: The number of the advisory lock that a process holds while it migrates: the bytes "rsscloud".
 #: Nothing else in the database may use this number.
 _MIGRATION: Final = 0x7273_7363_6C6F_7564
+
+_log = Logger()
 
 #: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
@@ -50,5 +53,15 @@ def engine_options(url: URL) -> dict[str, Any]:
 
 
 def lock(connection: Connection) -> None:
-    """Take the lock for migrations, and hold it until the transaction ends."""
+    """Take the lock for migrations, and hold it until the transaction ends.
+
+    If another process holds the lock, this waits until that one has finished, however long its
+    migration takes.
+    """
+    if connection.execute(select(func.pg_try_advisory_xact_lock(_MIGRATION))).scalar_one():
+        return
+    _log.info("Another process migrates the database. The broker waits until it has finished.")
+    timeout = connection.execute(select(func.current_setting("lock_timeout"))).scalar_one()
+    connection.execute(select(func.set_config("lock_timeout", "0", True)))
     connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION)))
+    connection.execute(select(func.set_config("lock_timeout", timeout, True)))
