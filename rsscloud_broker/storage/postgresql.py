@@ -35,19 +35,27 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": TIMEOUT * 1000,
-    "options": f"-c lock_timeout={TIMEOUT}s -c idle_in_transaction_session_timeout={TIMEOUT}s",
 }
 
+_LOCK_TIMEOUT: Final = f"-c lock_timeout={TIMEOUT}s"
+_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={TIMEOUT}s"
 
-def engine_options(url: URL) -> dict[str, Any]:
-    """The keyword arguments of ``create_engine`` for a PostgreSQL database."""
+
+def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
+    """The keyword arguments of ``create_engine`` for a PostgreSQL database.
+
+    :param of_broker: see ``engine.open_engine``.
+    """
+    parameters = _CONNECT_ARGS | {
+        "options": f"{_LOCK_TIMEOUT} {_IDLE_TIMEOUT}" if of_broker else _LOCK_TIMEOUT
+    }
     return {
         "pool_pre_ping": True,
         "pool_size": CONNECTIONS,
         "max_overflow": 0,
         "pool_timeout": TIMEOUT,
         "connect_args": {
-            name: value for name, value in _CONNECT_ARGS.items() if name not in url.query
+            name: value for name, value in parameters.items() if name not in url.query
         },
     }
 

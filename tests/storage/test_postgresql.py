@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sqlalchemy import Connection, text
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import Store
+from rsscloud_broker.storage import Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
@@ -46,6 +47,24 @@ DEFINITIONS = """
     FROM information_schema.columns
     WHERE table_schema = 'public' AND table_name != 'alembic_version'
 """
+
+
+def _settings(conn: Connection) -> list[str]:
+    """The time limits that a connection has."""
+    names = ("lock_timeout", "idle_in_transaction_session_timeout")
+    return [conn.execute(text(f"SHOW {name}")).scalar_one() for name in names]
+
+
+class PostgreSQLSettingsTests(TestCase):
+    async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
+        store: Any = postgresql_store(self)
+        self.assertEqual(await store._threads.write(_settings), ["30s", "30s"])
+        self.assertEqual(await store._threads.read(_settings), ["30s", "30s"])
+
+    def test_transactions_of_commands_may_stay_idle(self) -> None:
+        """The output of ``export`` may go to a pager, in which somebody reads for an hour."""
+        with open_database(empty_database(), writes=False) as conn:
+            self.assertEqual(_settings(conn), ["30s", "0"])
 
 
 class PostgreSQLMigrationTests(migrating.MigrationSteps):
