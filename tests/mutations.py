@@ -117,6 +117,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/intents.py",
+        "min((waiting.retry_at or 0.0) - self._clock.wall_seconds(), LONGEST_PAUSE)",
+        "(waiting.retry_at or 0.0) - self._clock.wall_seconds()",
+        "core.test_intents",
+        "A wall clock that was set back keeps subscribers waiting for years.",
+    ),
+    Mutation(
+        "core/intents.py",
         "attempts, about = waiting.attempts,",
         "attempts, about = 0,",
         "core.test_intents",

@@ -49,6 +49,10 @@ FULL_PAUSE = 60
 #: Seconds before each further attempt to reach a callback.
 RETRIES = (5.0, 30.0, 120.0, 600.0)
 
+#: The longest pause in seconds before an attempt, whatever a callback asks for, and whatever time
+#: the wall clock shows after a restart.
+LONGEST_PAUSE = 86_400.0
+
 
 class IntentQueue(Service):
     """Verifies the intents that are added, and those that the last process left in the store.
@@ -177,7 +181,7 @@ class IntentQueue(Service):
     async def _until_settled(self, waiting: WaitingIntent) -> None:
         """Try to verify an intent until it is settled, from the attempt on that is due next."""
         attempts, about = waiting.attempts, f"of {waiting.intent.callback.url}"
-        pause = (waiting.retry_at or 0.0) - self._clock.wall_seconds()
+        pause = min((waiting.retry_at or 0.0) - self._clock.wall_seconds(), LONGEST_PAUSE)
         if pause > 0:
             await deferLater(self._clock, pause)
         while True:
@@ -185,7 +189,8 @@ class IntentQueue(Service):
             attempts += 1
             if failure is None or attempts > len(self._retries):
                 return
-            delay = max(self._retries[attempts - 1], failure.retry_after or 0.0)
+            asked = min(failure.retry_after or 0.0, LONGEST_PAUSE)
+            delay = max(self._retries[attempts - 1], asked)
             retry_at = self._clock.wall_seconds() + delay
             postpone = partial(self._store.postpone_intent, waiting.id, attempts, retry_at)
             await self._store_retry(postpone, about)
