@@ -792,6 +792,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/postgresql.py",
+        'url.normalized_query.get("options", ())',
+        "()",
+        "storage.test_postgresql",
+        "Options of an operator for the PostgreSQL server are dropped.",
+    ),
+    Mutation(
+        "storage/postgresql.py",
         'connection.execute(select(func.set_config("lock_timeout", "0", True)))',
         "pass",
         "storage.test_postgresql",

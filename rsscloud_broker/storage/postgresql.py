@@ -46,17 +46,15 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
 
     :param of_broker: see ``engine.open_engine``.
     """
-    parameters = _CONNECT_ARGS | {
-        "options": f"{_LOCK_TIMEOUT} {_IDLE_TIMEOUT}" if of_broker else _LOCK_TIMEOUT
-    }
+    options = [_LOCK_TIMEOUT, _IDLE_TIMEOUT] if of_broker else [_LOCK_TIMEOUT]
+    options += url.normalized_query.get("options", ())  # the server heeds the last of each
+    parameters = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
     return {
         "pool_pre_ping": True,
         "pool_size": CONNECTIONS,
         "max_overflow": 0,
         "pool_timeout": TIMEOUT,
-        "connect_args": {
-            name: value for name, value in parameters.items() if name not in url.query
-        },
+        "connect_args": parameters | {"options": " ".join(options)},
     }
 
 

@@ -66,6 +66,19 @@ class PostgreSQLSettingsTests(TestCase):
         with open_database(empty_database(), writes=False) as conn:
             self.assertEqual(_settings(conn), ["30s", "0"])
 
+    def test_options_in_the_url_are_added(self) -> None:
+        """They come last, so they win."""
+        url = f"{empty_database()}&options=-c%20idle_in_transaction_session_timeout%3D5s"
+        for options, expected in (
+            ("", ["30s", "5s", "0"]),
+            ("%20-c%20lock_timeout%3D7s%20-c%20statement_timeout%3D9s", ["7s", "5s", "9s"]),
+        ):
+            engine = open_engine(url + options, of_broker=True)
+            self.addCleanup(engine.dispose)
+            with engine.begin() as conn:
+                other = conn.execute(text("SHOW statement_timeout")).scalar_one()
+                self.assertEqual([*_settings(conn), other], expected)
+
 
 class PostgreSQLMigrationTests(migrating.MigrationSteps):
     def new_url(self) -> str:
