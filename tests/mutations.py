@@ -791,6 +791,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A form of a million fields keeps the broker busy.",
     ),
     Mutation(
+        "front_doors/channel.py",
+        "if self._has_body_header:",
+        "if False:",
+        "front_doors.test_channel",
+        "Who sends two lengths gets an empty answer and must guess what is wrong.",
+    ),
+    Mutation(
+        "front_doors/channel.py",
+        "            self._head_bytes = self._headers = 0\n",
+        "",
+        "front_doors.test_channel",
+        "A client that stays connected is refused after 500 headers in all its requests.",
+    ),
+    Mutation(
         "storage/postgresql.py",
         'url.normalized_query.get("options", ())',
         "()",
