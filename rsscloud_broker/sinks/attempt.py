@@ -81,5 +81,24 @@ def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
     return evolve(delivery, subscription=subscription)
 
 
+def claimed(attempt: Attempt, now: float) -> Delivery:
+    """Say that a notification is pending and claimed by this process."""
+    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
+
+
+def changes_something(delivery: Delivery) -> bool:
+    """Whether a delivery has to be stored: most succeed and change nothing."""
+    if delivery.retry_at is not None:
+        return True
+    if delivery.outcome is None:
+        return False
+    subscription = delivery.subscription
+    return (
+        not delivery.outcome.success
+        or subscription.attempts is not None
+        or subscription.consecutive_errors > 0
+    )
+
+
 def nobody_asks() -> None:
     """A ``Began`` that does nothing."""

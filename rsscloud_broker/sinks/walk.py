@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 
@@ -27,7 +27,13 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
-from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store, put_off
+from rsscloud_broker.sinks.attempt import (
+    Attempt,
+    changes_something,
+    claimed,
+    leave_to_the_store,
+    put_off,
+)
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
@@ -402,7 +408,7 @@ class Walk:
         progress, now = self._progress, self._tools.clock.wall_seconds()
         under_way, progress.open = list(progress.open.values()), {}
         # The pending notification of a follower is stored for the attempt that it follows.
-        progress.outcomes += [_claimed(one, now) for one in under_way if not one.follows]
+        progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
         self._late = late = _Late(self._tools.record)
         if self._problem is None:
             await self._save_once(done=done)
@@ -430,22 +436,3 @@ class _Late:
         waiting, self._waiting = self._waiting or [], None
         if waiting:
             self._record(waiting)
-
-
-def _claimed(attempt: Attempt, now: float) -> Delivery:
-    """Say that a notification is pending and claimed by this process."""
-    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
-
-
-def changes_something(delivery: Delivery) -> bool:
-    """Whether a delivery has to be stored: most succeed and change nothing."""
-    if delivery.retry_at is not None:
-        return True
-    if delivery.outcome is None:
-        return False
-    subscription = delivery.subscription
-    return (
-        not delivery.outcome.success
-        or subscription.attempts is not None
-        or subscription.consecutive_errors > 0
-    )
