@@ -170,9 +170,9 @@ class Attempts:
         """Whether a host answered quickly the last time it was called."""
         return self._dispatcher.is_quick(host)
 
-    def in_line_of(self, host: str) -> int:
+    def queued_for(self, host: str) -> int:
         """How many attempts wait for slots of a host."""
-        return self._dispatcher.in_line_of(host)
+        return self._dispatcher.queued_for(host)
 
     def withdraw_of(self, topic: str, callback: Callback) -> None:
         """Put off the attempt of a removed subscription if it has not begun.
