@@ -1,13 +1,9 @@
-"""Counts what is under way, in all and at each host, and says whether more may begin.
+"""Counts running jobs, in total and per host, and says whether another may start.
 
-This is the arithmetic that the core's limits have in common: the fetches and verifications of
-`FairLimiter`, the intents of `IntentQueue`, and the polls of `Poller`.  Who waits, and whose turn
-is next, is up to them.
+`FairLimiter`, `IntentQueue` and `Poller` use it; they keep their own queues.
 
-Whatever strangers ask for is shared between sources.  A source is whoever asked: an address, or
-its network (see ``bucket_of``).  A source never has more under way than is still free for all
-others, in all and at each host.  So a source whose calls take long can use up at most half of
-everything, and there is always room for the next source.
+A source (see ``sources``) may run at most as many jobs as are still free, in total and at each
+host, so one slow source uses at most half.
 """
 
 from __future__ import annotations

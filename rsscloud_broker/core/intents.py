@@ -115,7 +115,7 @@ class IntentQueue(Service):
         finally:
             self._waiting.end(*self._counted(intent))
         if waiting is None:
-            reason = f"{self._limit} requests wait to be verified, as many as may"
+            reason = f"{self._limit} requests already wait to be verified, which is the limit"
             raise TooMany(reason, FULL_PAUSE)
         self._settle(waiting)
 
@@ -129,8 +129,8 @@ class IntentQueue(Service):
         of_source = self._waiting.count(source)
         full = of_source >= self._limit_of_source or not self._waiting.has_room(source)
         if limited and full:
-            reason = f"{of_source} requests from your address wait to be verified, as many as may"
-            raise TooMany(reason, FULL_PAUSE)
+            reason = "requests from your address already wait to be verified, which is the limit"
+            raise TooMany(f"{of_source} {reason}", FULL_PAUSE)
 
     def _counted(self, intent: Intent) -> tuple[HostQuota, str]:
         """The quota and the source by which an intent is counted."""

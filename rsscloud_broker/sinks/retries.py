@@ -30,7 +30,7 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
-from rsscloud_broker.records import Delivery, Recorded
+from rsscloud_broker.records import MAX_QUEUED, Delivery, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
@@ -114,10 +114,10 @@ class Retries:
         for subscription in recorded.dropped:
             self._dropped.inc()
             self.log.error(
-                "{callback} is not told of something that was pushed for {topic}: as much waits "
-                "for it as may.",
+                "{callback} misses a pushed content of {topic}: its queue is full ({limit}).",
                 callback=subscription.callback.url,
                 topic=subscription.topic,
+                limit=MAX_QUEUED,
             )
 
     def record(self, deliveries: Sequence[Delivery]) -> None:

@@ -612,7 +612,9 @@ class AccessTests(BrokerTestCase):
         self.assertEqual((self.pings(), self.due(), self.fetcher.fetched), ([], [], []))
         self.result(self.broker.ping(Ping("A site", HOME, NOW), 0, CALLER))
         said = self.result(self.broker.publish([self.elsewhere, HOME], CALLER))
-        self.assertIn("no pings of topics like that; it was not taken in", said[self.elsewhere])
+        self.assertIn(
+            f"not allow pings of {self.elsewhere}; it was not taken in", said[self.elsewhere]
+        )
 
 
 class ReadingsOfAHostTests(BrokerTestCase):

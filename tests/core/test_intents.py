@@ -316,7 +316,7 @@ class AcceptTests(IntentsTestCase):
             self.carrier.outcomes[url] = NO_ANSWER
             self.accept(evolve(WANTED, callback=evolve(CALLBACK, url=url)))
         error = self.refusal(self.broker.accept(WANTED), TooMany)
-        self.assertIn("3 requests wait", str(error))
+        self.assertIn("3 requests already wait", str(error))
         self.assertEqual(len(self.waiting()), 3)
 
     def test_store_that_is_away_for_a_moment(self) -> None:

@@ -9,9 +9,8 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.events import ContentBrought, ContentMissed, SubscriptionStored
 from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.records import MAX_QUEUED, Bounds
 from rsscloud_broker.sinks.contents import Contents
-from rsscloud_broker.storage.deliveries import MAX_QUEUED
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
@@ -315,7 +314,9 @@ class PushedTests(EngineTestCase):
                 self.push(b"%d" % number)
         told = [formatEvent(event) or "" for event in logs]
         self.assertEqual(self.count("dropped_contents_total"), 2)
-        self.assertEqual(len([line for line in told if f"{READER} is not told of" in line]), 2)
+        self.assertEqual(
+            len([line for line in told if f"{READER} misses a pushed content" in line]), 2
+        )
         self.notifier.outcomes.clear()
         self.advance(120)
         self.assertEqual(
