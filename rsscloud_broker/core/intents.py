@@ -9,12 +9,9 @@ A callback that cannot be reached is tried again after each of the delays in ``R
 keeps how many attempts have failed and when the next one is due, so a restart neither begins the
 attempts anew nor makes them earlier.
 
-This scheduler shares no code with the one for topics (``retrying``) and the one for notifications
-(``sinks/retries.py``).  The number of intents is limited, so each has a timer in memory, and a
-later intent of the same subscription replaces it.  A topic that waits is read early when somebody
-pings it, shares that reading with others, and begins anew after a restart, since it may have
-changed in between.  Pending notifications are too many for timers.  A common scheduler would
-consist of these differences; all that the three have in common is the lookup of a delay.
+Each intent has a timer in memory.  A later intent of the same subscription replaces an earlier one.
+Decision 0016 (``docs/decisions``) says why topics (``retrying``) and notifications
+(``sinks/retries.py``) have schedulers of their own.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ tried again, and how many attempts are left.  A topic without subscribers is not
 because nobody would be told.
 
 After a restart every topic that waits is read at once, with all attempts ahead of it: it may have
-changed while the broker was down, and nobody knows when.  That is one reason why this scheduler
-shares no code with the one for intents (``intents``), whose attempts survive a restart.  The other
-is that a ping may move the next attempt forward at any time.
+changed while the broker was down, and nobody knows when.
+
+Decision 0016 (``docs/decisions``) says why intents and notifications have schedulers of their own.
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ Thousands of hosts that never answer cannot take every slot.  Hosts that answere
 time have slots that no other host can take: half as many as the total, beside the total.  A
 quarter of ``max_slow`` is reserved for them too.  ``Pace`` sets the number of slots.
 
-The core's `HostLimiter` does not fit here.  It compares counts with fixed limits, and shares them
-between the sources of requests; a notification has no source, the limits move with every answer,
-and each host needs a queue beside its count.
+Decision 0016 (``docs/decisions``) says why the core's `HostLimiter` does not fit here.
 """
 
 from __future__ import annotations

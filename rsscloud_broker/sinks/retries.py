@@ -9,12 +9,8 @@ The limit in memory counts only attempts that have not begun: the dispatcher lim
 attempt that waits in memory behind a slow host goes back to the store when other attempts need the
 room.
 
-This scheduler shares no code with those for topics (``core/retrying.py``) and for intents
-(``core/intents.py``).  There may be millions of pending notifications, so the store alone knows
-what is due next, and the broker claims it in batches.  Topics and intents that wait are few
-enough that each has a timer in memory.  Nor does the core's `HostLimiter` fit: which attempts
-count changes when the dispatcher begins one, and that says nothing to this module, so the counts
-are taken when they are needed.
+Decision 0016 (``docs/decisions``) says why this module shares no scheduler with
+``core/retrying.py`` and ``core/intents.py``, and why the core's `HostLimiter` does not fit here.
 """
 
 from __future__ import annotations
