@@ -1,6 +1,6 @@
-"""Measures how long it takes to plan the polls of very many topics, and the longest portion.
+"""Measures how long it takes to plan the polls of very many topics, and the longest batch.
 
-The broker's reactor is blocked while it plans a portion.
+The broker's reactor is blocked while it plans a batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HINTS = {"ttl_minutes": 60, "skip_hours": [0, 1, 2, 3], "skip_days": [5, 6]}
 
 
 def planning(settings: Settings) -> list[Line]:
-    """The CPU seconds for one plan of each topic, in portions as large as the broker's."""
+    """The CPU seconds for one plan of each topic, in batches as large as the broker's."""
     count = settings.count or _COUNT
     statuses = [_status(number) for number in range(count)]
     pace = Pace()
@@ -30,10 +30,10 @@ def planning(settings: Settings) -> list[Line]:
         began, worst = time.process_time(), 0.0
         plans: list[float] = []
         for first in range(0, count, AT_ONCE):
-            portion = time.process_time()
+            batch = time.process_time()
             due = statuses[first : first + AT_ONCE]
             plans += [plan(poll_state(status), _NOW, pace).at for status in due]
-            worst = max(worst, time.process_time() - portion)
+            worst = max(worst, time.process_time() - batch)
         took = time.process_time() - began
         if len(plans) != count or min(plans) < _NOW:
             raise Failed("a topic was not planned, or for a time that has passed")
@@ -43,7 +43,7 @@ def planning(settings: Settings) -> list[Line]:
     work = f"plan the polls of {count:,} topics"
     return [
         Line(work, "s", seconds, peak, (), [Target.at_most(middle(seconds), 1, "s")]),
-        Line(f"{work}: the longest portion", "ms", longest, peak),
+        Line(f"{work}: the longest batch", "ms", longest, peak),
     ]
 
 

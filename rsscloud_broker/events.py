@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from rsscloud_broker.model import Ping, Subscription
+from rsscloud_broker.model import Callback, Ping, Subscription
 from rsscloud_broker.records import Swept
 
 
@@ -78,7 +78,7 @@ class SubscriptionRemoved:
     """A subscriber unsubscribed."""
 
     topic: str
-    callback_url: str
+    callback: Callback
 
 
 @frozen

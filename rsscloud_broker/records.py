@@ -85,6 +85,10 @@ class Delivery:
     claimed: bool = False
 
 
+#: How many pushed contents may be queued for one subscription, besides the first.
+MAX_QUEUED = 100
+
+
 @frozen
 class Recorded:
     """The answer of the store when it has recorded deliveries.

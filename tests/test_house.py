@@ -33,8 +33,14 @@ FORBIDDEN = {
 }
 
 
-#: What applications may use.  Modules of no room are small helpers, and of no use to them.
+#: The packages that applications and plugins may use.  Only their tests use ``testing``.
 PUBLIC = {"interfaces", "wire", "web", "client", "testing", "apps"}
+
+#: The modules that they may use: the values that the interfaces exchange, and what makes those.
+PUBLIC_MODULES = {
+    *("counters", "errors", "events", "log_entries", "model", "records"),
+    *("timing", "urls"),
+}
 
 
 class HouseTests(SynchronousTestCase):
@@ -79,6 +85,14 @@ class HouseTests(SynchronousTestCase):
         rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
         self.assertEqual(rooms - {name.split(".")[1] for name in forbidden}, PUBLIC)
 
+    def test_applications_and_plugins_import_nothing_else(self) -> None:
+        """The linter has a list of what is forbidden.  This is one of what is allowed."""
+        example = PACKAGE.parent / "docs" / "examples" / "rsscloud-broker-example"
+        modules = [*(PACKAGE / "apps").rglob("*.py"), *example.glob("rsscloud_broker_example/*.py")]
+        for path in modules:
+            self.assertEqual(private_imports(path), [], path)
+        self.assertIn("rsscloud_broker.config.Config", private_imports(PACKAGE / "tap.py"))
+
     def test_modules_are_short(self) -> None:
         long = {
             str(path.relative_to(PACKAGE)): lines
@@ -86,6 +100,16 @@ class HouseTests(SynchronousTestCase):
             if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 450
         }
         self.assertEqual(long, {})
+
+
+def private_imports(path: Path) -> list[str]:
+    """What a module imports of the broker that is not for applications and plugins."""
+    allowed = (PUBLIC - {"testing"}) | PUBLIC_MODULES
+    return [
+        name
+        for name in imports_of(path)
+        if name.split(".")[0] == PACKAGE.name and not {*name.split(".")[1:2]} & allowed
+    ]
 
 
 class TestsTests(SynchronousTestCase):

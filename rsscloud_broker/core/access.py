@@ -52,7 +52,7 @@ class Access:
         :raises Forbidden: no pattern matches the topic.
         """
         if not self.may_subscribe(topic):
-            raise Forbidden(f"{topic}: this broker takes no subscriptions to topics like that")
+            raise Forbidden(f"the operator of this broker does not allow subscriptions to {topic}")
 
     def check_publish(self, *topics: str) -> None:
         """Raise if the operator allows no pings of one of these topics.
@@ -61,7 +61,7 @@ class Access:
         """
         for topic in topics:
             if self._publish.match(topic) is None:
-                raise Forbidden(f"{topic}: this broker takes no pings of topics like that")
+                raise Forbidden(f"the operator of this broker does not allow pings of {topic}")
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:

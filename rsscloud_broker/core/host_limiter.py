@@ -1,13 +1,9 @@
-"""Counts what is under way, in total and at each host, and says whether more may begin.
+"""Counts running jobs, in total and per host, and says whether another may start.
 
-This is the arithmetic that the core's limits have in common: the fetches and verifications of
-`FairLimiter`, the intents of `IntentQueue`, and the polls of `Poller`.  They decide which of the
-waiting calls is next.
+`FairLimiter`, `IntentQueue` and `Poller` use it; they keep their own queues.
 
-The limiter shares its capacity between sources.  A source is the address of a client, or its
-network (see ``bucket_of``).  A source never has more under way than is still free for all others,
-in total and at each host.  So a source whose calls take long can use up at most half of the
-capacity, and there is always some for the next source.
+A source (see ``sources``) may run at most as many jobs as are still free, in total and at each
+host, so one slow source uses at most half.
 """
 
 from __future__ import annotations

@@ -9,13 +9,9 @@ A callback that cannot be reached is tried again after each of the delays in ``R
 keeps how many attempts have failed and when the next one is due, so a restart neither begins the
 attempts anew nor makes them earlier.
 
-This scheduler shares no code with the one for topics (``retrying``) and the one for notifications
-(``sinks/retries.py``).  The number of intents is limited, so each has a timer in memory, and a
-later intent of the same subscription replaces it.  A topic that waits for a retry is fetched early
-when somebody pings it, and all who request it share that fetch.  After a restart its attempts begin
-anew, since it may have changed in between.  Pending notifications are too many for timers.  A
-common scheduler would consist of these differences; all that the three have in common is the lookup
-of a delay.
+Each intent has a timer in memory.  A later intent of the same subscription replaces an earlier one.
+Decision 0016 (``docs/decisions``) says why topics (``retrying``) and notifications
+(``sinks/retries.py``) have schedulers of their own.
 """
 
 from __future__ import annotations
@@ -49,6 +45,10 @@ FULL_PAUSE = 60
 
 #: Seconds before each further attempt to reach a callback.
 RETRIES = (5.0, 30.0, 120.0, 600.0)
+
+#: The longest pause in seconds before an attempt, whatever a callback asks for, and whatever time
+#: the wall clock shows after a restart.
+LONGEST_PAUSE = 86_400.0
 
 
 class IntentQueue(Service):
@@ -112,7 +112,7 @@ class IntentQueue(Service):
         finally:
             self._pending.end(*self._counted(intent))
         if pending is None:
-            reason = f"{self._limit} requests wait to be verified, as many as may"
+            reason = f"{self._limit} requests already wait to be verified, which is the limit"
             raise TooMany(reason, FULL_PAUSE)
         self._settle(pending)
 
@@ -126,8 +126,8 @@ class IntentQueue(Service):
         of_source = self._pending.count(source)
         full = of_source >= self._limit_of_source or not self._pending.has_capacity(source)
         if limited and full:
-            reason = f"{of_source} requests from your address wait to be verified, as many as may"
-            raise TooMany(reason, FULL_PAUSE)
+            reason = "requests from your address already wait to be verified, which is the limit"
+            raise TooMany(f"{of_source} {reason}", FULL_PAUSE)
 
     def _counted(self, intent: Intent) -> tuple[HostQuota, str]:
         """The quota and the source by which an intent is counted."""
@@ -178,7 +178,7 @@ class IntentQueue(Service):
     async def _until_settled(self, pending: PendingIntent) -> None:
         """Try to verify an intent until it is settled, from the attempt on that is due next."""
         attempts, about = pending.attempts, f"of {pending.intent.callback.url}"
-        pause = (pending.retry_at or 0.0) - self._clock.wall_seconds()
+        pause = min((pending.retry_at or 0.0) - self._clock.wall_seconds(), LONGEST_PAUSE)
         if pause > 0:
             await deferLater(self._clock, pause)
         while True:
@@ -186,7 +186,8 @@ class IntentQueue(Service):
             attempts += 1
             if failure is None or attempts > len(self._retries):
                 return
-            delay = max(self._retries[attempts - 1], failure.retry_after or 0.0)
+            asked = min(failure.retry_after or 0.0, LONGEST_PAUSE)
+            delay = max(self._retries[attempts - 1], asked)
             retry_at = self._clock.wall_seconds() + delay
             postpone = partial(self._store.postpone_intent, pending.id, attempts, retry_at)
             await self._store_retry(postpone, about)

@@ -83,7 +83,7 @@ class Poller(EachPeriod):
         now = self._clock.wall_seconds()
         try:
             due = await self._store.polls_due(now, AT_ONCE)
-            plans = [plan for account in due if (plan := self._take(account, now)) is not None]
+            plans = [plan for status in due if (plan := self._take(status, now)) is not None]
             if plans:
                 await self._store.plan_polls(plans)
         except Unavailable as error:
@@ -94,24 +94,24 @@ class Poller(EachPeriod):
         """Look at no topic for a while: the store is unavailable, or there is a bug."""
         self._not_before = self._clock.seconds() + UNAVAILABLE_PAUSE
 
-    def _take(self, account: TopicStatus, now: float) -> PollPlan | None:
+    def _take(self, status: TopicStatus, now: float) -> PollPlan | None:
         """Begin the poll of a topic that is due.
 
         :returns: a plan, if the topic is not polled now; None if it is, or if it stays due.
         """
-        url = account.topic.url
+        url = status.topic.url
         if url in self._polls:
             return None
-        never = "" if account.topic.subscribers else "nobody subscribes to it"
+        never = "" if status.topic.subscribers else "nobody subscribes to it"
         if never or not self._detector.reads(url):
-            return PollPlan(url, None, never or NOT_READ, account.poll_interval, now)
-        if self._is_to_be_planned(account):
-            return self._plan(account, now)
+            return PollPlan(url, None, never or NOT_READ, status.poll_interval, now)
+        if self._is_to_be_planned(status):
+            return self._plan(status, now)
         quota = HostQuota("poll", host_of(url), self._per_host)
         if not self._under_way.has_capacity():
             return None
         if not self._under_way.has_capacity_at(quota):
-            return PollPlan(url, now + BUSY_HOST, account.poll_reason, account.poll_interval, now)
+            return PollPlan(url, now + BUSY_HOST, status.poll_reason, status.poll_interval, now)
         self._begin_poll(url, quota)
         return None
 
@@ -125,12 +125,12 @@ class Poller(EachPeriod):
 
         poll.addBoth(over)
 
-    def _is_to_be_planned(self, account: TopicStatus) -> bool:
-        if account.poll_interval is None or account.planned_at is None:
+    def _is_to_be_planned(self, status: TopicStatus) -> bool:
+        if status.poll_interval is None or status.planned_at is None:
             return True
-        read_since = account.asked_at is not None and account.asked_at > account.planned_at
-        due = account.next_poll_at or 0.0
-        late_at_start = due < self._started_at - LATE and account.planned_at < self._started_at
+        read_since = status.asked_at is not None and status.asked_at > status.planned_at
+        due = status.next_poll_at or 0.0
+        late_at_start = due < self._started_at - LATE and status.planned_at < self._started_at
         return read_since or late_at_start
 
     async def _poll(self, url: str) -> None:
@@ -139,9 +139,9 @@ class Poller(EachPeriod):
                 await self._detector.check_now(url)
             except TopicUnreadable as error:
                 self.log.info("A poll failed: {error}", error=error)
-            account = await self._store.topic_status(url)
-            if account is not None and not account.topic.ended:
-                await self._store.plan_polls([self._plan(account, self._clock.wall_seconds())])
+            status = await self._store.topic_status(url)
+            if status is not None and not status.topic.ended:
+                await self._store.plan_polls([self._plan(status, self._clock.wall_seconds())])
         except CancelledError:
             pass  # the service stops
         except Unavailable as error:
@@ -151,22 +151,22 @@ class Poller(EachPeriod):
             self._pause()
             self.log.failure("A poll of {url} failed.", url=url)
 
-    def _plan(self, account: TopicStatus, now: float) -> PollPlan:
-        planned = plan(poll_state(account), now, self._pace)
-        url = account.topic.url
+    def _plan(self, status: TopicStatus, now: float) -> PollPlan:
+        planned = plan(poll_state(status), now, self._pace)
+        url = status.topic.url
         return PollPlan(url, planned.at, planned.reason, planned.interval, now)
 
 
-def poll_state(account: TopicStatus) -> PollState:
+def poll_state(status: TopicStatus) -> PollState:
     """The facts about a topic on which its next plan depends."""
-    topic = account.topic
+    topic = status.topic
     return PollState(
         url=topic.url,
-        last_polled_at=account.asked_at,
+        last_polled_at=status.asked_at,
         last_changed_at=topic.changed_at,
-        interval=account.poll_interval,
-        failures=account.failures,
-        pinged_at=account.pinged_at,
-        fresh_seconds=account.fresh_seconds,
-        hints=hints_of(account.feed),
+        interval=status.poll_interval,
+        failures=status.failures,
+        pinged_at=status.pinged_at,
+        fresh_seconds=status.fresh_seconds,
+        hints=hints_of(status.feed),
     )

@@ -4,10 +4,10 @@ The store remembers that the topic waits to be fetched.  This module keeps in me
 tries again, and how many attempts remain.  The broker does not retry a topic without subscribers,
 because it would have nobody to notify.
 
-After a restart the broker fetches every waiting topic at once, with all attempts ahead of it: the
-topic may have changed while the broker was down, and nobody knows when.  That is one reason why
-this scheduler shares no code with the one for intents (``intents``), whose attempts survive a
-restart.  The other is that a ping may move the next attempt forward at any time.
+After a restart every topic that waits is read at once, with all attempts ahead of it: it may have
+changed while the broker was down, and nobody knows when.
+
+Decision 0016 (``docs/decisions``) says why intents and notifications have schedulers of their own.
 """
 
 from __future__ import annotations

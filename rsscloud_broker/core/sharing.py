@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 #: How many waiters of a fetch are fired in one turn of the reactor.  To answer a request takes
 #: about 0.1 ms, and ten thousand may wait.
-PORTION = 100
+BATCH_SIZE = 100
 
 
 @define(eq=False)
@@ -51,11 +51,11 @@ class PendingFetch(Generic[T]):
     waiters: list[Deferred[T]] = field(factory=list, init=False)
 
     async def tell(self, clock: IClock, result: T | Failure) -> None:
-        """Fire all waiters with the result, ``PORTION`` in each turn of the reactor."""
-        for first in range(0, len(self.waiters), PORTION):
+        """Fire all waiters with the result, ``BATCH_SIZE`` in each turn of the reactor."""
+        for first in range(0, len(self.waiters), BATCH_SIZE):
             if first:
                 await deferLater(clock, 0)
-            for waiter in self.waiters[first : first + PORTION]:
+            for waiter in self.waiters[first : first + BATCH_SIZE]:
                 # A Failure for each: one that many handle would collect all their frames.
                 own = Failure(result.value) if isinstance(result, Failure) else result
                 waiter.callback(own)

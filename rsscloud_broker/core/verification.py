@@ -134,7 +134,7 @@ class Verifier:
         await self._confirm(self._notifier(intent.callback.protocol), intent)
         removed = await self._store.remove_subscription(intent.topic, intent.callback)
         if removed:
-            self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback.url))
+            self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback))
         return removed
 
     async def deny(self, intent: Intent, reason: str) -> None:

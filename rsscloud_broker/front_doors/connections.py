@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from ipaddress import ip_address
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
 
@@ -33,6 +32,7 @@ from rsscloud_broker.config import Http, Network
 from rsscloud_broker.front_doors.bodies import BodyBudget
 from rsscloud_broker.front_doors.proxies import UnnamedProxies, is_near
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
+from rsscloud_broker.sources import address_of
 
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
@@ -88,9 +88,8 @@ class HTTPLimits:
 
 def within(address: str, networks: Sequence[Network]) -> bool:
     """Whether an address is in one of several networks."""
-    judged = ip_address(address.partition("%")[0])
-    mapped = getattr(judged, "ipv4_mapped", None)
-    return any((mapped or judged) in network for network in networks)
+    found = address_of(address)
+    return found is not None and any(found in network for network in networks)
 
 
 class Connection(ProtocolWrapper):
@@ -114,7 +113,7 @@ class Connection(ProtocolWrapper):
     _deadline: IDelayedCall | None = None
     _reader_deadline: IDelayedCall | None = None
     _began = False
-    _judged_by: tuple[Network, ...] | None = None
+    _checked_against: tuple[Network, ...] | None = None
     _from_proxy = False
 
     # The addresses of a connection never change, but transports ask the operating system each time.
@@ -131,10 +130,10 @@ class Connection(ProtocolWrapper):
         A connection over a UNIX socket always does: only a proxy on this machine can open it.
         """
         trusted = self.factory.limits.trusted
-        if trusted is not self._judged_by:  # most connections are judged once
+        if trusted is not self._checked_against:  # most connections are checked once
             host = getattr(self.peer, "host", None)
             self._from_proxy = host is None or within(host, trusted)
-            self._judged_by = trusted
+            self._checked_against = trusted
         return self._from_proxy
 
     @property
@@ -155,11 +154,16 @@ class Connection(ProtocolWrapper):
     def refuse(self, status: int, text: str, page: bytes = b"") -> None:
         """Send an answer at once, and let the client read it before the connection is closed.
 
+        Does nothing if an answer was sent in this way before: more than one thing may be wrong
+        with a request, and its deadline may pass while the client reads the answer.
+
         If the broker closed the connection while the client still sends, the client's operating
         system would throw the answer away.
 
         :param page: the answer in HTML, which is sent instead of the text.
         """
+        if self.refused:
+            return
         self.refused = True
         self.request_began()
         body, kind, more = f"{text}\n".encode(), b"plain", b""

@@ -1,8 +1,8 @@
 """Limits the bytes of answers that are in memory at the same time.
 
 A few kilobytes become megabytes when they are decompressed, and a content stays in memory after it
-has arrived, until it is recorded.  A compressed answer waits until the result fits into the budget.
-An uncompressed content is in memory already when it is counted, so it may use twice the limit.
+has arrived, until it is recorded.  Compressed answers wait until the decompressed size fits.  An
+uncompressed one cannot wait, because it is in memory already; so the limit for those is doubled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMIT: Final = 16 * 1024 * 1024
 SMALL: Final = 256 * 1024
 
 #: Contents that came uncompressed may use so many times the limit.
-KEPT: Final = 2
+UNCOMPRESSED_FACTOR: Final = 2
 
 #: Like ``LIMIT`` and ``SMALL``, for the answers of callbacks.
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
@@ -85,8 +85,8 @@ class AnswerBudget(Budget):
         self.resize(max(LIMIT, 2 * body_limit))
 
     def has_capacity(self, size: int) -> bool:
-        """Whether a decoded content of ``size`` bytes fits."""
-        return size <= self._small or self.kept + size <= KEPT * self._limit
+        """Whether an uncompressed content of ``size`` bytes fits."""
+        return size <= self._small or self.kept + size <= UNCOMPRESSED_FACTOR * self._limit
 
     def keep(self, content: Content) -> None:
         """Count a content until the last reference to it is gone."""

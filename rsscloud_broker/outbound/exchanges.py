@@ -108,7 +108,7 @@ class HTTPExchanger:
         connections = self._idle
         idle = connections.take(target.origin)
         if idle is not None:
-            pending.waits_for = answering = idle.ask(message)
+            pending.waits_for = answering = idle.request(message)
             try:
                 return self._finish(idle, await answering, connections)
             except OutboundError:
@@ -128,7 +128,7 @@ class HTTPExchanger:
             timeout = self._seconds / len(addresses) if number < len(addresses) else None
             tls = self._tls.to(target.host, target.port) if target.secure else None
             connection = Http1(target.origin, tls, self.make_body, self._budget)
-            pending.waits_for = answering = connection.ask(message)
+            pending.waits_for = answering = connection.request(message)
             try:
                 self._connector.connect(connection, address, timeout)
                 return self._finish(connection, await answering, connections)

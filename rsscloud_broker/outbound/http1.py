@@ -1,8 +1,8 @@
-"""One outgoing HTTP/1.1 connection: a request, its answer, and perhaps the next.
+"""One outgoing HTTP/1.1 connection: it sends a request, reads the answer, and may be used again.
 
-Only what the broker needs: requests that are whole when they are written, answers
-whose body is kept up to a limit.  Parsing is httptools', which wraps the parser of
-Node.js.
+This is a small HTTP client, which does only what the broker needs.  A request is complete before
+the first byte of it is sent.  Of an answer, the body is kept up to a limit.  httptools parses the
+answers; it wraps the parser of Node.js.
 """
 
 from __future__ import annotations
@@ -27,38 +27,39 @@ from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
 from rsscloud_broker.twisted_overrides.tcp_client import PendingConnection
 
-#: Bytes of an answer that are read besides its body: headers, trailers, interim
-#: answers; and the sizes of chunks, which are five bytes around a chunk of one.
+#: How many bytes of an answer are read besides its body: of headers, trailers and interim answers,
+#: and for each byte of the body: the size of a chunk takes five, and a chunk may be one byte.
 MAX_BESIDES_BODY = 64 * 1024
 MAX_BESIDES_BYTE = 5
 
-#: Fields that the headers of an answer may have, however short they are.
+#: How many headers an answer may have, however short they are.
 MAX_FIELDS = 500
 
-#: Bytes of a request that the system takes at once, whatever the other side does.
+#: The operating system accepts so many bytes of a request at once, even if the server reads none.
 TAKEN_AT_ONCE = 8 * 1024
 
-#: Bytes of a piece of a body.  A larger body is written piece by piece.
+#: A body of more than so many bytes is written in pieces of this size.
 PIECE: Final = 64 * 1024
 
-#: Methods whose requests say nothing about a body if they have none.
+#: Requests with these methods have no Content-Length if they have no body.
 _BODILESS = frozenset({"GET", "HEAD"})
 
-#: Names of headers that have capitals elsewhere than at the beginning of each word.
+#: The usual spelling of names of headers that do not just begin each word with a capital.
 _SPELLINGS: Final = {
     name.lower(): name for name in ("SOAPAction", "ETag", "TE", "WWW-Authenticate", "MIME-Version")
 }
 
-#: What connections are alike for: whether over TLS, host and port.
+#: Requests to the same origin can use the same connection: whether it uses TLS, host and port.
 Origin: TypeAlias = tuple[bool, str, int]
 
 
 class Message(NamedTuple):
-    """A request as it goes over the wire.
+    """The bytes of a request.
 
+    :ivar data: the head of the request, and its body if that is not large.
     :ivar answer_has_body: False for HEAD, whatever the answer's headers say.
-    :ivar large: a body that follows the data piece by piece, so that those who do not
-        read it do not fill the memory with copies of it.
+    :ivar large: a large body.  It is written in pieces after ``data``, so that a server that does
+        not read does not fill the memory with copies of it.
     """
 
     data: bytes
@@ -67,13 +68,13 @@ class Message(NamedTuple):
 
 
 def message(method: str, target: Target, headers: Mapping[str, str], body: bytes) -> Message:
-    """Write a request down.
+    """Make the bytes of a request.
 
-    Names of headers are spelled as browsers spell them: HTTP does not tell capitals from small
-    letters (RFC 9110, section 5.1), but some receivers do.
+    The names of headers get the spelling that browsers use.  Case does not matter in HTTP (RFC
+    9110, section 5.1), but it does matter to some receivers.
 
-    :param headers: others than Host and Content-Length.
-    :raises OutboundError: a header is more than a line of text.
+    :param headers: all headers except Host and Content-Length, which are added here.
+    :raises OutboundError: a header is not one line of text.
     """
     head = f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"
     for name, value in headers.items():
@@ -96,9 +97,10 @@ def _spelled(name: str) -> str:
 
 
 class Answer(NamedTuple):
-    """What was answered.
+    """The answer to a request.
 
-    :ivar fields: names and values of its headers.
+    :ivar fields: the names and values of its headers, as they were sent.
+    :ivar body: its body, as the object of ``make_body`` returns it.
     """
 
     status: int
@@ -106,7 +108,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def headers(self) -> dict[str, str]:
-        """Names in lower case, the last of several values."""
+        """The headers, by their names in lower case.  Of several values the last one counts."""
         return {
             name.decode("latin-1").lower(): value.decode("latin-1").strip()
             for name, value in self.fields
@@ -114,11 +116,14 @@ class Answer(NamedTuple):
 
 
 class NotConnected(OutboundError):
-    """There is no connection, so nothing has been asked."""
+    """The connection could not be opened, so no request has been sent."""
 
 
 class _Transport(TypingProtocol):
-    """A connection of TCP or TLS; under one of TLS lies that of TCP."""
+    """The methods that `Http1` uses of a TCP or TLS connection.
+
+    :ivar transport: the TCP connection that a TLS connection runs over.
+    """
 
     transport: _Transport
 
@@ -132,9 +137,11 @@ class _Transport(TypingProtocol):
 
 @implementer(IPullProducer)
 class Pieces:
-    """Writes a large body, a piece whenever the one before it has gone.
+    """Writes a large body piece by piece.
 
-    :ivar left: the bytes that are still to be written.
+    The transport asks for the next piece when it has sent the one before.
+
+    :ivar left: the bytes that have not been written yet.
     """
 
     def __init__(self, transport: _Transport, body: bytes) -> None:
@@ -148,20 +155,24 @@ class Pieces:
             self._transport.unregisterProducer()
 
     def stopProducing(self) -> None:
-        """The connection is gone."""
+        """Twisted calls this when the connection is lost; there is nothing to do."""
 
 
 class Http1(Protocol):
-    """A connection, from before it is made.
+    """One HTTP/1.1 connection.
 
-    :param tls: its TLS, if it has any.
-    :param make_body: makes what takes the body of an answer.
-    :param budget: that of answers under way.
-    :ivar attempt: what opens the connection, until it is there.
-    :ivar when_lost: called with this connection when it is gone, if anybody wants to know.
-    :ivar reusable: whether it may carry another request.
-    :ivar gone: whether it has been lost.
-    :ivar heard: whether anything of the answer has arrived.
+    `HTTPExchanger` makes it before the socket is open, calls ``request``, and may reuse it while
+    ``reusable`` is true.
+
+    :param tls: the TLS of the connection; None if it has none.
+    :param make_body: makes the object that collects the body of an answer.
+    :param budget: counts the bytes of answers that are arriving.
+    :ivar attempt: the attempt to open the socket; it is deleted once the socket is open.
+    :ivar when_lost: is called with this connection when the connection is lost; None if nobody
+        needs to know.
+    :ivar reusable: whether another request may be sent.
+    :ivar gone: whether the connection has been lost.
+    :ivar heard: whether a byte of the answer has arrived.
     """
 
     transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
@@ -185,17 +196,20 @@ class Http1(Protocol):
         self._answered: Deferred[Answer] | None = None
         self._whole = False
 
-    def ask(self, message: Message) -> Deferred[Answer]:
-        """Write a request, as soon as there is a connection, and read its answer.
+    def request(self, message: Message) -> Deferred[Answer]:
+        """Send a request, now or as soon as the connection is open, and read its answer.
 
-        If the Deferred is cancelled the connection is aborted, or not made.
+        Cancelling the Deferred aborts the connection, or the attempt to open it.
+
+        :returns: a Deferred with the answer.  It fails with an `OutboundError` if there is none,
+            or with `Unavailable` if the broker lacks what it needs.
         """
         self._answer_has_body = message.answer_has_body
         self.reusable = self.heard = False
         self._large = len(message.data) + len(message.large) > TAKEN_AT_ONCE
         self._received = 0
         self._parser = parser = HttpResponseParser(self)
-        # There are servers that end lines, or go on with them, as mail does.
+        # Some servers end lines with LF alone, or continue a header on the next line.
         parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
         self._begin()
         answered: Deferred[Answer] = Deferred(self._give_up)
@@ -207,8 +221,10 @@ class Http1(Protocol):
         return answered
 
     def close(self) -> None:
-        """Close, without waiting for the other side: neither until it has read the rest
-        of a request that it has answered already, nor until it says goodbye too.
+        """Close the connection without waiting for the server.
+
+        The server may have answered before it has read all of a large request, and over TLS it
+        should end the session from its side too.  The connection waits for neither.
         """
         self.reusable = False
         if self._large:
@@ -219,24 +235,27 @@ class Http1(Protocol):
             self.transport.transport.loseConnection()
 
     def abort(self) -> None:
-        """End the connection now."""
+        """End the connection now, and discard what has not been sent."""
         self.reusable = False
         self.transport.abortConnection()
 
     def fail(self, reason: OutboundError | Unavailable) -> None:
-        """End what was asked, if anything was; without a connection nothing will be asked."""
+        """Fail the request under way, if there is one: there will be no connection for it."""
         if self._answered is not None:
             self._end().errback(reason)
 
     def give_up(self) -> None:
-        """Break an answer off that is under way, for others to have room."""
+        """Fail the request under way, because other answers need the memory.
+
+        `AnswerBudget` calls this on the request that has been under way for longest.
+        """
         self._fail(OutboundError(LONGEST))
 
     # --- Twisted calls
 
     def connectionMade(self) -> None:
         message = self._message
-        del self._message, self.attempt  # they would live as long as the connection
+        del self._message, self.attempt  # otherwise they stay in memory with the connection
         if self._answered is None:
             self.abort()
             return
@@ -244,7 +263,7 @@ class Http1(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         if self._answered is None:
-            self.abort()  # nobody asked
+            self.abort()  # no request is under way
             return
         self.heard = True
         self._received += len(data)
@@ -253,7 +272,7 @@ class Http1(Protocol):
         except (HttpParserError, HttpParserUpgrade) as error:
             self.reusable = False
             if not self._whole:
-                # What a method that the parser calls raises is the context of its error.
+                # If a method that the parser calls raises, that is the context of its error.
                 refusal = error.__context__
                 if not isinstance(refusal, OutboundError):
                     refusal = OutboundError(f"the answer is not HTTP: {error}", port_only=True)
@@ -278,7 +297,7 @@ class Http1(Protocol):
         if self._answered is None:
             return
         if self._status >= 200 and self._ends_with_connection:
-            # Over TLS the other side has said goodbye then, or the end may be anybody's.
+            # Over TLS a clean end shows that the server ended the answer, and nobody else.
             self._succeed(whole=bool(reason.check(ConnectionDone)))
         else:
             self._fail(OutboundError(self._why_lost(reason), port_only=True))
@@ -287,11 +306,11 @@ class Http1(Protocol):
 
     def on_message_begin(self) -> None:
         if self._whole:
-            self.reusable = False  # it says more than it was asked
+            self.reusable = False  # the server sends more than the answer
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._status:
-            return  # a trailer, or what nobody asked for
+            return  # a trailer, or bytes after the answer
         if len(self._fields) == MAX_FIELDS:
             raise OutboundError(f"the answer's headers have more than {MAX_FIELDS} fields")
         self._fields.append((name, value))
@@ -307,7 +326,7 @@ class Http1(Protocol):
     def on_body(self, data: bytes) -> None:
         if self._whole:
             return
-        assert self._body is not None  # its headers came first
+        assert self._body is not None  # the parser calls on_headers_complete first
         self._size += len(data)
         self._whole = not self._body.add(data)
 
@@ -315,11 +334,11 @@ class Http1(Protocol):
         if self._whole:
             return
         if self._status < 200:
-            self._begin()  # an interim answer: the real one follows
+            self._begin()  # that was an interim answer; the final one follows
             return
         self._whole = True
-        # An answer that is no success may have been given before the request was
-        # read, and then nobody knows where the next one would begin.
+        # A server may send an error before it has read the whole request.  Then it could take the
+        # next request for the rest of this one.
         fine = self._status < 300 or self._status == 304
         written = self._pieces is None or not self._pieces.left
         self.reusable = fine and written and self._parser.should_keep_alive()
@@ -342,7 +361,7 @@ class Http1(Protocol):
 
     @property
     def _ends_with_connection(self) -> bool:
-        """Whether it is the end of the connection that ends the body (RFC 9112, section 6.3)."""
+        """Whether the body lasts until the connection ends (RFC 9112, section 6.3)."""
         names = {name.lower() for name, _ in self._fields}
         return not names & {b"content-length", b"transfer-encoding"}
 
@@ -354,7 +373,7 @@ class Http1(Protocol):
             self.attempt.stopConnecting()
 
     def _succeed(self, whole: bool = True) -> None:
-        # Only now, when the parser has come back: this may ask for more at once.
+        # The parser has returned by now, as it must have: the callback may send the next request.
         try:
             body = self._body.end(whole) if self._body else b""
             answer = Answer(self._status, self._fields, body)
@@ -369,8 +388,8 @@ class Http1(Protocol):
 
     def _end(self) -> Deferred[Answer]:
         answered, self._answered = self._answered, None
-        assert answered is not None  # callers look
-        del self._parser  # it refers to this, so they would wait for the garbage collector
+        assert answered is not None  # the callers have checked it
+        del self._parser  # it refers back to this, a cycle for the garbage collector
         self._body = None
         self._budget.drop(self)
         return answered

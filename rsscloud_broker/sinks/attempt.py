@@ -52,10 +52,10 @@ class Attempt(Job):
 
 
 def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
-    """Say that the pending notification of a subscription is to tell of a further change.
+    """Merge a change into the pending notification of a subscription: its retries start over.
 
-    If that notification was delivered after the subscription was read, it may not have told of
-    the change; the store then adds another one.
+    If that notification has been delivered meanwhile, the store adds a new one.  Not for pushed
+    content (see ``put_off``), which is never merged.
 
     :param pause: seconds that must lie between its last attempt and the next.
     """
@@ -63,7 +63,10 @@ def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.
 
 
 def put_off(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
-    """Say that a notification is not delivered and waits in the store until ``due``."""
+    """Have a notification wait in the store until ``due``, without an attempt.
+
+    :param content_id: the store's key of the content that it carries, if that was pushed.
+    """
     tried = subscription.attempts or 0
     return Delivery(subscription, None, now, attempts=tried, retry_at=due, content_id=content_id)
 
@@ -79,6 +82,25 @@ def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
     if failed or subscription.attempts is None:
         return Delivery(subscription, None, delivery.at)
     return evolve(delivery, subscription=subscription)
+
+
+def claimed(attempt: Attempt, now: float) -> Delivery:
+    """Say that a notification is pending and claimed by this process."""
+    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
+
+
+def changes_something(delivery: Delivery) -> bool:
+    """Whether a delivery has to be stored: most succeed and change nothing."""
+    if delivery.retry_at is not None:
+        return True
+    if delivery.outcome is None:
+        return False
+    subscription = delivery.subscription
+    return (
+        not delivery.outcome.success
+        or subscription.attempts is not None
+        or subscription.consecutive_errors > 0
+    )
 
 
 def nobody_asks() -> None:

@@ -31,7 +31,7 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, INotifier
-from rsscloud_broker.model import Content, Denial, Notification, Outcome, Subscription
+from rsscloud_broker.model import Callback, Content, Denial, Notification, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.attempt import (
     Attempt,
@@ -170,18 +170,18 @@ class Attempts:
         """Whether a host answered quickly the last time it was called."""
         return self._dispatcher.is_quick(host)
 
-    def in_line_of(self, host: str) -> int:
+    def queued_for(self, host: str) -> int:
         """How many attempts wait for slots of a host."""
-        return self._dispatcher.in_line_of(host)
+        return self._dispatcher.queued_for(host)
 
-    def withdraw_of(self, topic: str, callback_url: str) -> None:
-        """Put off the attempts of a removed subscription that have not begun.
+    def withdraw_of(self, topic: str, callback: Callback) -> None:
+        """Put off the attempt of a removed subscription if it has not begun.
 
-        When they are due, the store says whether another subscription has that callback.
+        When it is due, the store finds no subscription for it.
         """
         for attempt in self.under_way:
             subscription = attempt.subscription
-            if subscription.callback.url == callback_url and subscription.topic == topic:
+            if subscription.callback == callback and subscription.topic == topic:
                 self.withdraw(attempt)
 
     def withdraw_outdated(self, stored: Subscription) -> None:

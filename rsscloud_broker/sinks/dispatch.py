@@ -13,13 +13,10 @@ the total to the next notification.  The number of slow notifications is limited
 never cancels a notification because others wait.
 
 Thousands of hosts that never answer cannot take every slot.  Hosts that answered quickly the last
-time have slots that no other host can take: half as many as the total, beside the total.  They
-also have a part of the room for slow notifications to themselves.  ``Pace`` sets the number of
-slots.
+time have slots that no other host can take: half as many as the total, beside the total.  A
+quarter of ``max_slow`` is reserved for them too.  ``Pace`` sets the number of slots.
 
-The core's `HostLimiter` does not fit here.  It compares counts with fixed limits, and shares them
-between the sources of requests; a notification has no source, the limits move with every answer,
-and each host needs a queue beside its count.
+Decision 0016 (``docs/decisions``) says why the core's `HostLimiter` does not fit here.
 """
 
 from __future__ import annotations
@@ -37,6 +34,9 @@ from rsscloud_broker.sinks.pace import Pace
 
 #: The most slots that one host can earn.
 MOST_PER_HOST = 16
+
+#: The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the last time.
+SLOW_SHARE_OF_OTHERS = 3 / 4
 
 #: How many hosts that answered quickly are remembered.
 REMEMBERED = 20_000
@@ -120,12 +120,12 @@ class _Host:
     :ivar slots: how many of its jobs may be under way or in the common queue.  The fraction is
         the part of the next slot that the host has already earned.
     :ivar slots_in_use: how many of its jobs are under way or in the common queue.
-    :ivar line: the jobs that wait for a slot of this host.
+    :ivar queue: the jobs that wait for a slot of this host.
     """
 
     slots: float
     slots_in_use: int = 0
-    line: OrderedDict[Job, None] = field(factory=OrderedDict)
+    queue: OrderedDict[Job, None] = field(factory=OrderedDict)
 
 
 class Dispatcher:
@@ -154,7 +154,7 @@ class Dispatcher:
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their slots
         self._quick_queue, self._queue = _Queue(), _Queue()
         self._active: OrderedDict[Job, None] = OrderedDict()
-        self._young_quick = 0
+        self._active_quick = 0
         self._slow: set[Job] = set()
         self._behind = 0
         self._beginning = False
@@ -178,7 +178,7 @@ class Dispatcher:
             self._begin()
         else:
             job.behind_its_host = True
-            host.line[job] = None
+            host.queue[job] = None
             self._behind += 1
 
     def withdraw(self, job: Job) -> bool:
@@ -187,9 +187,9 @@ class Dispatcher:
             self._leave_host(job)
             return True
         host = self._hosts.get(job.host)
-        if host is None or job not in host.line:
+        if host is None or job not in host.queue:
             return False
-        del host.line[job]
+        del host.queue[job]
         self._behind -= 1
         return True
 
@@ -197,10 +197,10 @@ class Dispatcher:
         """Stop the timer.  The caller has stopped all jobs before."""
         self._pace.stop()
 
-    def in_line_of(self, host: str) -> int:
+    def queued_for(self, host: str) -> int:
         """How many jobs wait because their host has no free slot."""
         found = self._hosts.get(host)
-        return 0 if found is None else len(found.line)
+        return 0 if found is None else len(found.queue)
 
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time."""
@@ -214,12 +214,12 @@ class Dispatcher:
         if self._beginning:  # a job that ends at once calls this method again
             return
         self._beginning = True
-        while (line := self._next_queue()) is not None:
-            job = line.pop()
+        while (queue := self._next_queue()) is not None:
+            job = queue.pop()
             job.begun = True
             job._since = self._pace.time()
             self._active[job] = None
-            self._young_quick += job._quick
+            self._active_quick += job._quick
             began_at = self._clock.seconds()
             job._running = running = job.begin()
             running.addBoth(self._over, job, began_at)
@@ -231,7 +231,7 @@ class Dispatcher:
         """The queue whose first job may begin; None if no slot is free for any job."""
         window = self._pace.window
         if self._quick_queue and (
-            len(self._active) < window or self._young_quick < (window + 1) // 2
+            len(self._active) < window or self._active_quick < (window + 1) // 2
         ):
             return self._quick_queue
         if self._queue and len(self._active) < window:
@@ -247,18 +247,18 @@ class Dispatcher:
         self._remove(job)
         if quick:
             self._pace.took(seconds)
-        self._judge(job, well=quick and job.went_well)
+        self._adjust_slots(job, well=quick and job.went_well)
         self._leave_host(job)
         self._begin()
 
     def _remove(self, job: Job) -> None:
         if job in self._active:
             del self._active[job]
-            self._young_quick -= job._quick
+            self._active_quick -= job._quick
         else:
             self._slow.discard(job)
 
-    def _judge(self, job: Job, *, well: bool) -> None:
+    def _adjust_slots(self, job: Job, *, well: bool) -> None:
         """Let a host earn a part of another slot, or take all that it has earned."""
         host = self._hosts[job.host]
         if not well:
@@ -270,11 +270,11 @@ class Dispatcher:
         self._quick_hosts[job.host] = host.slots
 
     def _leave_host(self, job: Job) -> None:
-        """Give back a slot of a host, and give its free slots to the jobs in its line."""
+        """Give back a slot of a host, and give its free slots to the jobs in its queue."""
         host = self._hosts[job.host]
         host.slots_in_use -= 1
-        while host.line and host.slots_in_use < int(host.slots):
-            following, _ = host.line.popitem(last=False)
+        while host.queue and host.slots_in_use < int(host.slots):
+            following, _ = host.queue.popitem(last=False)
             following.behind_its_host = False
             following._quick = self.is_quick(job.host)
             self._behind -= 1
@@ -295,7 +295,7 @@ class Dispatcher:
         for job in list(self._active):
             if job._since > slow_since:
                 break  # the jobs are in the order in which they began
-            room = self._max_slow if job._quick else self._max_slow * 3 // 4
-            if len(self._slow) < room:
+            share = 1.0 if job._quick else SLOW_SHARE_OF_OTHERS
+            if len(self._slow) < int(self._max_slow * share):
                 self._remove(job)
                 self._slow.add(job)

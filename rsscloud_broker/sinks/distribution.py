@@ -39,7 +39,7 @@ from rsscloud_broker.events import (
     TopicEnded,
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
-from rsscloud_broker.model import Subscription, SubscriptionOptions
+from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Fanout
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
@@ -165,22 +165,22 @@ class Distribution(Service):
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)
         elif isinstance(event, SubscriptionRemoved):
-            self._attempts.withdraw_of(event.topic, event.callback_url)
-            self._reconsider(event.topic, event.callback_url, None)
+            self._attempts.withdraw_of(event.topic, event.callback)
+            self._reconsider(event.topic, event.callback, None)
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # it has just been verified
         self._attempts.withdraw_outdated(stored)
-        self._reconsider(stored.topic, stored.callback.url, stored.options)
+        self._reconsider(stored.topic, stored.callback, stored.options)
         if stored.attempts is not None:  # the topic changed during the verification
             self._retries.wake_at(self._clock.wall_seconds())
 
     def _reconsider(
-        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+        self, topic: str, callback: Callback, options: SubscriptionOptions | None
     ) -> None:
-        self._retries.reconsider(topic, callback_url, options)
+        self._retries.reconsider(topic, callback, options)
         for walk in self._walks.values():
-            walk.reconsider(topic, callback_url, options)
+            walk.reconsider(topic, callback, options)
 
     async def _begin(self) -> None:
         try:

@@ -6,25 +6,21 @@ unsubscribed or changed its options in between must not be notified as it was re
 
 from __future__ import annotations
 
-from rsscloud_broker.model import Subscription, SubscriptionOptions
+from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 
 
 class OutdatedSubscriptions:
     """The subscriptions that were stored or removed since a read of the store began."""
 
     def __init__(self) -> None:
-        # By topic and callback URL; None for a subscription that was removed.
-        self._options: dict[tuple[str, str], SubscriptionOptions | None] = {}
+        # By topic and callback; None for a subscription that was removed.
+        self._options: dict[tuple[str, Callback], SubscriptionOptions | None] = {}
 
-    def add(self, topic: str, callback_url: str, options: SubscriptionOptions | None) -> None:
+    def add(self, topic: str, callback: Callback, options: SubscriptionOptions | None) -> None:
         """Note that a subscription was stored with some options, or removed (None)."""
-        self._options[topic, callback_url] = options
+        self._options[topic, callback] = options
 
     def __contains__(self, subscription: Subscription) -> bool:
-        """Whether a subscription may differ from the store since it was read.
-
-        Several subscriptions can have the same callback URL and differ by procedure; when one
-        of them is removed, all of them count as outdated.
-        """
-        key = subscription.topic, subscription.callback.url
+        """Whether a subscription may differ from the store since it was read."""
+        key = subscription.topic, subscription.callback
         return key in self._options and self._options[key] != subscription.options

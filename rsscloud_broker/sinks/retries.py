@@ -1,7 +1,7 @@
 """Tries pending notifications again: those that failed, and those that were put off.
 
 The store keeps at most one pending notification for each subscription, with the time at which it
-is due.  This module claims the due notifications in portions and submits an attempt for each, so
+is due.  This module claims the due notifications in batches and submits an attempt for each, so
 only a limited number is in memory however many are due.  When a process ends, the notifications
 that it had claimed are free for the next process.
 
@@ -9,12 +9,8 @@ The limit in memory counts only attempts that have not begun: the dispatcher lim
 attempt that waits in memory behind a slow host goes back to the store when other attempts need its
 place in memory.
 
-This scheduler shares no code with those for topics (``core/retrying.py``) and for intents
-(``core/intents.py``).  There may be millions of pending notifications, so the store alone knows
-what is due next, and the broker claims it in portions.  Topics and intents that wait are few
-enough that each has a timer in memory.  Nor does the core's `HostLimiter` fit: which attempts
-count changes when the dispatcher begins one, and that says nothing to this module, so the counts
-are taken when they are needed.
+Decision 0016 (``docs/decisions``) says why this module shares no scheduler with
+``core/retrying.py`` and ``core/intents.py``, and why the core's `HostLimiter` does not fit here.
 """
 
 from __future__ import annotations
@@ -29,15 +25,15 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Subscription, SubscriptionOptions
-from rsscloud_broker.records import Delivery, Recorded
+from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
+from rsscloud_broker.records import MAX_QUEUED, Delivery, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
 #: How many attempts that have not begun may be in memory, and how many are claimed at once.
-AT_A_TIME, PORTION = 500, 100
+AT_A_TIME, BATCH_SIZE = 500, 100
 
 #: When one host has so many attempts in memory, no more of its notifications are claimed, so that
 #: a slow host does not keep out all others.
@@ -76,7 +72,7 @@ class Retries:
         self._attempts = attempts
         self._store_retry = store_retry
         self._dropped = counters.dropped_contents
-        self._outdated = OutdatedSubscriptions()  # among the portion that is being claimed
+        self._outdated = OutdatedSubscriptions()  # among the batch that is being claimed
         self._in_memory: dict[int, Attempt] = {}
         self._slow: dict[str, float] = {}  # hosts for which nothing is claimed until a time
         self._alarm: IDelayedCall | None = None
@@ -115,10 +111,10 @@ class Retries:
         for subscription in recorded.dropped:
             self._dropped.inc()
             self.log.error(
-                "{callback} is not told of something that was pushed for {topic}: as much waits "
-                "for it as may.",
+                "{callback} misses a pushed content of {topic}: its queue is full ({limit}).",
                 callback=subscription.callback.url,
                 topic=subscription.topic,
+                limit=MAX_QUEUED,
             )
 
     def record(self, deliveries: Sequence[Delivery]) -> None:
@@ -137,14 +133,14 @@ class Retries:
         await self._saving
 
     def reconsider(
-        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+        self, topic: str, callback: Callback, options: SubscriptionOptions | None
     ) -> None:
-        """Take note that a subscription was stored or removed while a portion is being claimed,
+        """Take note that a subscription was stored or removed while a batch is being claimed,
         which may still hold the subscription as it was before.
 
         :param options: the options that it was stored with; None if it was removed.
         """
-        self._outdated.add(topic, callback_url, options)
+        self._outdated.add(topic, callback, options)
 
     def stop(self) -> None:
         """Cancel the next look."""
@@ -175,11 +171,11 @@ class Retries:
             while not self._store_retry.stopped and self._has_capacity():
                 now = self._clock.wall_seconds()
                 self._outdated = OutdatedSubscriptions()
-                claim = partial(self._store.claim_due, now, PORTION, self._busy_hosts())
+                claim = partial(self._store.claim_due, now, BATCH_SIZE, self._busy_hosts())
                 due = await self._store_retry(claim)
                 for subscription in due:
                     self._submit(subscription)
-                if len(due) < PORTION:
+                if len(due) < BATCH_SIZE:
                     break
             following = await self._store_retry(self._store.next_due)
         except CancelledError:
@@ -211,17 +207,15 @@ class Retries:
 
         If too many wait, those that waited long enough behind a slow host are withdrawn.
         """
-        in_line = [one for one in self._in_memory.values() if not one.begun]
-        if len(in_line) < AT_A_TIME:
+        queued = [one for one in self._in_memory.values() if not one.begun]
+        if len(queued) < AT_A_TIME:
             return True
         now = self._clock.seconds()
-        waited = [
-            one for one in in_line if one.behind_its_host and one.submitted_at + MOMENT <= now
-        ]
+        waited = [one for one in queued if one.behind_its_host and one.submitted_at + MOMENT <= now]
         for attempt in waited:
             self._attempts.withdraw(attempt, 0.0)
             self._slow[attempt.host] = now + SOON
-        return len(in_line) - len(waited) < AT_A_TIME
+        return len(queued) - len(waited) < AT_A_TIME
 
     def _busy_hosts(self) -> list[str]:
         """The hosts for which nothing is claimed now: they have enough attempts in memory, or some

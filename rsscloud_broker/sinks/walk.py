@@ -9,7 +9,7 @@ subscriptions that had no outcome, then from the cursor.  Nobody is left out, an
 whose outcome was not saved are notified twice.
 
 A slow subscriber holds up neither the others nor the end of the walk.  When all attempts are
-submitted, the walk waits ``SETTLE`` seconds for those that have begun.  Then it stores a pending
+submitted, the walk waits ``SETTLE_SECONDS`` for those that have begun.  Then it stores a pending
 notification for each subscriber that has not answered, claimed by this process, which is deleted if
 the subscriber answers after all.
 """
@@ -19,36 +19,42 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.model import Content, Subscription, SubscriptionOptions
+from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
-from rsscloud_broker.sinks.attempt import Attempt, leave_to_the_store, put_off
+from rsscloud_broker.sinks.attempt import (
+    Attempt,
+    changes_something,
+    claimed,
+    leave_to_the_store,
+    put_off,
+)
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.store_retry import StoreRetry
 
-#: Seconds that a walk waits for attempts that have begun, at its end, or for attempts behind a
-#: busy host, at any time, before it goes on without them.
-SETTLE = 0.5
+#: How long a walk waits before it goes on without some attempts: at its end for those that have
+#: begun, and at any time for those behind a busy host.
+SETTLE_SECONDS = 0.5
 
 #: Outcomes are saved so many seconds after the first of them, or when there are so many.
-SAVE_WITHIN, SAVE_AT = 0.1, 100
+SAVE_WITHIN_SECONDS, SAVE_AT_OUTCOMES = 0.1, 100
 
 #: How many attempts are submitted at a time, and how many outcomes may be unsaved then.  After a
 #: kill, the subscribers of unsaved outcomes and of running attempts are notified twice.
-PORTION, MOST_UNSAVED = 100, 200
+BATCH_SIZE, MAX_UNSAVED = 100, 200
 
 #: How many attempts to one host wait in memory; more than that wait in the store.
-LINE_OF_HOST = 100
+MAX_QUEUED_OF_HOST = 100
 
 #: After so many subscriptions a walk stops if other fan-outs wait.
-TURN = 3000
+TURN_SUBSCRIPTIONS = 3000
 
 
 @frozen
@@ -79,6 +85,13 @@ class Tools:
 @define(eq=False)
 class _Progress:
     """How far a walk is.
+
+    The walk has come to each subscription with an id up to the cursor.  Such a subscription is
+
+    - in ``open``: its attempt waits for a slot or runs;
+    - in ``left``: its attempt ended without being made, and has to be submitted again;
+    - in ``outcomes``: its attempt is over, and what to store of it is not saved yet; or
+    - in none of them: it is settled.
 
     :ivar cursor: the id of the last subscription that an attempt was submitted for.
     :ivar open: the attempts without an outcome, by the id of their subscriptions.
@@ -124,14 +137,14 @@ class Walk:
         self._late: _Late | None = None
 
     def reconsider(
-        self, topic: str, callback_url: str, options: SubscriptionOptions | None
+        self, topic: str, callback: Callback, options: SubscriptionOptions | None
     ) -> None:
         """Note that a subscription was stored with some options, or removed (None).
 
         The slices that are being read or submitted may hold an older version of it.
         """
-        self._outdated.add(topic, callback_url, options)
-        self._outdated_ahead.add(topic, callback_url, options)
+        self._outdated.add(topic, callback, options)
+        self._outdated_ahead.add(topic, callback, options)
 
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops, or until the turn is over
@@ -145,7 +158,7 @@ class Walk:
         try:
             self._content = await self._read_content()
             await self._resume()
-            done, turn = False, TURN
+            done, turn = False, TURN_SUBSCRIPTIONS
             while not (done or self._stops or (turn <= 0 and tools.others_wait())):
                 subscriptions = await next_slice
                 done = len(subscriptions) < tools.slice_size
@@ -194,16 +207,16 @@ class Walk:
     # --- submitting attempts
 
     async def _submit_all(self, subscriptions: Sequence[Subscription]) -> None:
-        for start in range(0, len(subscriptions), PORTION):
+        for start in range(0, len(subscriptions), BATCH_SIZE):
             await self._wait_for_capacity()
             if self._stops:
                 return
-            self._submit(subscriptions[start : start + PORTION])
+            self._submit(subscriptions[start : start + BATCH_SIZE])
 
     async def _wait_for_capacity(self) -> None:
         """Wait until no attempt waits for a slot and few outcomes are unsaved."""
-        until = self._tools.clock.seconds() + SETTLE
-        while self._waiting or self._progress.unsaved > MOST_UNSAVED:
+        until = self._tools.clock.seconds() + SETTLE_SECONDS
+        while self._waiting or self._progress.unsaved > MAX_UNSAVED:
             if self._stops:
                 return
             if self._waiting and self._tools.clock.seconds() >= until:
@@ -211,8 +224,9 @@ class Walk:
             await self._change(self._rest(until) if self._waiting else None)
 
     def _leave_busy_hosts(self) -> None:
-        """Stop waiting for attempts behind busy hosts; at most ``LINE_OF_HOST`` of each host stay
-        in memory, the others go back to the store.
+        """Stop waiting for attempts behind busy hosts.
+
+        At most ``MAX_QUEUED_OF_HOST`` of each host stay in memory; the others go back to the store.
         """
         queued: dict[str, int] = {}
         for key in list(self._waiting):
@@ -221,7 +235,7 @@ class Walk:
                 continue
             self._waiting.discard(key)
             queued[attempt.host] = queued.get(attempt.host, 0) + 1
-            if queued[attempt.host] > LINE_OF_HOST:
+            if queued[attempt.host] > MAX_QUEUED_OF_HOST:
                 self._tools.attempts.withdraw(attempt, 0.0)
 
     def _submit(self, subscriptions: Sequence[Subscription]) -> None:
@@ -232,7 +246,7 @@ class Walk:
             if not self._concerns(subscription):
                 continue
             if subscription in self._outdated:
-                self._done(leave_to_the_store(subscription, tools.clock.wall_seconds()))
+                self._done(self._for_the_store(subscription))
                 continue
             self._waiting.add(subscription.id)
             attempt = tools.attempts.submit(
@@ -249,8 +263,19 @@ class Walk:
             progress.open[subscription.id] = attempt
             if attempt.behind_its_host and not tools.attempts.is_quick(attempt.host):
                 self._waiting.discard(subscription.id)
-                if tools.attempts.in_line_of(attempt.host) > LINE_OF_HOST:
+                if tools.attempts.queued_for(attempt.host) > MAX_QUEUED_OF_HOST:
                     tools.attempts.withdraw(attempt, 0.0)
+
+    def _for_the_store(self, subscription: Subscription) -> Delivery:
+        """What to store for an outdated subscription instead of making an attempt.
+
+        The attempt is made by the subscription as it is stored then.  Pushed contents are not
+        merged, so the notification of a pushed content keeps that content.
+        """
+        now = self._tools.clock.wall_seconds()
+        if self._fanout.pushed and subscription.wants_content and not subscription.ended:
+            return put_off(subscription, now, now, self._fanout.content_id)
+        return leave_to_the_store(subscription, now)
 
     def _concerns(self, subscription: Subscription) -> bool:
         """Whether the walk notifies a subscription.
@@ -316,11 +341,12 @@ class Walk:
             change.callback(None)
 
     async def _settle(self) -> None:
-        """Wait until every attempt has begun, and for outcomes ``SETTLE`` seconds at most; after
-        that time attempts behind busy hosts go back to the store.
+        """Wait until every attempt has begun, and for outcomes ``SETTLE_SECONDS`` at most.
+
+        After that time attempts behind busy hosts go back to the store.
         """
         progress, clock = self._progress, self._tools.clock
-        until = clock.seconds() + SETTLE
+        until = clock.seconds() + SETTLE_SECONDS
         while progress.open:
             some_wait = any(not one.begun for one in progress.open.values())
             if clock.seconds() >= until:
@@ -334,15 +360,15 @@ class Walk:
     def _rest(self, until: float) -> float:
         """The seconds until ``until``; if that is over, the seconds until the next look."""
         seconds = until - self._tools.clock.seconds()
-        return seconds if seconds > 0 else SETTLE
+        return seconds if seconds > 0 else SETTLE_SECONDS
 
     # --- saving
 
     def _save_soon(self) -> None:
-        if self._progress.unsaved >= SAVE_AT:
+        if self._progress.unsaved >= SAVE_AT_OUTCOMES:
             self._save()
         elif self._timer is None and not self._saving:
-            self._timer = self._tools.clock.callLater(SAVE_WITHIN, self._save)
+            self._timer = self._tools.clock.callLater(SAVE_WITHIN_SECONDS, self._save)
 
     def _call_off_timer(self) -> None:
         if self._timer is not None and self._timer.active():
@@ -396,7 +422,7 @@ class Walk:
         progress, now = self._progress, self._tools.clock.wall_seconds()
         under_way, progress.open = list(progress.open.values()), {}
         # The pending notification of a follower is stored for the attempt that it follows.
-        progress.outcomes += [_claimed(one, now) for one in under_way if not one.follows]
+        progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
         self._late = late = _Late(self._tools.record)
         if self._problem is None:
             await self._save_once(done=done)
@@ -424,22 +450,3 @@ class _Late:
         waiting, self._waiting = self._waiting or [], None
         if waiting:
             self._record(waiting)
-
-
-def _claimed(attempt: Attempt, now: float) -> Delivery:
-    """Say that a notification is pending and claimed by this process."""
-    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
-
-
-def changes_something(delivery: Delivery) -> bool:
-    """Whether a delivery has to be stored: most succeed and change nothing."""
-    if delivery.retry_at is not None:
-        return True
-    if delivery.outcome is None:
-        return False
-    subscription = delivery.subscription
-    return (
-        not delivery.outcome.success
-        or subscription.attempts is not None
-        or subscription.consecutive_errors > 0
-    )

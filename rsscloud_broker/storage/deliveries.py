@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Callback, Outcome, Subscription
-from rsscloud_broker.records import Delivery, Recorded
+from rsscloud_broker.records import MAX_QUEUED, Delivery, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.schema import (
     content,
@@ -40,9 +40,6 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
-
-#: How many pushed contents may be queued for one subscription, besides the first.
-MAX_QUEUED = 100
 
 #: How many notifications one answer of a host can make due at once.
 MAX_MADE_DUE = 10_000

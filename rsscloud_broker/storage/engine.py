@@ -25,14 +25,18 @@ from rsscloud_broker.storage import postgresql, sqlite
 _WRITES = "rsscloud_broker_writes"
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str, *, of_broker: bool = False) -> Engine:
     """Make an engine for a database URL, without connecting.
 
+    :param of_broker: True for the store of a running broker.  A PostgreSQL server then ends a
+        transaction in which nothing happens for ``postgresql.TIMEOUT`` seconds, since it holds
+        locks that others wait for.  The transaction of a command may be idle for as long as the
+        reader of its output takes.
     :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == postgresql.DIALECT:
-        return create_engine(parsed, **postgresql.engine_options(parsed))
+        return create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
     if parsed.get_backend_name() != sqlite.DIALECT:
         return create_engine(parsed)
     engine = create_engine(parsed, **sqlite.engine_options(parsed))

@@ -2,7 +2,7 @@
 
 The engine replaces a connection that broke while it was idle.  An operation fails after half a
 minute if the server does not answer, because its machine or the network is down, or if another
-transaction holds a lock for longer.
+transaction holds a lock for longer.  Only ``lock``, for migrations, waits without a limit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, func, select
+from twisted.logger import Logger
 
 DIALECT: Final = "postgresql"
 
@@ -24,6 +25,8 @@ CONNECTIONS: Final = 5
 #: Nothing else in the database may use this number.
 _MIGRATION: Final = 0x7273_7363_6C6F_7564
 
+_log = Logger()
+
 #: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
     "application_name": "rsscloud-broker",
@@ -32,23 +35,39 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": TIMEOUT * 1000,
-    "options": f"-c lock_timeout={TIMEOUT}s -c idle_in_transaction_session_timeout={TIMEOUT}s",
 }
 
+_LOCK_TIMEOUT: Final = f"-c lock_timeout={TIMEOUT}s"
+_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={TIMEOUT}s"
 
-def engine_options(url: URL) -> dict[str, Any]:
-    """The keyword arguments of ``create_engine`` for a PostgreSQL database."""
+
+def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
+    """The keyword arguments of ``create_engine`` for a PostgreSQL database.
+
+    :param of_broker: see ``engine.open_engine``.
+    """
+    options = [_LOCK_TIMEOUT, _IDLE_TIMEOUT] if of_broker else [_LOCK_TIMEOUT]
+    options += url.normalized_query.get("options", ())  # the server heeds the last of each
+    parameters = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
     return {
         "pool_pre_ping": True,
         "pool_size": CONNECTIONS,
         "max_overflow": 0,
         "pool_timeout": TIMEOUT,
-        "connect_args": {
-            name: value for name, value in _CONNECT_ARGS.items() if name not in url.query
-        },
+        "connect_args": parameters | {"options": " ".join(options)},
     }
 
 
 def lock(connection: Connection) -> None:
-    """Take the lock for migrations, and hold it until the transaction ends."""
+    """Take the lock for migrations, and hold it until the transaction ends.
+
+    If another process holds the lock, this waits until that one has finished, however long its
+    migration takes.
+    """
+    if connection.execute(select(func.pg_try_advisory_xact_lock(_MIGRATION))).scalar_one():
+        return
+    _log.info("Another process migrates the database. The broker waits until it has finished.")
+    timeout = connection.execute(select(func.current_setting("lock_timeout"))).scalar_one()
+    connection.execute(select(func.set_config("lock_timeout", "0", True)))
     connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION)))
+    connection.execute(select(func.set_config("lock_timeout", timeout, True)))

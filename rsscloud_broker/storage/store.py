@@ -109,7 +109,7 @@ class Store(Service):
     def startService(self) -> None:
         if not self.running:
             super().startService()
-            self._threads.start(open_engine(self._url))
+            self._threads.start(open_engine(self._url, of_broker=True))
             # If this fails, the first operation that claims something registers the node.
             self._threads.write(self._registered).addErrback(lambda failure: None)
 

@@ -52,7 +52,8 @@ def migrate(url: str) -> None:
     """Migrate a database to the tables of this version.  Makes the database if it does not exist.
 
     Blocks until done: call it before the reactor runs.  If two processes migrate at once, the
-    second waits for the first, and then has nothing left to do.
+    second waits for the first, and then has nothing left to do.  On PostgreSQL it waits as long as
+    it takes; on SQLite it fails after ``sqlite.TIMEOUT`` seconds.
 
     :param url: an SQLAlchemy database URL.
     :raises UnfitDatabase: the database is newer than this code, or is in memory.

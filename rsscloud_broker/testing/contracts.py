@@ -167,7 +167,7 @@ def _events() -> list[Event]:
         PingReceived(ping),
         TopicChanged(_TOPIC, 1000.0),
         SubscriptionStored(subscription),
-        SubscriptionRemoved(_TOPIC, callback.url),
+        SubscriptionRemoved(_TOPIC, callback),
         SubscriptionsSwept(Swept(expired=1), 3600.0),
         TopicEnded(_TOPIC, "gone", 1000.0),
         FilePublished("/changes.xml", 1000.0),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from errno import EINPROGRESS
 from typing import Any, Final, TypeAlias
 from typing import Protocol as TypingProtocol
@@ -303,6 +303,9 @@ class ClientConnection(tcp.Connection):
                 return
             self._buffers = True
         super().write(data)
+
+    def writeSequence(self, data: Iterable[bytes]) -> None:
+        self.write(b"".join(data))
 
     def registerProducer(self, producer: IProducer, streaming: bool) -> None:
         self._buffers = True  # Twisted asks the producer for more when the buffer is empty

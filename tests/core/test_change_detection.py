@@ -89,7 +89,7 @@ class CheckTests(CoreTestCase):
         self.assertEqual(len(self.fetcher.fetched), 1)
         self.fetcher.held[0].callback(None)
         self.fetcher.held[1].callback(None)
-        self.clock.advance(0)  # the waiters are fired in portions
+        self.clock.advance(0)  # the waiters are fired in batches
         self.assertEqual(len(self.fetcher.fetched), 2)
         self.assertEqual(sum(self.successResultOf(check).changed for check in checks), 1)
         self.assertEqual([type(event) for event in self.bus.events].count(TopicChanged), 1)

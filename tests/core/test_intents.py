@@ -9,6 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.core import IntentQueue
+from rsscloud_broker.core.intents import LONGEST_PAUSE
 from rsscloud_broker.errors import (
     CallbackFailed,
     TooMany,
@@ -51,7 +52,7 @@ class AcceptTests(IntentsTestCase):
         self.assertTrue(stored.wants_content)
         self.accept(GOODBYE)
         self.assertEqual(self.subscriptions(), [])
-        self.assertIn(SubscriptionRemoved(FEED, CALLBACK.url), self.bus.events)
+        self.assertIn(SubscriptionRemoved(FEED, CALLBACK), self.bus.events)
         self.assertEqual(self.carrier.verified, [WANTED, GOODBYE])
         self.assertEqual(self.waiting(), [])
 
@@ -145,6 +146,25 @@ class AcceptTests(IntentsTestCase):
         self.answer(Outcome(True))
         self.clock.advance(1)
         self.assertEqual(len(self.subscriptions()), 1)
+
+    def test_wall_clock_that_is_set_back_does_not_hold_intents_for_ever(self) -> None:
+        """Nobody waits longer after a restart than without one."""
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.answer(Outcome(True))
+        self.clock.set_wall(-1000 * LONGEST_PAUSE)
+        self.restart()
+        self.clock.advance(LONGEST_PAUSE)
+        self.assertEqual(len(self.carrier.verified), 2)
+        self.assertEqual(self.waiting(), [])
+
+    def test_no_callback_is_waited_for_longer_than_the_longest_pause(self) -> None:
+        self.answer(Outcome(False, "status 503", retry_after=9 * LONGEST_PAUSE))
+        self.accept()
+        (waiting,) = self.waiting()
+        self.assertEqual(waiting.retry_at, About(NOW + LONGEST_PAUSE))
+        self.clock.advance(LONGEST_PAUSE)
+        self.assertEqual(len(self.carrier.verified), 2)
 
     def test_a_later_intent_has_all_attempts(self) -> None:
         self.answer(NO_ANSWER)
@@ -296,7 +316,7 @@ class AcceptTests(IntentsTestCase):
             self.carrier.outcomes[url] = NO_ANSWER
             self.accept(evolve(WANTED, callback=evolve(CALLBACK, url=url)))
         error = self.refusal(self.broker.accept(WANTED), TooMany)
-        self.assertIn("3 requests wait", str(error))
+        self.assertIn("3 requests already wait", str(error))
         self.assertEqual(len(self.waiting()), 3)
 
     def test_store_that_is_away_for_a_moment(self) -> None:

@@ -6,7 +6,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.sharing import PORTION, PendingFetch, SharedFetches
+from rsscloud_broker.core.sharing import BATCH_SIZE, PendingFetch, SharedFetches
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -127,8 +127,8 @@ class SharedFetchesTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(self.ask("a")), "A")
         self.assertEqual(self.successResultOf(self.ask("a")), "A")
 
-    def test_very_many_are_told_in_portions(self) -> None:
-        """Other work is done between the portions, and the next fetch does not wait for them."""
+    def test_very_many_are_told_in_batches(self) -> None:
+        """Other work is done between the batches, and the next fetch does not wait for them."""
         self.ask("a")
         waiters = [self.ask("a") for _ in range(10_000)]
         self.end(0)
@@ -144,7 +144,7 @@ class SharedFetchesTests(SynchronousTestCase):
 
         do_something_else()
         self.clock.advance(1)
-        self.assertEqual(told, list(range(PORTION, 10_001, PORTION)))
+        self.assertEqual(told, list(range(BATCH_SIZE, 10_001, BATCH_SIZE)))
 
 
 class WaitTests(SynchronousTestCase):

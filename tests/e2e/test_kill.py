@@ -16,7 +16,7 @@ from threading import Condition, Event
 from attrs import frozen
 
 from rsscloud_broker.model import Callback
-from rsscloud_broker.sinks.walk import SAVE_AT
+from rsscloud_broker.sinks.walk import SAVE_AT_OUTCOMES
 from rsscloud_broker.storage import open_database, sweep
 from rsscloud_broker.storage.subscriptions import remove_subscription
 from tests import examples
@@ -39,7 +39,7 @@ SEED = 20020901
 
 #: So many notifications of a topic come twice after a kill, on the average: those whose outcomes
 #: were not saved yet, and those that were under way.
-TWICE = SAVE_AT
+TWICE = SAVE_AT_OUTCOMES
 
 #: Options of the distribution: so few are under way that a kill is in the middle of a walk.
 CONFIGURATION = "[sinks.distribution]\nslice_size = 25\nin_flight = 20\n"

@@ -64,7 +64,7 @@ class ReloadTests(EndToEndTestCase):
         self.assertIn('success="true"', broker.ping(feed).text)
         self.assert_told(receiver, feed)
         again = broker.subscribe(self.served(HttpPostReceiver()), feed)
-        self.assertIn("takes no subscriptions to topics like that", again.text)
+        self.assertIn("does not allow subscriptions to", again.text)
 
     def test_a_file_that_cannot_be_used(self) -> None:
         broker = self.started("[http]\nbody_limit = 1000\n")

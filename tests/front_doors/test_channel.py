@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.front_doors.connections import LINGER
 from tests import examples
 from tests.front_doors.exchange import call
 from tests.front_doors.fixture import House
@@ -43,6 +45,7 @@ GOOD = {
     "bytes beyond ASCII": POST + b"X: \xff\xfe\r\n" + LENGTH + b"\r\n" + HELLO,
     "forty-nine headers": POST + b"X: y\r\n" * 48 + b"\r\n",
     "many headers": POST + b"X: y\r\n" * 300 + b"\r\n",
+    "large headers": POST + b"X: %s\r\n\r\n" % (b"y" * 15_000),
 }
 BAD = {
     "both lengths": POST + LENGTH + CHUNKED + b"\r\n" + CHUNKS,
@@ -71,11 +74,16 @@ BAD = {
     "a bare line feed": POST + b"X: a\nContent-Length: 1\r\n\r\nx",
     "line feeds only": b"GET /docs HTTP/1.1\nHost: b\n\n\r\n",
     "too many headers": POST + b"X: y\r\n" * 600 + b"\r\n",
+    "too large headers": POST + (b"X: %s\r\n" % (b"y" * 9000)) * 2 + b"\r\n",
+    "two blank lines before": b"\r\n\r\n" + POST + b"\r\n",
+    "gzip": POST + b"Transfer-Encoding: gzip\r\n\r\n",
     "HTTP/2": b"GET /docs HTTP/2.0\r\n\r\n",
     "no version": b"GET /docs\r\n\r\n",
     "two spaces": b"GET  /docs HTTP/1.1\r\n\r\n",
     "a tab": b"GET\t/docs HTTP/1.1\r\n\r\n",
 }
+STATUS = re.compile(rb"HTTP/1\.1 [2-5][0-9]{2} ")
+TOO_LARGE = {"too many headers", "too large headers"}
 
 
 class ChannelTests(SynchronousTestCase):
@@ -108,7 +116,39 @@ class ChannelTests(SynchronousTestCase):
 
     def test_what_is_refused(self) -> None:
         for why, request in BAD.items():
-            self.assertEqual(self.assert_same(request, why)[0], b"HTTP/1.1 400 Bad Request", why)
+            lines = self.assert_same(request, why)
+            status = 431 if why in TOO_LARGE else 400
+            self.assertTrue(lines[0].startswith(b"HTTP/1.1 %d " % status), (why, lines))
+            if why != "a bad chunk":  # which Twisted alone sees
+                self.assertRegex(lines[-1], rb"^[A-Z].+[.1]\n$", why)
+
+    def test_what_a_refusal_says(self) -> None:
+        for why, reason in (
+            ("two lengths", b"one Content-Length or one Transfer-Encoding, and not both.\n"),
+            ("too many headers", b"A request has at most 500 headers.\n"),
+            ("too large headers", b"All headers together must not exceed 16384 bytes.\n"),
+            ("no version", b"A request must begin with a line such as: GET /docs HTTP/1.1\n"),
+            ("two blank lines before", b"A request must begin with a line such as: GET"),
+            ("gzip", b"The only Transfer-Encoding of a request is chunked"),
+            ("a sign", b"Content-Length must be a number.\n"),
+            ("a space before a colon", b"A header must be a name, a colon at once, and a value."),
+        ):
+            self.assertIn(reason, self.outcome([BAD[why]])[0][-1], why)
+
+    def test_blank_line_before_each_request(self) -> None:
+        """Some browsers send one after a form."""
+        lines, stays = self.outcome([GOOD["a blank line before"] * 3])
+        self.assertEqual(sum(b"<boolean>1</boolean>" in line for line in lines), 3)
+        self.assertTrue(stays)
+
+    def test_counts_begin_anew_for_each_request(self) -> None:
+        lines, stays = self.outcome([GOOD["many headers"], GOOD["large headers"]] * 2)
+        self.assertEqual(len(STATUS.findall(b"\n".join(lines))), 4)
+        self.assertTrue(stays)
+
+    def test_what_follows_the_last_request_is_ignored(self) -> None:
+        lines, _ = self.outcome([GOOD["the last one"] + b"no request\r\n\r\n"])
+        self.assertEqual(len(STATUS.findall(b"\n".join(lines))), 1)
 
     def test_one_answer_however_much_is_wrong(self) -> None:
         """What follows a refusal in the same packet is not answered too."""
@@ -116,6 +156,30 @@ class ChannelTests(SynchronousTestCase):
         answered = b"\n".join(self.outcome([wrong])[0])
         self.assertEqual(answered.count(b"HTTP/1.1 400"), 1)
         self.assertIn(b"The only Transfer-Encoding of a request is chunked", answered)
+
+    def assert_one_answer(self, request: bytes, status: int) -> None:
+        """Check that there is one answer to a request, however long its client stays."""
+        self.house = House(self, http=Http(body_limit=1000, request_timeout=1.0))
+        for pieces in ([request], [bytes([byte]) for byte in request]):
+            exchange = self.house.connect()
+            for piece in pieces:
+                exchange.send(piece)
+            self.house.clock.advance(1.5)
+            self.assertTrue(exchange.open)
+            self.assertEqual([answer.status for answer in exchange.answers()], [status])
+            self.house.clock.advance(LINGER)
+            self.assertFalse(exchange.open)
+
+    def test_one_answer_to_a_coding_and_a_large_body(self) -> None:
+        coding = POST + b"Transfer-Encoding: identity\r\nContent-Length: 2000\r\n\r\n"
+        self.assert_one_answer(coding, 400)
+
+    def test_one_answer_to_two_bad_headers(self) -> None:
+        headers = b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000)
+        self.assert_one_answer(POST + headers, 400)
+
+    def test_one_answer_though_the_request_does_not_end_in_time(self) -> None:
+        self.assert_one_answer(POST + b"X: a\rb\r\nY: c\r\n", 400)
 
     def test_one_after_the_other(self) -> None:
         """Requests of every kind may follow one another."""

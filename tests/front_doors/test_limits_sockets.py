@@ -139,6 +139,21 @@ class SocketsTests(TestCase):
         self.assertFalse(first.ended.called)
         await self.assertFailure(second.answered, Exception)
 
+    async def test_one_answer_however_much_is_wrong(self) -> None:
+        """The client gets the first answer, and then the end of the connection."""
+        port = await self.listen(Http(request_timeout=1.0))
+        for headers in (
+            b"Transfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n" % (9 * MIB),
+            b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000),
+            b"X: a\rb\r\nY: c\r\n",
+        ):
+            client = await self.connect(port, HEAD + headers)
+            self.assertEqual((await client.answered).status, 400)
+            self.house.clock.advance(1)
+            self.house.clock.advance(1)
+            await client.ended
+            self.assertEqual(client.received.count(b"HTTP/1.1 4"), 1, headers)
+
     async def test_a_request_that_does_not_end(self) -> None:
         port = await self.listen()
         client = await self.connect(port, HEAD + b"Content-Length: 9\r\n\r\n<")

@@ -107,7 +107,7 @@ class ConnectionTests(SynchronousTestCase):
         make_body = partial(TruncatingBody, limit=5000)
         connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
         connection.attempt = cast(Any, None)  # no longer needed
-        answered = connection.ask(message("GET", target_of("http://127.0.0.1/"), {}, b""))
+        answered = connection.request(message("GET", target_of("http://127.0.0.1/"), {}, b""))
         transport = StringTransport()
         connection.makeConnection(transport)
         return connection, transport, answered

@@ -28,7 +28,7 @@ class ConnectingTests(TestCase):
         connection = Http1(
             (False, address, 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
-        asking = connection.ask(Message(b"GET / HTTP/1.1\r\n\r\n"))
+        asking = connection.request(Message(b"GET / HTTP/1.1\r\n\r\n"))
         Connector(reactor, AddressGuard()).connect(connection, address, None)
         return connection, asking
 

@@ -38,7 +38,7 @@ class LargeBodyTests(CallbackClientTestCase):
         )
         connection.attempt = cast(Any, None)  # no longer needed
         body = b"x" * 5_000_000
-        answered = connection.ask(message("POST", target_of("http://127.0.0.1/"), {}, body))
+        answered = connection.request(message("POST", target_of("http://127.0.0.1/"), {}, body))
         transport = StringTransport()
         connection.makeConnection(transport)
         head = len(transport.value())

@@ -55,6 +55,7 @@ class ScriptedNotifier:
     """A notifier that records calls and returns the outcomes that a test sets.
 
     :ivar calls: the URL and the time of each call, in order.
+    :ivar callbacks: the callback of each call, in order.
     :ivar topics: the topic that each notification named.
     :ivar contents: the content that each notification carried.
     :ivar denials: the denials among the calls.
@@ -72,6 +73,7 @@ class ScriptedNotifier:
         self._clock = clock
         self.retries = retries
         self.calls: list[tuple[str, float]] = []
+        self.callbacks: list[Callback] = []
         self.topics: list[str] = []
         self.contents: list[bytes | None] = []
         self.denials: list[Denial] = []
@@ -95,6 +97,7 @@ class ScriptedNotifier:
 
     async def _call(self, callback: Callback) -> Outcome:
         names = (callback.url, callback.host)
+        self.callbacks.append(callback)
         self.calls.append((callback.url, self._clock.wall_seconds()))
         if self.holds.intersection(names):
             gate: Deferred[None] = Deferred()

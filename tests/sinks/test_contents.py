@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.events import ContentFetched, ContentRequested
+from rsscloud_broker.events import ContentFetched, ContentRequested, SubscriptionStored
 from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.records import MAX_QUEUED, Bounds
 from rsscloud_broker.sinks.contents import Contents
-from rsscloud_broker.storage.deliveries import MAX_QUEUED
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
 
 READER = "http://reader.example/hook"
 OTHER = "http://other.example/hook"
+THIRD = "http://third.example/hook"
 THIN = "http://thin.example/notify"
 
 
@@ -258,6 +259,52 @@ class PushedTests(EngineTestCase):
         self.assertEqual(self.carried_to(READER), [b"a", *bodies])
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
 
+    def renew_during_the_next_push(self, *bodies: bytes) -> None:
+        """Push contents, and renew the last subscription with other options meanwhile.
+
+        The call of the first one holds the walk up.  The second one waits for its slot; the last
+        one has been read, and its attempt is not submitted yet.
+        """
+        self.notifier.holds.add(OTHER)
+        for body in bodies:
+            self.push(body)
+        renewed = evolve(self.subscriptions()[-1], options={"secret": "new"})
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(10)
+
+    def start_with_last(self, url: str, *, content: bool) -> None:
+        """Start with three subscriptions, of which the last has the URL."""
+        for other in (OTHER, THIRD):
+            self.subscribe(other, content=True)
+        self.subscribe(url, content=content)
+        self.start(slice_size=1, in_flight=1, max_slow=0)
+
+    def test_each_is_carried_to_a_subscriber_that_renews_with_other_options(self) -> None:
+        self.start_with_last(READER, content=True)
+        self.renew_during_the_next_push(b"a", b"b")
+        self.assertEqual(self.carried_to(READER), [b"a", b"b"])
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+        self.assertIsNone(self.newest_content())
+
+    def test_each_is_carried_after_a_renewal_while_an_earlier_one_waits(self) -> None:
+        self.start_with_last(READER, content=True)
+        self.notifier.outcomes = {READER: REFUSED}
+        self.push(b"a")
+        self.assertEqual(self.waiting(), {READER: 1})
+        self.notifier.outcomes.clear()
+        self.renew_during_the_next_push(b"b")
+        self.assertEqual(self.carried_to(READER), [b"a", b"a", b"b"])
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
+    def test_renewed_subscription_without_content_is_notified_of_a_push(self) -> None:
+        self.start_with_last(THIN, content=False)
+        self.renew_during_the_next_push(b"a")
+        self.assertEqual(self.carried_to(THIN), [None])
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
     def test_what_does_not_fit_is_logged_and_counted(self) -> None:
         self.subscribe(READER, content=True)
         self.start()
@@ -267,7 +314,9 @@ class PushedTests(EngineTestCase):
                 self.push(b"%d" % number)
         told = [formatEvent(event) or "" for event in logs]
         self.assertEqual(self.count("dropped_contents_total"), 2)
-        self.assertEqual(len([line for line in told if f"{READER} is not told of" in line]), 2)
+        self.assertEqual(
+            len([line for line in told if f"{READER} misses a pushed content" in line]), 2
+        )
         self.notifier.outcomes.clear()
         self.advance(120)
         self.assertEqual(

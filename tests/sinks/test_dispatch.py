@@ -88,7 +88,7 @@ class DispatchTestCase(SynchronousTestCase):
         self.assertEqual([self.gauge(name) for name in ("in_flight", "slow", "queued")], [0.0] * 3)
         for kept in ("_hosts", "_quick_queue", "_queue", "_active", "_slow"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
-        self.assertEqual((self.dispatcher._behind, self.dispatcher._young_quick), (0, 0))
+        self.assertEqual((self.dispatcher._behind, self.dispatcher._active_quick), (0, 0))
 
 
 class PlacesTests(DispatchTestCase):
@@ -204,7 +204,7 @@ class WithdrawTests(DispatchTestCase):
         self.submit("hangs", "host")
         for number in range(100):
             self.dispatcher.withdraw(self.submit(str(number), "host"))
-        self.assertEqual(self.dispatcher.in_line_of("host"), 0)
+        self.assertEqual(self.dispatcher.queued_for("host"), 0)
 
 
 class TurnsTests(DispatchTestCase):

@@ -16,7 +16,7 @@ from rsscloud_broker.model import Callback, FetchResult, Lease, Outcome, Subscri
 from rsscloud_broker.records import Delivery, Fanout
 from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, Distribution, DistributionOptions
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
-from rsscloud_broker.sinks.walk import SAVE_WITHIN
+from rsscloud_broker.sinks.walk import SAVE_WITHIN_SECONDS
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
@@ -181,7 +181,7 @@ class WalkTests(DistributionTestCase):
         for gate in held[:2]:
             gate.callback(None)
         self.assertEqual(self.told(), ["1", "2", "3", "4"])
-        self.clock.advance(SAVE_WITHIN)
+        self.clock.advance(SAVE_WITHIN_SECONDS)
         self.assertEqual(
             [(walk.cursor, walk.outstanding) for walk in self.walks()], [(6, (3, 4, 5, 6))]
         )
@@ -197,7 +197,7 @@ class WalkTests(DistributionTestCase):
         self.tell(self.start(slice_size=2))
         held[0].callback(None)
         self.assertEqual((self.errors(), self.saved), ([0, 0, 0, 0], []))
-        self.clock.advance(SAVE_WITHIN)
+        self.clock.advance(SAVE_WITHIN_SECONDS)
         self.assertEqual((self.errors(), self.saved), ([1, 0, 0, 0], [(4, 1, False, 3)]))
 
     def test_change_while_walking_makes_one_more_walk(self) -> None:

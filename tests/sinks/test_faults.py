@@ -121,7 +121,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.engine.store.remove_subscription(found.topic, found.callback)
         )
         reader.unsubscribed = True
-        self.engine.hint(SubscriptionRemoved(found.topic, found.callback.url))
+        self.engine.hint(SubscriptionRemoved(found.topic, found.callback))
 
     @rule(host=st.sampled_from(HOSTS), outcome=st.sampled_from((REFUSED, NO_ANSWER, GONE, None)))
     def answer(self, host: str, outcome: Outcome | None) -> None:

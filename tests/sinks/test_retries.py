@@ -15,7 +15,7 @@ from rsscloud_broker.model import Lease, Notification, Outcome, SubscriptionOpti
 from rsscloud_broker.sinks import retries
 from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
-from rsscloud_broker.sinks.retries import AT_A_TIME, OF_A_HOST, PORTION
+from rsscloud_broker.sinks.retries import AT_A_TIME, BATCH_SIZE, OF_A_HOST
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 
@@ -138,7 +138,7 @@ class ScheduleTests(EngineTestCase):
         release = self.claim_late()
         (found,) = self.subscriptions()
         self.successResultOf(self.store.remove_subscription(found.topic, found.callback))
-        self.hint(SubscriptionRemoved(found.topic, found.callback.url))
+        self.hint(SubscriptionRemoved(found.topic, found.callback))
         release()
         self.advance(60)
         self.assertEqual(len(self.notifier.calls), 1)
@@ -434,7 +434,7 @@ class BacklogTests(EngineTestCase):
     def in_memory(self) -> int:
         return len(self.distribution._retries._in_memory)
 
-    def test_worked_off_in_portions(self) -> None:
+    def test_worked_off_in_batches(self) -> None:
         urls = self.wait_many(1500)
         self.notifier.holds.update(urls)
         self.start(in_flight=50, max_slow=0)
@@ -447,7 +447,7 @@ class BacklogTests(EngineTestCase):
         self.notifier.end()
         self.advance(1)
         self.assertEqual(sorted(self.called()), sorted(urls))
-        self.assertTrue(AT_A_TIME <= most < AT_A_TIME + PORTION + 50, most)
+        self.assertTrue(AT_A_TIME <= most < AT_A_TIME + BATCH_SIZE + 50, most)
         self.assertEqual((self.in_memory(), self.waiting()), (0, {}))
 
     def test_thousands(self) -> None:
@@ -473,7 +473,7 @@ class BacklogTests(EngineTestCase):
         self.assertEqual(len(set(called) & set(slow)), 4)
         self.assertEqual(sorted(set(called) - set(slow)), sorted(quick))
         self.assertEqual(set(self.waiting()), set(slow))
-        self.assertLess(self.in_memory(), OF_A_HOST + PORTION)
+        self.assertLess(self.in_memory(), OF_A_HOST + BATCH_SIZE)
         for _ in range(400):
             self.notifier.end()
             self.advance(0.3, 0.3)
@@ -520,7 +520,7 @@ class BacklogTests(EngineTestCase):
         self.change()
         self.stop()
         now = self.clock.wall_seconds() + 60
-        (found,) = self.successResultOf(self.store.claim_due(now, PORTION, ["slow.example"]))
+        (found,) = self.successResultOf(self.store.claim_due(now, BATCH_SIZE, ["slow.example"]))
         self.assertEqual(found.callback.url, well)
 
 

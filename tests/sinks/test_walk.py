@@ -21,7 +21,7 @@ from rsscloud_broker.model import (
 from rsscloud_broker.sinks import walk
 from rsscloud_broker.sinks.attempts import SOON
 from rsscloud_broker.sinks.pace import TICK
-from rsscloud_broker.sinks.walk import MOST_UNSAVED, PORTION, SAVE_WITHIN, SETTLE
+from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED, SAVE_WITHIN_SECONDS, SETTLE_SECONDS
 from tests.sinks.engine import FEED, NOW, REFUSED, EngineTestCase
 
 OTHER_FEED = "http://feeds.example/other.xml"
@@ -36,7 +36,7 @@ class SettleTests(EngineTestCase):
     def test_walk_ends_without_those_who_take_long(self) -> None:
         self.start()
         self.change()
-        self.advance(SETTLE - 0.1)
+        self.advance(SETTLE_SECONDS - 0.1)
         (walk,) = self.walks()
         self.assertEqual((walk.cursor, walk.outstanding, self.waiting()), (3, (2,), {}))
         self.advance(0.2)
@@ -56,7 +56,7 @@ class SettleTests(EngineTestCase):
     def test_who_succeeds_late_waits_no_more(self) -> None:
         self.start()
         self.change()
-        self.advance(SETTLE)
+        self.advance(SETTLE_SECONDS)
         self.notifier.end()
         self.assertEqual(self.waiting(), {})
         self.advance(120, 1)
@@ -66,19 +66,19 @@ class SettleTests(EngineTestCase):
         self.notifier.outcomes[self.urls[1]] = REFUSED
         self.start()
         self.change()
-        self.advance(SETTLE)
+        self.advance(SETTLE_SECONDS)
         self.notifier.holds.clear()
         self.notifier.end()
         self.assertEqual(self.waiting(), {self.urls[1]: 1})
         self.notifier.outcomes.clear()
         self.advance(6)
-        self.assert_times(self.urls[1], [0, SETTLE + 5])
+        self.assert_times(self.urls[1], [0, SETTLE_SECONDS + 5])
 
     def test_who_finishes_while_the_slice_is_being_saved(self) -> None:
         self.slow = {"record_slice"}
         self.start()
         self.change()
-        self.advance(SETTLE)
+        self.advance(SETTLE_SECONDS)
         self.notifier.end()
         self.assertNotIn("record_deliveries", self.asked)  # the walk would overwrite it
         self.hurry()
@@ -89,7 +89,7 @@ class SettleTests(EngineTestCase):
     def test_process_that_ends_meanwhile(self) -> None:
         self.start()
         self.change()
-        self.advance(SETTLE)
+        self.advance(SETTLE_SECONDS)
         self.crash()
         self.notifier.holds.clear()
         self.start()
@@ -124,7 +124,7 @@ class SettleTests(EngineTestCase):
             for url in others:
                 first, second = self.times(url)[2 * number :]
                 self.assertLess(first - changed_at, 0.1)
-                self.assertLess(second - changed_at, 0.3 + SETTLE)
+                self.assertLess(second - changed_at, 0.3 + SETTLE_SECONDS)
         self.assertEqual((len(self.times(self.urls[1])), self.walks()), (1, []))
 
     def test_process_that_ends_after_such_a_change(self) -> None:
@@ -145,7 +145,7 @@ class SettleTests(EngineTestCase):
         late = self.urls[1]
         self.start()
         self.change()
-        self.advance(SETTLE)
+        self.advance(SETTLE_SECONDS)
         self.slow = {"record_deliveries"}
         self.notifier.holds.clear()
         self.notifier.end()  # the success waits to be saved
@@ -165,7 +165,7 @@ class SavingTests(EngineTestCase):
         self.notifier.holds = {urls[1], urls[3]}
         self.start(slice_size=2)
         self.change()
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.notifier.end(urls[1])
         self.assertEqual([(one.cursor, one.outstanding) for one in self.walks()], [(6, (2, 4))])
         self.crash()
@@ -182,7 +182,7 @@ class SavingTests(EngineTestCase):
         self.notifier.holds = {urls[1], urls[2]}
         self.start()
         self.change()
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.crash()
         leaving = self.subscriptions()[1]
         self.successResultOf(self.store.remove_subscription(FEED, leaving.callback))
@@ -197,7 +197,7 @@ class SavingTests(EngineTestCase):
         self.start(in_flight=1, max_slow=0)
         self.change()
         self.assertEqual(self.walks()[0].cursor, 0)
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual(self.walks()[0].outstanding, (6, 7, 8, 9, 10))
         self.assertEqual((self.called(), self.waiting()), (urls[:6], {}))
 
@@ -208,7 +208,7 @@ class SavingTests(EngineTestCase):
         self.start()
         self.change()
         self.assertEqual((self.walks()[0].cursor, self.waiting()), (0, {}))
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual((self.walks()[0].cursor, self.waiting()), (3, {urls[0]: 1}))
 
     def test_walk_waits_for_a_slow_store(self) -> None:
@@ -218,7 +218,7 @@ class SavingTests(EngineTestCase):
         self.start()
         self.change()
         self.advance(2)
-        self.assertTrue(MOST_UNSAVED < len(self.called()) <= MOST_UNSAVED + PORTION)
+        self.assertTrue(MAX_UNSAVED < len(self.called()) <= MAX_UNSAVED + BATCH_SIZE)
         self.hurry()
         self.advance(1)
         self.assertEqual((self.called(), self.walks()), (urls, []))
@@ -235,7 +235,7 @@ class SavingTests(EngineTestCase):
         self.change()
         self.advance(1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.assertLessEqual(len(self.called()), MOST_UNSAVED + PORTION)
+        self.assertLessEqual(len(self.called()), MAX_UNSAVED + BATCH_SIZE)
         self.patch(self.store, "record_slice", works)
         self.advance(20)
         self.assertEqual((set(self.called()), self.walks()), (set(urls), []))
@@ -274,7 +274,7 @@ class SavingTests(EngineTestCase):
         self.patch(self.store, "record_slice", broken)
         self.start()
         self.change()
-        self.advance(SETTLE + 0.1)
+        self.advance(SETTLE_SECONDS + 0.1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.patch(self.store, "record_slice", works)
         self.advance(15)
@@ -292,7 +292,7 @@ class BusyTests(EngineTestCase):
         self.notifier.holds = {"slow.example"}
         self.start(slice_size=10)
         self.change()
-        self.advance(2 * SETTLE + 0.1)
+        self.advance(2 * SETTLE_SECONDS + 0.1)
         self.assertEqual(self.called(), slow[:4] + quick)
         self.assertEqual((self.walks(), set(self.waiting())), ([], set(slow)))
         self.notifier.holds.clear()
@@ -307,7 +307,7 @@ class BusyTests(EngineTestCase):
         self.start(in_flight=1, max_slow=0)
         self.change()
         for told in range(10):
-            self.advance(3 * SETTLE)
+            self.advance(3 * SETTLE_SECONDS)
             self.assertEqual(self.called(), urls[: told + 1])
             self.assertEqual(len(self.walks()), 1 if told < 9 else 0)
             self.notifier.end()
@@ -339,7 +339,7 @@ class FairnessTests(EngineTestCase):
         small = "http://small.example/"
         self.subscribe(small, OTHER_FEED)
         turn = 2 * 5
-        self.patch(walk, "TURN", turn)
+        self.patch(walk, "TURN_SUBSCRIPTIONS", turn)
         self.start(max_fanouts=2, slice_size=5, in_flight=10)
         self.notifier.holds = {f"reader{reader}.example" for reader in range(100)}
         for number in range(9):
@@ -417,7 +417,7 @@ class LatencyTests(EngineTestCase):
         self.notifier.holds = {urls[2]}
         self.start()
         self.change()
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual((self.latency("first")[0], self.walks()[0].cursor), (1, 4))
         self.crash()
         self.notifier.holds.clear()
@@ -448,7 +448,7 @@ class RemovedTests(EngineTestCase):
         self.assertTrue(
             self.successResultOf(self.store.remove_subscription(leaving.topic, callback))
         )
-        self.hint(SubscriptionRemoved(leaving.topic, callback.url))
+        self.hint(SubscriptionRemoved(leaving.topic, callback))
 
     def test_who_leaves_after_its_slice_was_read_is_not_told(self) -> None:
         urls = self.subscribe_many(6)
@@ -472,13 +472,13 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.walks()), (urls[:3] + urls[4:], []))
 
     def test_who_leaves_long_before_its_slice_is_handed_out_is_not_told(self) -> None:
-        """Attempts are submitted in portions, and the next slice is in memory meanwhile."""
-        urls = self.subscribe_many(3 * PORTION + 4)
-        self.notifier.holds = {urls[0], urls[PORTION + 1], urls[2 * PORTION + 1]}
-        self.start(slice_size=3 * PORTION, in_flight=1, max_slow=0)
+        """Attempts are submitted in batches, and the next slice is in memory meanwhile."""
+        urls = self.subscribe_many(3 * BATCH_SIZE + 4)
+        self.notifier.holds = {urls[0], urls[BATCH_SIZE + 1], urls[2 * BATCH_SIZE + 1]}
+        self.start(slice_size=3 * BATCH_SIZE, in_flight=1, max_slow=0)
         self.change()
         leaving = self.subscriptions()
-        for number in (-2, 2 * PORTION + 50):
+        for number in (-2, 2 * BATCH_SIZE + 50):
             self.leave(leaving[number])
             urls.remove(leaving[number].callback.url)
         for _ in range(3):
@@ -502,7 +502,7 @@ class RemovedTests(EngineTestCase):
         self.advance(1)
         self.assertEqual((self.called(), self.walks()), ([*urls[:2], *urls[1:5]], []))
 
-    def test_who_leaves_while_it_waits_in_line_is_not_told(self) -> None:
+    def test_who_leaves_while_it_waits_in_the_queue_is_not_told(self) -> None:
         urls = self.subscribe_many(3, host="slow.example")
         self.notifier.holds = {"slow.example"}
         self.start(per_host=1)
@@ -513,7 +513,7 @@ class RemovedTests(EngineTestCase):
         self.advance(SOON + 1)
         self.assertEqual((self.called(), self.walks()), ([urls[0], urls[2]], []))
 
-    def test_who_leaves_while_its_retry_waits_in_line_is_not_told(self) -> None:
+    def test_who_leaves_while_its_retry_waits_in_the_queue_is_not_told(self) -> None:
         urls = self.subscribe_many(3, host="slow.example")
         self.notifier.holds = {"slow.example"}
         self.start(per_host=1)
@@ -526,7 +526,7 @@ class RemovedTests(EngineTestCase):
         self.assertEqual((self.called(), self.waiting()), (urls[:2], {}))
 
     def test_other_way_to_call_who_left_is_called_all_the_same(self) -> None:
-        """Subscriptions of a callback differ by procedure; the event does not name it."""
+        """Subscriptions of one callback URL differ by procedure."""
         first, second = self.subscribe_many(2, host="slow.example")
         twin = Subscription(FEED, Callback(second, "http-post", "other"), Lease(NOW, 90_000))
         self.successResultOf(self.store.put_subscription(twin))
@@ -538,6 +538,21 @@ class RemovedTests(EngineTestCase):
         self.notifier.end()
         self.advance(SOON + 1)
         self.assertEqual((self.called(), self.waiting()), ([first, second], {}))
+
+    def test_subscription_is_removed_and_another_of_its_url_is_renewed(self) -> None:
+        """The broker keeps apart what changed of the two."""
+        urls = self.subscribe_many(3)
+        twin = Subscription(FEED, Callback(urls[2], "http-post", "other"), Lease(NOW, 90_000))
+        twin = self.successResultOf(self.store.put_subscription(twin))
+        self.notifier.holds = {urls[0]}
+        self.start(slice_size=2, in_flight=1, max_slow=0)
+        self.change()
+        self.leave(self.subscriptions()[2])
+        self.hint(SubscriptionStored(self.successResultOf(self.store.put_subscription(twin))))
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual((self.called(), self.walks()), (urls, []))
+        self.assertEqual([one.procedure for one in self.notifier.callbacks], ["", "", "other"])
 
 
 class RenewedTests(EngineTestCase):
@@ -564,7 +579,7 @@ class RenewedTests(EngineTestCase):
 
         self.patch(self.notifier, "notify", noted)
 
-    def test_while_it_waits_in_line(self) -> None:
+    def test_while_it_waits_in_the_queue(self) -> None:
         self.subscribe_many(2, host="slow.example")
         self.notifier.holds = {"slow.example"}
         self.start(per_host=1)
@@ -609,12 +624,12 @@ class MovedTests(EngineTestCase):
             self.change(topic)
         self.assertEqual(sorted(self.called()), urls[:4])
         self.notifier.end(urls[0])
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.assertEqual([one.outstanding for one in self.walks()], [(), (4, 5, 6)])
         moved = self.store.move_topic(FEED, OTHER_FEED, self.clock.wall_seconds())
         self.assertTrue(self.successResultOf(moved))
         self.notifier.end(urls[3])
-        self.advance(2 * SAVE_WITHIN)
+        self.advance(2 * SAVE_WITHIN_SECONDS)
         self.crash()
         self.notifier.holds.clear()
         self.notifier.calls.clear()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import OperationalError
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import Store
+from rsscloud_broker.storage import Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
-from tests.postgresql import borrowed_database, empty_database
+from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import migrating
 from tests.storage.databases import threaded_store
 from tests.store_contract import make_bounds_tests, make_store_tests
@@ -46,6 +49,37 @@ DEFINITIONS = """
 """
 
 
+def _settings(conn: Connection) -> list[str]:
+    """The time limits that a connection has."""
+    names = ("lock_timeout", "idle_in_transaction_session_timeout")
+    return [conn.execute(text(f"SHOW {name}")).scalar_one() for name in names]
+
+
+class PostgreSQLSettingsTests(TestCase):
+    async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
+        store: Any = postgresql_store(self)
+        self.assertEqual(await store._threads.write(_settings), ["30s", "30s"])
+        self.assertEqual(await store._threads.read(_settings), ["30s", "30s"])
+
+    def test_transactions_of_commands_may_stay_idle(self) -> None:
+        """The output of ``export`` may go to a pager, in which somebody reads for an hour."""
+        with open_database(empty_database(), writes=False) as conn:
+            self.assertEqual(_settings(conn), ["30s", "0"])
+
+    def test_options_in_the_url_are_added(self) -> None:
+        """They come last, so they win."""
+        url = f"{empty_database()}&options=-c%20idle_in_transaction_session_timeout%3D5s"
+        for options, expected in (
+            ("", ["30s", "5s", "0"]),
+            ("%20-c%20lock_timeout%3D7s%20-c%20statement_timeout%3D9s", ["7s", "5s", "9s"]),
+        ):
+            engine = open_engine(url + options, of_broker=True)
+            self.addCleanup(engine.dispose)
+            with engine.begin() as conn:
+                other = conn.execute(text("SHOW statement_timeout")).scalar_one()
+                self.assertEqual([*_settings(conn), other], expected)
+
+
 class PostgreSQLMigrationTests(migrating.MigrationSteps):
     def new_url(self) -> str:
         return empty_database()
@@ -54,14 +88,29 @@ class PostgreSQLMigrationTests(migrating.MigrationSteps):
         return sorted(conn.execute(text(DEFINITIONS)).scalars())
 
     def test_others_wait(self) -> None:
-        """While one process migrates, another waits for its transaction to end."""
+        """While one process migrates, another waits for its transaction to end.
+
+        The time limit for other locks does not apply, and does so again afterwards.
+        """
         engine = open_engine(self.new_url())
         self.addCleanup(engine.dispose)
-        with engine.begin() as conn:
-            wait_for_others(conn)
+
+        def wait() -> str:
             with engine.begin() as other:
-                other.execute(text("SET LOCAL lock_timeout = '50ms'"))
-                error = self.assertRaises(OperationalError, wait_for_others, other)
-        self.assertIn("lock timeout", str(error))
-        with engine.begin() as conn:
-            wait_for_others(conn)
+                other.execute(text("SET LOCAL lock_timeout = '1ms'"))
+                wait_for_others(other)
+                limit: str = other.execute(text("SHOW lock_timeout")).scalar_one()
+                return limit
+
+        waits_longer_than_the_limit = text(
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+            "AND waitstart < clock_timestamp() - interval '50ms'"
+        )
+        with ThreadPoolExecutor(1) as threads, capturedLogs() as logs:
+            with engine.begin() as conn:
+                wait_for_others(conn)
+                waited = threads.submit(wait)
+                while not conn.execute(waits_longer_than_the_limit).first():
+                    self.assertFalse(waited.done(), waited.done() and waited.exception())
+            self.assertEqual(waited.result(TIMEOUT), "1ms")
+        self.assertIn("Another process migrates", str([formatEvent(event) for event in logs]))

@@ -110,6 +110,20 @@ class ConnectTCPTests(TestCase):
         await server.connections[0].lost
         self.assertEqual((len(server.received), server.received[-3:]), (20_000_003, b"end"))
 
+    async def test_sequences_keep_their_place(self) -> None:
+        """They are neither overtaken by what is written after them, nor lost at the end."""
+        for large in (b"", b"x" * 20_000_000):
+            server = RawFactory()
+            client = await self.connected(listen(self, server))
+            client.transport.write(large)
+            client.transport.writeSequence([b"one ", b"two "])
+            client.transport.write(b"three ")
+            client.transport.writeSequence([b"end"])
+            client.transport.loseConnection()
+            await client.lost
+            await server.connections[0].lost
+            self.assertEqual(server.received[len(large) :], b"one two three end")
+
     async def test_closed_while_it_reads(self) -> None:
         for method, expected in (
             ("loseConnection", error.ConnectionDone),

@@ -1,4 +1,4 @@
-"""For WebSub: contents, terms, intents that wait to be verified, topics that ended."""
+"""Adds what WebSub needs: contents, options of subscriptions, intents, ended topics."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -20,7 +20,7 @@ def _text(name: str) -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Add what is new; what is there already asks for none of it."""
+    """Add the tables and columns.  Existing subscriptions want no content and have no options."""
     op.add_column("topic", _flag("check_pinged"))
     op.add_column("topic", _text("ended"))
 
@@ -83,9 +83,10 @@ def upgrade() -> None:
 
 
 def _extend_fanout() -> None:
-    """SQLite makes a new table for this, which must not begin its keys anew.
+    """Add columns to the table of fan-outs.
 
-    Nothing refers to this table, so no other row goes with the old one.
+    SQLite replaces the table for this.  The new table must go on counting its ids where the old
+    one stopped.  No other table refers to this one, so the replacement deletes no other row.
     """
     connection = op.get_bind()
     last = None
@@ -106,7 +107,7 @@ def _extend_fanout() -> None:
 
 
 def downgrade() -> None:
-    """Drop what was added, and what is in it."""
+    """Drop these tables and columns, with what they contain."""
     op.drop_table("intent")
     op.drop_index("ix_waiting_content_topic_id", "waiting")
     op.drop_column("waiting", "content_topic_id")

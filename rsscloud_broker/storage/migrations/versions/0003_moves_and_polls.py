@@ -1,4 +1,4 @@
-"""For polls: what came of asking for topics, where they moved, when to ask again."""
+"""Adds what polls need: results of fetches, where topics moved to, and when each poll is due."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ def _new_columns() -> tuple[sa.Column[Any], ...]:
 
 
 def upgrade() -> None:
-    """Add what is new; what has subscribers is polled as soon as polls are planned."""
+    """Add the columns.  Each topic with subscribers is due for a poll at once."""
     for column in _new_columns():
         op.add_column("topic", column)
     _refer_to_topics()
@@ -63,8 +63,10 @@ def upgrade() -> None:
 
 
 def _refer_to_topics() -> None:
-    """SQLite takes such a column only like this, unless the table is made anew: which
-    would take along all the rows that refer to it.
+    """Add a column that refers to another topic.
+
+    SQLite adds such a column only by this statement.  To replace the whole table would delete all
+    rows of other tables that refer to it.
     """
     name = "fk_topic_moved_to_id"
     if op.get_bind().dialect.name == "sqlite":
@@ -79,8 +81,10 @@ def _refer_to_topics() -> None:
 
 @contextmanager
 def _altered_subscription() -> Iterator[BatchOperations]:
-    """SQLite makes a new table for this.  What would go with the old one is kept: the
-    notifications that wait, and the last key.
+    """Change the table of subscriptions.
+
+    SQLite replaces the table for this.  This function saves what the replacement would delete, and
+    restores it: the pending notifications, and the last id.
     """
     connection = op.get_bind()
     if connection.dialect.name != "sqlite":
@@ -115,7 +119,7 @@ def _altered_subscription() -> Iterator[BatchOperations]:
 
 
 def downgrade() -> None:
-    """Drop what was added, and what is in it: topics are where they were before."""
+    """Drop the columns, and have subscriptions refer to the topics that they asked for."""
     op.execute(
         "UPDATE subscription SET topic_id = "
         "(SELECT id FROM topic WHERE topic.url = subscription.asked_url) WHERE asked_url <> ''"

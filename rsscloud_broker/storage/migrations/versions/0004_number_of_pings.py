@@ -1,4 +1,4 @@
-"""The number of pings ever made is kept, and not only that of those pruned."""
+"""Stores how many pings there have ever been, instead of how many have been pruned."""
 
 from alembic import op
 
@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Count those that there are once more."""
+    """Add the number of the pings in the table to the number of the pruned ones."""
     op.execute(
         "INSERT INTO tally (name, value) SELECT 'pings', (SELECT count(*) FROM ping) + "
         "coalesce((SELECT value FROM tally WHERE name = 'pruned pings'), 0)"
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Keep the number of those that were pruned."""
+    """Compute the number of the pruned pings again."""
     op.execute(
         "INSERT INTO tally (name, value) SELECT 'pruned pings', value - "
         "(SELECT count(*) FROM ping) FROM tally WHERE name = 'pings'"

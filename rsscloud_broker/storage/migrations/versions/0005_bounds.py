@@ -1,4 +1,4 @@
-"""For bounds: which topics are idle, and how many bytes of contents are kept of each host."""
+"""Adds what limits need: since when topics are idle, and the bytes of contents of each host."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,7 +18,7 @@ _content_sum = sa.table("content_sum", sa.column("host"), sa.column("size"))
 
 
 def upgrade() -> None:
-    """Add what is new, and sum up what is there; the next sweep finds the idle topics."""
+    """Add tables and columns, and sum up the contents.  The next sweep marks idle topics."""
     op.add_column("topic", sa.Column("idle_at", sa.BigInteger()))
     is_idle = sa.column("idle_at").is_not(None)
     op.create_index(
@@ -64,7 +64,7 @@ def _sum_up() -> None:
 
 
 def downgrade() -> None:
-    """Drop what was added."""
+    """Drop these tables and columns."""
     op.drop_table("content_sum")
     op.drop_column("fanout", "content_size")
     op.drop_column("fanout", "later")

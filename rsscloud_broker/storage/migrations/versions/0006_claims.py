@@ -1,4 +1,4 @@
-"""Nodes and what they work on; what was handed in waits in a queue for each subscription."""
+"""Adds nodes, their claims, and a queue of pushed contents for each subscription."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _REFERENCES = (("node_id", "node"), ("content_id", "content"))
 
 
 def upgrade() -> None:
-    """Add what is new.  Claims of an earlier version end at their time, as they did there."""
+    """Add tables and columns.  What an earlier version had claimed is due again at its due time."""
     op.create_table(
         "node",
         sa.Column("id", _KEY, nullable=False),
@@ -73,9 +73,10 @@ def upgrade() -> None:
 
 @contextmanager
 def _altered_waiting() -> Iterator[BatchOperations]:
-    """SQLite makes a new table for this, without the condition of an index: that is made anew.
+    """Change the table of pending notifications.
 
-    Nothing refers to this table, so no other row goes with the old one.
+    SQLite replaces the table for this and forgets the condition of an index, so that index is made
+    again.  No other table refers to this one, so the replacement deletes no other row.
     """
     op.drop_index(_OF_CONTENT, "waiting")
     with op.batch_alter_table("waiting") as batch:
@@ -91,7 +92,7 @@ def _altered_waiting() -> Iterator[BatchOperations]:
 
 
 def downgrade() -> None:
-    """Drop what was added: what was handed out, or waits in a queue, is told no more."""
+    """Drop these tables and columns.  Contents in queues and claimed slices are not delivered."""
     op.drop_table("queued")
     with _altered_waiting() as batch:
         for name, _ in _REFERENCES:

@@ -1,4 +1,4 @@
-"""Topics are found by the normal form of their URLs; subscribers are told what they wrote."""
+"""Stores topics by the normal form of their URLs, and the URLs that subscribers wrote."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-#: When a topic is to be read that has to be, but was not asked for: it was long ago.
+#: When the check of a merged topic was requested: long ago, so it is fetched at the start.
 _SOON = 1
 
-#: Rows that are looked at in one step.
+#: How many rows are read or changed by one statement.
 _STEP = 1000
 
 _WRITTEN = (("subscription", "written_url"), ("intent", "written_topic"))
@@ -46,7 +46,7 @@ _CALLBACK = ("callback_url", "protocol", "procedure")
 
 
 def upgrade() -> None:
-    """Bring the URLs of all topics into normal form; those that are the same become one."""
+    """Bring the URLs of all topics into normal form.  Merge topics whose URLs become equal."""
     for table, column in _WRITTEN:
         op.add_column(table, sa.Column(column, sa.Text(), nullable=False, server_default=""))
     conn = op.get_bind()
@@ -57,7 +57,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget what subscribers wrote."""
+    """Drop the URLs as subscribers wrote them.  Topics stay merged."""
     for table, column in _WRITTEN:
         op.drop_column(table, column)
 
@@ -65,7 +65,7 @@ def downgrade() -> None:
 def _written_otherwise(
     conn: sa.Connection, table: sa.TableClause, url: sa.ColumnClause[Any]
 ) -> Iterator[sa.Row[Any]]:
-    """Rows with a URL that is not in normal form, in the order of their ids."""
+    """The rows whose URL is not in normal form, in the order of their ids."""
     after = -1
     while True:
         query = sa.select(table).where(table.c.id > after).order_by(table.c.id).limit(_STEP)
@@ -81,7 +81,7 @@ def _row(conn: sa.Connection, condition: sa.ColumnElement[bool]) -> sa.Row[Any] 
 
 
 def _bring_topic(conn: sa.Connection, key: int, url: str) -> None:
-    """Have a topic found by the normal form of its URL."""
+    """Store a topic under the normal form of its URL, or merge it into the one that has it."""
     old = _row(conn, _topic.c.id == key)
     if old is None:  # it was merged
         return
@@ -100,9 +100,9 @@ def _bring_topic(conn: sa.Connection, key: int, url: str) -> None:
 def _move_subscriptions(
     conn: sa.Connection, old: sa.Row[Any], topic_id: int, asked_url: str, *, written: str
 ) -> None:
-    """Have the subscriptions that asked for a topic ask for another URL.
+    """Move the subscriptions of a topic to another topic.
 
-    Of two that become the same the one stays that lasts longer.
+    If two subscriptions become equal, the one whose lease ends later stays.
     """
     mine = _subscription.alias("mine")
     of_old = sa.and_(
@@ -146,7 +146,7 @@ def _move_subscriptions(
 
 
 def _hand_over(conn: sa.Connection, gone: int, stays: int) -> None:
-    """Have one subscription wait for all that two wait for: what was pushed cannot be had again."""
+    """Move pending notifications to the subscription that stays, pushed contents included."""
     ids = sa.union(
         sa.select(_queued.c.content_id).where(_queued.c.subscription_id.in_((gone, stays))),
         sa.select(_waiting.c.content_id).where(
@@ -172,10 +172,10 @@ def _hand_over(conn: sa.Connection, gone: int, stays: int) -> None:
 
 
 def _merge(conn: sa.Connection, old: sa.Row[Any], there: sa.Row[Any]) -> None:
-    """Make one topic of two.
+    """Merge a topic into another one.
 
-    Nobody knows which of both readings subscribers were told of: so nothing is known of what
-    the topic contains, and when it is read, which is at the start, everybody is told.
+    The subscribers of the two may have been notified of different contents.  So the merged topic
+    has no known content: the broker fetches it at the start, and notifies all subscribers.
     """
     present = there.moved_to_id or there.id
     asked = "" if there.moved_to_id is None else there.url
