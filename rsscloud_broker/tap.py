@@ -40,6 +40,7 @@ from rsscloud_broker.core import (
     PushedTopics,
     Sweeper,
     TopicReader,
+    TopicView,
     Verifier,
 )
 from rsscloud_broker.counters import Counters
@@ -357,6 +358,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         running=running,
         has_hub=has_hub,
+        topics=TopicView(store, clock),
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     limits = HTTPLimits(config.http, reactor)

@@ -33,7 +33,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.views import IEventLog
+from rsscloud_broker.interfaces.views import IEventLog, ITopicView
 
 __all__ = [
     "FrontDoorParts",
@@ -54,6 +54,7 @@ __all__ = [
     "ISinkMaker",
     "IStore",
     "ITopicFetcher",
+    "ITopicView",
     "IURLPolicy",
     "OutboundReply",
     "Route",

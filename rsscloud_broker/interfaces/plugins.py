@@ -22,7 +22,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
-from rsscloud_broker.interfaces.views import IEventLog
+from rsscloud_broker.interfaces.views import IEventLog, ITopicView
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -182,6 +182,7 @@ class FrontDoorParts:
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar running: the names of the front doors that run.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar topics: topics and pings, for reading; None if the broker offers no view of them.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     """
 
@@ -193,6 +194,7 @@ class FrontDoorParts:
     public_url: str
     running: frozenset[str]
     has_hub: bool = False
+    topics: ITopicView | None = None
     event_log: IEventLog | None = None
 
 

@@ -25,7 +25,15 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import Access, Admission, Broker, FairLimiter, IntentQueue, Verifier
+from rsscloud_broker.core import (
+    Access,
+    Admission,
+    Broker,
+    FairLimiter,
+    IntentQueue,
+    TopicView,
+    Verifier,
+)
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
@@ -259,6 +267,7 @@ class House:
             PUBLIC_URL,
             doors,
             has_hub="websub" in doors,
+            topics=TopicView(self.store, self.clock),
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
