@@ -496,7 +496,10 @@ class ExampleTests(SynchronousTestCase):
         loaded = self.uncommented()
         self.assertEqual(
             set(loaded.front_doors),
-            {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "resourcesync"},
+            {
+                *("rsscloud", "ping_sink", "change_lists", "websub", "resourcesync"),
+                *("front_page", "topic_page"),
+            },
         )
         self.assertEqual(
             set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap", "websub"}

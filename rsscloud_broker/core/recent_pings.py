@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rsscloud_broker.core.remembering import Remembering
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Ping
+from rsscloud_broker.remembering import Remembering
 
 #: How many pings are shown.
 RECENT: Final = 10

@@ -8,9 +8,9 @@ from typing import Final
 from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
-from rsscloud_broker.core.remembering import Remembering
 from rsscloud_broker.interfaces import IClock, IStore, ITopicView
 from rsscloud_broker.model import Ping, TopicAccount, TopicSummary
+from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 
 #: Seconds for which an account of a topic and a page of pings are remembered.
@@ -37,8 +37,8 @@ class TopicView:
         # The store reads one part of the list at a time, whatever parts strangers ask for.
         self._reading = DeferredLock()
 
-    async def account(self, url: str) -> TopicAccount | None:
-        return await self._accounts.get(normal_form(url))
+    async def account(self, url: str, newest: bool = False) -> TopicAccount | None:
+        return await self._accounts.get(normal_form(url), newest)
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return await self._parts.get((after, limit))

@@ -181,8 +181,8 @@ class FrontDoorParts:
     :ivar public_directory: the files for crawlers; a front door only reads them.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar running: the names of the front doors that run.
+    :ivar topics: topics and pings, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
-    :ivar topics: topics and pings, for reading; None if the broker offers no view of them.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     """
 
@@ -193,8 +193,8 @@ class FrontDoorParts:
     public_directory: FilePath[str]
     public_url: str
     running: frozenset[str]
+    topics: ITopicView
     has_hub: bool = False
-    topics: ITopicView | None = None
     event_log: IEventLog | None = None
 
 

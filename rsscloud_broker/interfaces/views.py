@@ -35,10 +35,11 @@ class ITopicView(Interface):
     the broker reads the store at most once a second, and for ``watched`` once a minute.
     """
 
-    def account(url: str) -> Awaitable[TopicAccount | None]:
+    def account(url: str, newest: bool = ...) -> Awaitable[TopicAccount | None]:
         """The topic at a URL, in any spelling, or at a URL that it has moved from; None if the
         broker does not know it.
 
+        :param newest: whether to read the store in any case, since something has just changed.
         :raises Unavailable: the store cannot be read.
         """
 

@@ -33,6 +33,7 @@ from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
 
 
 @frozen
@@ -116,6 +117,12 @@ resourcesync = PushingFrontDoorMaker(
 )
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
+)
+topic_page = FrontDoorMaker(
+    "topic_page",
+    "the page about one topic: what the broker knows of it, and a button to fetch it",
+    TopicPageOptions,
+    TopicPageDoor,
 )
 
 http_post = NotifierMaker(

@@ -82,7 +82,9 @@ CALLER = "192.0.2.7"
 #: The reason with which the guard refuses an address.
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
-ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front_page"})
+ALL_DOORS = frozenset(
+    {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "topic_page"}
+)
 
 
 # --- other people's servers ------------------------------------------------------

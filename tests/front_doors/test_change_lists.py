@@ -68,6 +68,7 @@ class ChangeListsTestCase(TestCase):
             public_directory=self.directory,
             public_url="http://broker.example",
             running=frozenset({"change_lists", "websub"}),
+            topics=unused,
             has_hub=self.has_hub,
         )
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)

@@ -36,12 +36,13 @@ class Remembering(Generic[K, V]):
         self._known: BoundedDict[K, tuple[float, V] | None] = BoundedDict(size)
         self._waiters: dict[K, list[Deferred[V]]] = {}
 
-    async def get(self, key: K) -> V:
+    async def get(self, key: K, newest: bool = False) -> V:
         """The value of a key; the same object until it is read again.
 
+        :param newest: whether to read the value although it is remembered.
         :raises Exception: what ``read`` raised.  It is not remembered.
         """
-        known = self._known.get(key, None)
+        known = None if newest else self._known.get(key, None)
         if known is not None and self._clock.seconds() - known[0] < self._seconds:
             return known[1]
         waiter: Deferred[V] = Deferred()

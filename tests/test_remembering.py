@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.remembering import Remembering
+from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.testing import Clock
 
 
@@ -43,6 +43,14 @@ class RememberingTests(SynchronousTestCase):
         self.clock.advance(0.2)
         self.assertNoResult(self.ask("a"))
         self.assertEqual(self.keys(), ["a", "a"])
+
+    def test_the_newest_value_is_read_in_any_case(self) -> None:
+        self.ask("a")
+        self.reads[0][1].callback("old")
+        asking = Deferred.fromCoroutine(self.remembering.get("a", newest=True))
+        self.reads[1][1].callback("new")
+        self.assertEqual(self.successResultOf(asking), "new")
+        self.assertEqual(self.successResultOf(self.ask("a")), "new")
 
     def test_failures_are_not_remembered(self) -> None:
         waiting = [self.ask("a"), self.ask("a")]
