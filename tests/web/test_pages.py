@@ -121,6 +121,7 @@ class PagesTests(SynchronousTestCase):
         texts = "".join(path.getContent().decode() for path in templates.values())
         names = re.findall(r'(?:<t:slot name|when|of|chosen|to)="(\w+)"', texts)
         slots = dict.fromkeys(set(names) - {"title", "navigation", "content"}, "x")
+        slots["topic_link"] = "/topic?url=x"
         self.assertIn("front_page.html", templates)
         for template in set(templates) - {"frame.html"}:
             page = self.render("t", template, **slots)
@@ -128,7 +129,8 @@ class PagesTests(SynchronousTestCase):
             handlers = [name for name in page.xpath("//@*") if name.attrname.startswith("on")]
             self.assertEqual(handlers, [])
             for link in page.xpath("//@href | //@src | //@action"):
-                if link == "#content":
+                if link.startswith("#"):
+                    self.assertEqual(len(page.xpath("//*[@id=$it]", it=link[1:])), 1, link)
                     continue
                 self.assertTrue(link.startswith("/") and not link.startswith("//"), link)
 
@@ -161,8 +163,8 @@ class FrontPageTests(SynchronousTestCase):
         for path in ("/", "/docs", "/pingSiteForm", "/rssCloud"):
             page: Any = html.document_fromstring(house.get(path).text)
             for _element, attribute, link, _position in page.iterlinks():
-                if attribute == "action" or link == "#content":
-                    continue  # a form is sent to this path by POST; the other stays on the page
+                if attribute == "action" or link.startswith("#"):
+                    continue  # a form is sent to this path by POST; # stays on the page
                 # A change list that has not been written yet is answered with 503.
                 self.assertIn(house.get(link).status, {200, 503}, link)
 
