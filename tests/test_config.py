@@ -498,7 +498,7 @@ class ExampleTests(SynchronousTestCase):
             set(loaded.front_doors),
             {
                 *("rsscloud", "ping_sink", "change_lists", "websub", "resourcesync"),
-                *("front_page", "topic_page"),
+                *("front_page", "topic_page", "public_lists"),
             },
         )
         self.assertEqual(

@@ -33,6 +33,7 @@ from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
 from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
 
 
@@ -123,6 +124,12 @@ topic_page = FrontDoorMaker(
     "the page about one topic: what the broker knows of it, and a button to fetch it",
     TopicPageOptions,
     TopicPageDoor,
+)
+public_lists = FrontDoorMaker(
+    "public_lists",
+    "recent changes as a page, and the watched topics as OPML and JSON",
+    PublicListsOptions,
+    PublicListsDoor,
 )
 
 http_post = NotifierMaker(
