@@ -312,7 +312,8 @@ class PingSinkDoor:
         method = "extendedPing"
         if not any(values[2:]):
             method, values = "ping", values[:2]
-        document = xmlrpc.encode_call(f"weblogUpdates.{method}", values)
+        # Without the XML declaration, whose quotes would make the command hard to read.
+        _, _, document = xmlrpc.encode_call(f"weblogUpdates.{method}", values).partition(b"\n")
         result = xmlrpc.encode_response({"flerror": refused, "message": message})
         answer = ShownAnswer(200, [("Content-Type", CONTENT_TYPE)], result.decode())
         return document_slots(self._public_url, "/RPC2", document, answer)

@@ -119,7 +119,8 @@ class RssCloudPages:
 def _in_words(error: BadRegistration) -> str:
     """The error and its reason, as a sentence for people."""
     sentence = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
-    return f"{sentence} {error.reason}." if error.reason else sentence
+    # The sentence says already if the broker does not call a URL at all.
+    return sentence if error.reason in sentence else f"{sentence} {error.reason}."
 
 
 def _status(error: BadRegistration) -> int:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -35,7 +36,7 @@ from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import dated, strangers
+from rsscloud_broker.web.words import clipped, dated, strangers
 from rsscloud_broker.wire import opml
 
 #: How many pings a page of ``/changes`` shows at most.
@@ -145,11 +146,14 @@ class PublicListsDoor:
     def _more(self, ping: Ping) -> list[Flattenable]:
         """Links to the feed of a site, and to what the broker knows of it."""
         links: list[Flattenable] = []
+        name = clipped(ping.name)
         if ping.rss_url and ping.rss_url != ping.url:
-            links += [linked(ping.rss_url, "feed"), " "]
+            feed = linked(ping.rss_url, "feed")
+            links += [feed(**{"aria-label": f"feed of {name}"}), " "]
         if "topic_page" in self._running:
             topic = quote(ping.rss_url or ping.url, safe="")
-            links.append(tags.a("topic", href=f"/topic?url={topic}"))
+            label = {"aria-label": f"topic of {name}"}
+            links.append(tags.a("topic", href=f"/topic?url={topic}", **label))
         return links
 
     # topics
@@ -213,8 +217,14 @@ def _fitting(pings: Sequence[Ping]) -> Iterator[Ping]:
     """The first pings whose rows fit on a page; at least one, if there is one."""
     size = 0
     for ping in pings:
-        # An address is in links, where each character may take several bytes.
-        size += 900 + 8 * (len(ping.url) + len(ping.rss_url))
+        size += 500 + _cost(clipped(ping.name)) * 2 + _cost(ping.url) + _cost(ping.rss_url)
         if size > ROWS_BYTES and ping is not pings[0]:
             return
         yield ping
+
+
+def _cost(text: str) -> int:
+    """How many bytes a text takes in an element together with its link to a topic."""
+    return len(escape(text).encode("utf-8", "replace")) + len(
+        quote(text, safe="", errors="replace")
+    )

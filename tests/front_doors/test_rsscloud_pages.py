@@ -100,6 +100,12 @@ class FormsTests(SynchronousTestCase):
         page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
         self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))
 
+    def test_a_reason_is_said_once(self) -> None:
+        self.house.topics.private.add(FEED)
+        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 400)
+        said = page.xpath("string(//*[@role='alert'])")
+        self.assertEqual(said.count("is not public"), 1, said)
+
     def test_several_topics(self) -> None:
         """As some may have been refused, the page names no topic."""
         fields = {**REGISTRATION, "url2": MISSING}
