@@ -293,7 +293,7 @@ class TopicStatus:
 
 
 @frozen
-class TopicAccount:
+class TopicOverview:
     """What a page says about a topic.
 
     :ivar subscriptions: the number of its subscriptions by protocol, of 10,000 at most.
@@ -309,7 +309,7 @@ class TopicSummary:
 
     :ivar id: the store's key, ascending.
     :ivar title: the title of its feed; empty if that is not known.
-    :ivar subscriptions: as for ``TopicAccount``.
+    :ivar subscriptions: as for ``TopicOverview``.
     """
 
     id: int

@@ -9,19 +9,19 @@ from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock, IStore, ITopicView
-from rsscloud_broker.model import Ping, TopicAccount, TopicSummary
+from rsscloud_broker.model import Ping, TopicOverview, TopicSummary
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 
-#: Seconds for which an account of a topic and a page of pings are remembered.
+#: Seconds for which an overview of a topic and a page of pings are remembered.
 FRESH: Final = 1.0
 
 #: Seconds for which a part of the list of topics is remembered.  To count the subscriptions of
 #: hundreds of topics takes a while.
 LIST_FRESH: Final = 60.0
 
-#: How many accounts, pages of pings and parts of the list are remembered.
-ACCOUNTS, PAGES, PARTS = 500, 50, 50
+#: How many overviews, pages of pings and parts of the list are remembered.
+OVERVIEWS, PAGES, PARTS = 500, 50, 50
 
 
 @implementer(ITopicView)
@@ -31,14 +31,14 @@ class TopicView:
     def __init__(self, store: IStore, clock: IClock) -> None:
         self._store = store
         self._clock = clock
-        self._accounts = Remembering(self._read_account, clock, FRESH, ACCOUNTS)
+        self._overviews = Remembering(self._read_overview, clock, FRESH, OVERVIEWS)
         self._pages = Remembering(self._read_pings, clock, FRESH, PAGES)
         self._parts = Remembering(self._read_part, clock, LIST_FRESH, PARTS)
         # The store reads one part of the list at a time, whatever parts strangers ask for.
         self._reading = DeferredLock()
 
-    async def account(self, url: str, newest: bool = False) -> TopicAccount | None:
-        return await self._accounts.get(normal_form(url), newest)
+    async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+        return await self._overviews.get(normal_form(url), newest)
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return await self._parts.get((after, limit))
@@ -46,11 +46,11 @@ class TopicView:
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
         return await self._pages.get((before, limit))
 
-    async def _read_account(self, url: str) -> TopicAccount | None:
+    async def _read_overview(self, url: str) -> TopicOverview | None:
         status = await self._store.topic_status(url)
         if status is None:
             return None
-        return TopicAccount(status, await self._store.subscription_counts(url))
+        return TopicOverview(status, await self._store.subscription_counts(url))
 
     async def _read_part(self, part: tuple[int, int]) -> Sequence[TopicSummary]:
         await self._reading.acquire()

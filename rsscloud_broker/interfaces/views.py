@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from zope.interface import Interface
 
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.model import Ping, TopicAccount, TopicSummary
+from rsscloud_broker.model import Ping, TopicOverview, TopicSummary
 
 
 class IEventLog(Interface):
@@ -35,7 +35,7 @@ class ITopicView(Interface):
     the broker reads the store at most once a second, and for ``watched`` once a minute.
     """
 
-    def account(url: str, newest: bool = ...) -> Awaitable[TopicAccount | None]:
+    def overview(url: str, newest: bool = ...) -> Awaitable[TopicOverview | None]:
         """The topic at a URL, in any spelling, or at a URL that it has moved from; None if the
         broker does not know it.
 

@@ -40,7 +40,7 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
-    TopicAccount,
+    TopicOverview,
     TopicSummary,
     Validators,
 )
@@ -353,18 +353,18 @@ class FakePages:
 class FakeTopicView:
     """A view of topics that a test puts into it.
 
-    :ivar accounts: the accounts of topics, by URL.
+    :ivar overviews: the overviews of topics, by URL.
     :ivar summaries: the topics that have subscriptions, in the order of their ids.
     :ivar listed: the pings, newest first.
     """
 
     def __init__(self) -> None:
-        self.accounts: dict[str, TopicAccount] = {}
+        self.overviews: dict[str, TopicOverview] = {}
         self.summaries: list[TopicSummary] = []
         self.listed: list[Ping] = []
 
-    async def account(self, url: str, newest: bool = False) -> TopicAccount | None:
-        return self.accounts.get(url)
+    async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+        return self.overviews.get(url)
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return [summary for summary in self.summaries if summary.id > after][:limit]

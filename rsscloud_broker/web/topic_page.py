@@ -2,7 +2,7 @@
 
 ::
 
-    GET /topic?url=http://example.org/rss.xml    the account of the topic, a page
+    GET /topic?url=http://example.org/rss.xml    the overview of the topic, a page
     POST /topic with url=...                     fetch the topic now, as for a ping
 
 The page answers the question of publishers and readers why nothing happened: whether the broker
@@ -24,11 +24,11 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Forbidden, Refused, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.model import TopicAccount
+from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
-from rsscloud_broker.web.topic_account import Us, facts, lead
+from rsscloud_broker.web.topic_overview import Us, facts, lead
 from rsscloud_broker.web.words import clipped, moment, strangers
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
@@ -100,13 +100,13 @@ class TopicPageDoor:
         return []
 
     async def _show(self, request: Request) -> Answer:
-        """The account of a topic; without ``url``, only the form to look one up."""
+        """The overview of a topic; without ``url``, only the form to look one up."""
         url = parameter(request, "url").strip()
         if not url:
             return await self._page("", "Topics", lead=tags.p(_EXPLAINED))
         if fault := fault_of(url):
             return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
-        return await self._account(url, 200, newest=False)
+        return await self._overview(url, 200, newest=False)
 
     async def _fetch(self, request: Request) -> Answer:
         """Fetch a topic, as for a ping, and say what happened."""
@@ -129,11 +129,11 @@ class TopicPageDoor:
             status, error = 400, f"The broker has not fetched it: {problem}."
         else:
             success = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
-        return await self._account(
+        return await self._overview(
             url, status, newest=True, error=error, success=success, headers=headers
         )
 
-    async def _account(
+    async def _overview(
         self,
         url: str,
         status: int,
@@ -143,11 +143,11 @@ class TopicPageDoor:
         success: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        account = await self._topics.account(url, newest)
+        overview = await self._topics.overview(url, newest)
         entries = await self._entries.get(normal_form(url), newest)
         now = self._clock.wall_seconds()
         first: Flattenable
-        if account is None:
+        if overview is None:
             first = tags.p(
                 "The broker does not know this topic: nobody has subscribed to it here, and nobody "
                 "has pinged it lately. If you publish it, ping when it changes; if you read it, "
@@ -155,11 +155,11 @@ class TopicPageDoor:
             )
             heading, shown = url, [self._tables(entries, now)]
         else:
-            first = lead(account, url)
-            heading = _title(account) or url
-            shown = [facts(account, self._us, now), self._tables(entries, now)]
+            first = lead(overview, url)
+            heading = _title(overview) or url
+            shown = [facts(overview, self._us, now), self._tables(entries, now)]
         answer = await self._page(
-            url, clipped(heading), lead=first, account=shown, error=error, success=success
+            url, clipped(heading), lead=first, overview=shown, error=error, success=success
         )
         return Answer(answer.body, status=status, headers=headers or {})
 
@@ -173,7 +173,7 @@ class TopicPageDoor:
         heading: str,
         *,
         lead: Flattenable,
-        account: Flattenable = "",
+        overview: Flattenable = "",
         error: str = "",
         success: str = "",
     ) -> Answer:
@@ -184,7 +184,7 @@ class TopicPageDoor:
             url=url,
             heading=clean(heading),
             lead=lead,
-            account=account,
+            overview=overview,
             error=error,
             success=success,
         )
@@ -216,8 +216,8 @@ class TopicPageDoor:
         ]
 
 
-def _title(account: TopicAccount) -> str:
-    title = account.status.feed.get("title")
+def _title(overview: TopicOverview) -> str:
+    title = overview.status.feed.get("title")
     return title if isinstance(title, str) else ""
 
 

@@ -35,20 +35,20 @@ class TopicViewTests(BrokerTestCase):
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(ITopicView, self.view))
 
-    def test_an_account(self) -> None:
-        self.assertIsNone(self.got(self.view.account(FEED)))
+    def test_an_overview(self) -> None:
+        self.assertIsNone(self.got(self.view.overview(FEED)))
         self.clock.advance(2)
         self.subscribed(FEED)
-        account = self.got(self.view.account("HTTP://feeds.example:80/rss.xml"))
-        self.assertEqual(account.status.topic.url, FEED)
-        self.assertEqual(account.subscriptions, {CALLBACK.protocol: 1})
+        overview = self.got(self.view.overview("HTTP://feeds.example:80/rss.xml"))
+        self.assertEqual(overview.status.topic.url, FEED)
+        self.assertEqual(overview.subscriptions, {CALLBACK.protocol: 1})
 
-    def test_accounts_are_read_once_a_second(self) -> None:
+    def test_overviews_are_read_once_a_second(self) -> None:
         self.subscribed(FEED)
-        first = self.got(self.view.account(FEED))
-        self.assertIs(self.got(self.view.account(FEED)), first)
+        first = self.got(self.view.overview(FEED))
+        self.assertIs(self.got(self.view.overview(FEED)), first)
         self.clock.advance(1.1)
-        self.assertIsNot(self.got(self.view.account(FEED)), first)
+        self.assertIsNot(self.got(self.view.overview(FEED)), first)
 
     def test_the_list(self) -> None:
         self.subscribed(FEED)

@@ -171,7 +171,7 @@ class PagesTests(EndToEndTestCase):
         self.assertIn(b"asks the callback to confirm", asked.stdout)
 
     def test_a_topic_by_hand(self) -> None:
-        """From the front page to the account of a topic, and its button."""
+        """From the front page to the overview of a topic, and its button."""
         origin, receiver = self.origin(), self.served(HttpPostReceiver())
         feed = origin.feed()
         self.subscribed(self.broker, receiver, feed)

@@ -15,7 +15,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import IEventLog, IFrontDoor
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.model import Topic, TopicAccount, TopicStatus
+from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
@@ -91,9 +91,9 @@ class SentencesTests(TopicPageTestCase):
         self.view = FakeTopicView()
         self.log: FakeLog | None = None
 
-    def shown(self, account: TopicAccount | None, url: str = FEED, **parts: Any) -> Any:
-        if account is not None:
-            self.view.accounts[url] = account
+    def shown(self, overview: TopicOverview | None, url: str = FEED, **parts: Any) -> Any:
+        if overview is not None:
+            self.view.overviews[url] = overview
         running = frozenset({"rsscloud", "topic_page"})
         given = front_door_parts(
             **{
@@ -124,7 +124,7 @@ class SentencesTests(TopicPageTestCase):
             poll_reason="polled every 1 hour since its ttl says so",
             moved_from=("http://old.example/feed",),
         )
-        page = self.shown(TopicAccount(status, {"http-post": 2, "websub": 1}))
+        page = self.shown(TopicOverview(status, {"http-post": 2, "websub": 1}))
         self.assertEqual(page.xpath("string(//h1)"), "A weblog")
         self.assertIn("3 subscribers are notified", page.xpath("string(//*[@class='lead'])"))
         self.assertEqual(
@@ -152,28 +152,28 @@ class SentencesTests(TopicPageTestCase):
     def test_other_clouds_and_hubs(self) -> None:
         cloud = {**SAID["clouds"][0], "domain": "rpc.example", "port": 80, "path": "/notify"}
         feed = {**SAID, "clouds": [cloud], "hubs": ["http://hub.example/"]}
-        facts = self.facts(self.shown(TopicAccount(self.status(feed=feed))))
+        facts = self.facts(self.shown(TopicOverview(self.status(feed=feed))))
         self.assertEqual(facts["Cloud"], "It names another cloud: http://rpc.example/notify")
         self.assertEqual(facts["Hub"], "It names another hub: http://hub.example/")
 
     def test_no_cloud_and_no_hub(self) -> None:
-        account = TopicAccount(self.status(feed={**SAID, "clouds": [], "hubs": []}))
-        facts = self.facts(self.shown(account))
+        overview = TopicOverview(self.status(feed={**SAID, "clouds": [], "hubs": []}))
+        facts = self.facts(self.shown(overview))
         self.assertIn("do not find this broker", facts["Cloud"])
         self.assertIn("may not find this broker", facts["Hub"])
-        facts = self.facts(self.shown(account, running=frozenset({"topic_page"}), has_hub=False))
+        facts = self.facts(self.shown(overview, running=frozenset({"topic_page"}), has_hub=False))
         self.assertEqual(facts["Cloud"], "It names no cloud.")
         self.assertEqual(facts["Hub"], "It names no hub in its content.")
 
     def test_another_address_of_its_own(self) -> None:
         feed = {**SAID, "self_link": "http://feeds.example/other.xml"}
-        facts = self.facts(self.shown(TopicAccount(self.status(feed=feed))))
+        facts = self.facts(self.shown(TopicOverview(self.status(feed=feed))))
         self.assertIn("another address than the one", facts["Own address"])
 
     def test_no_feed(self) -> None:
-        facts = self.facts(self.shown(TopicAccount(self.status())))
+        facts = self.facts(self.shown(TopicOverview(self.status())))
         self.assertEqual(facts["Feed"], "The broker has not read its content as a feed yet.")
-        unreadable = TopicAccount(self.status(feed={"unreadable": "it is empty"}))
+        unreadable = TopicOverview(self.status(feed={"unreadable": "it is empty"}))
         facts = self.facts(self.shown(unreadable))
         self.assertEqual(
             facts["Feed"], "The broker cannot read its content as a feed: it is empty."
@@ -181,13 +181,13 @@ class SentencesTests(TopicPageTestCase):
 
     def test_failures(self) -> None:
         status = self.status(result="its server answered with status 500", failures=3)
-        facts = self.facts(self.shown(TopicAccount(status)))
+        facts = self.facts(self.shown(TopicOverview(status)))
         self.assertIn("status 500", facts["Last fetch"])
         self.assertEqual(facts["Failures"], "the last 3 fetches failed")
 
     def test_an_ended_topic(self) -> None:
         status = self.status(topic=Topic(FEED, ended="it is gone for good"))
-        page = self.shown(TopicAccount(status))
+        page = self.shown(TopicOverview(status))
         self.assertEqual(
             page.xpath("string(//*[@class='lead'])").strip(),
             "This topic has ended: it is gone for good. The broker does not fetch it.",
@@ -195,7 +195,7 @@ class SentencesTests(TopicPageTestCase):
         self.assertNotIn("Next poll", self.facts(page))
 
     def test_a_topic_without_subscribers(self) -> None:
-        page = self.shown(TopicAccount(self.status(topic=Topic(FEED), asked_at=None)))
+        page = self.shown(TopicOverview(self.status(topic=Topic(FEED), asked_at=None)))
         self.assertIn("nobody has subscribed", page.xpath("string(//*[@class='lead'])"))
         facts = self.facts(page)
         self.assertEqual(facts["Subscriptions"], "none")
@@ -204,7 +204,7 @@ class SentencesTests(TopicPageTestCase):
 
     def test_very_many_subscribers(self) -> None:
         status = self.status(topic=Topic(FEED, subscribers=10_000))
-        page = self.shown(TopicAccount(status, {"http-post": 9_000, "soap": 1_000}))
+        page = self.shown(TopicOverview(status, {"http-post": 9_000, "soap": 1_000}))
         self.assertIn("At least 10,000 subscribers", page.xpath("string(//*[@class='lead'])"))
         self.assertEqual(
             self.facts(page)["Subscriptions"],
@@ -212,7 +212,7 @@ class SentencesTests(TopicPageTestCase):
         )
 
     def test_a_topic_that_has_moved(self) -> None:
-        page = self.shown(TopicAccount(self.status()), url="http://old.example/feed")
+        page = self.shown(TopicOverview(self.status()), url="http://old.example/feed")
         lead = page.xpath("string(//*[@class='lead'])")
         self.assertIn(f"The topic has moved from there to {FEED}.", lead)
 
@@ -242,7 +242,7 @@ class SentencesTests(TopicPageTestCase):
                 LogEntry("fetch", "failed", NOON - 180, topic="http://other.example/"),
             ]
         )
-        page = self.shown(TopicAccount(self.status()))
+        page = self.shown(TopicOverview(self.status()))
         headings = page.xpath("//section[table]/h2/text()")
         self.assertEqual(headings, ["Notifications that failed", "Last pings"])
         row = page.xpath("//section[table][1]//tbody/tr")
@@ -264,7 +264,7 @@ class SentencesTests(TopicPageTestCase):
     def test_an_event_log_that_cannot_be_read(self) -> None:
         self.log = FakeLog([])
         self.log.failure = Unavailable("the disk is full")
-        self.assertEqual(self.shown(TopicAccount(self.status())).xpath("//table"), [])
+        self.assertEqual(self.shown(TopicOverview(self.status())).xpath("//table"), [])
 
     def test_texts_of_strangers_are_texts(self) -> None:
         feed = {
@@ -278,14 +278,14 @@ class SentencesTests(TopicPageTestCase):
             "problems": [BAD],
         }
         topic = Topic(FEED, ended=BAD)
-        account = TopicAccount(
+        overview = TopicOverview(
             self.status(topic=topic, feed=feed, result=BAD, moved_from=(BAD,)), {BAD: 1}
         )
         entry = LogEntry(
             "notification", "failed", NOON, topic=FEED, host=BAD, protocol=BAD, reason=BAD
         )
         self.log = FakeLog([entry])
-        page = self.shown(account)
+        page = self.shown(overview)
         self.assertEqual(page.xpath("//script | //img | //@style"), [])
         self.assertEqual([name for name in page.xpath("//@*") if name.attrname[:2] == "on"], [])
         for link in page.xpath("//@href"):
@@ -304,7 +304,7 @@ class SentencesTests(TopicPageTestCase):
             for _ in range(20)
         ]
         self.log = FakeLog(entries)
-        self.shown(TopicAccount(self.status(feed=feed, result=long)))
+        self.shown(TopicOverview(self.status(feed=feed, result=long)))
         self.assertLess(len(self.answer.body), 100_000)
 
 

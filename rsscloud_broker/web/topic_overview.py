@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from attrs import frozen
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.model import Topic, TopicAccount
+from rsscloud_broker.model import Topic, TopicOverview
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
@@ -48,12 +48,12 @@ class Us:
         return normal_form(url) in {normal_form(self.public_url + path) for path in HUB_PATHS}
 
 
-def lead(account: TopicAccount, asked: str) -> Flattenable:
+def lead(overview: TopicOverview, asked: str) -> Flattenable:
     """The first sentences: whether the broker watches the topic, and for how many subscribers.
 
     :param asked: the URL by which somebody asked for the topic.
     """
-    topic = account.status.topic
+    topic = overview.status.topic
     if normal_form(asked) != topic.url:
         moved = tags.p("The topic has moved from there to ", linked(topic.url, topic.url), ".")
         return [moved, _state(topic)]
@@ -75,29 +75,29 @@ def _state(topic: Topic) -> Tag:
     return tags.p(f"The broker watches this topic. {told}")
 
 
-def facts(account: TopicAccount, us: Us, now: float) -> Tag:
+def facts(overview: TopicOverview, us: Us, now: float) -> Tag:
     """All that the broker knows of a topic, as a list of names and sentences."""
-    pairs = [*_watching(account), *_fetches(account, now), *_feed(account, us)]
+    pairs = [*_watching(overview), *_fetches(overview, now), *_feed(overview, us)]
     rows = [tags.div(tags.dt(name), tags.dd(fact)) for name, fact in pairs if fact]
     return tags.dl(*rows, class_="facts")
 
 
-def _watching(account: TopicAccount) -> Iterator[tuple[str, Flattenable]]:
-    topic = account.status.topic
+def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
+    topic = overview.status.topic
     yield "Topic", linked(topic.url, strangers(topic.url, _LONG))
-    old = account.status.moved_from
+    old = overview.status.moved_from
     if old:
         yield "Moved from", _list([linked(url, strangers(url, _LONG)) for url in old])
-    counts = sorted(account.subscriptions.items(), key=lambda pair: (-pair[1], pair[0]))
+    counts = sorted(overview.subscriptions.items(), key=lambda pair: (-pair[1], pair[0]))
     by_protocol = ", ".join(f"{number:,} by {protocol}" for protocol, number in counts)
-    total = sum(account.subscriptions.values())
+    total = sum(overview.subscriptions.values())
     if total >= COUNTED:
         by_protocol = f"at least {COUNTED:,}; of the first {COUNTED:,}: {by_protocol}"
     yield "Subscriptions", by_protocol or "none"
 
 
-def _fetches(account: TopicAccount, now: float) -> Iterator[tuple[str, Flattenable]]:
-    status, topic = account.status, account.status.topic
+def _fetches(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flattenable]]:
+    status, topic = overview.status, overview.status.topic
     if status.asked_at is None:
         yield "Last fetch", "never"
     else:
@@ -126,8 +126,8 @@ def _fetches(account: TopicAccount, now: float) -> Iterator[tuple[str, Flattenab
         yield "Next poll", [moment(status.next_poll_at, now), reason]
 
 
-def _feed(account: TopicAccount, us: Us) -> Iterator[tuple[str, Flattenable]]:
-    feed = account.status.feed
+def _feed(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
+    feed = overview.status.feed
     if not feed:
         yield "Feed", "The broker has not read its content as a feed yet."
         return
@@ -141,7 +141,7 @@ def _feed(account: TopicAccount, us: Us) -> Iterator[tuple[str, Flattenable]]:
     if link:
         yield "Home page", linked(link, strangers(link, _LONG))
     if own:
-        yield "Own address", [linked(own, strangers(own, _LONG)), _agrees(own, account)]
+        yield "Own address", [linked(own, strangers(own, _LONG)), _agrees(own, overview)]
     yield "Cloud", _clouds(feed.get("clouds") or (), us)
     yield "Hub", _hubs(feed.get("hubs") or (), us)
     yield "Hints", _hints(feed.get("hints") or {})
@@ -150,8 +150,8 @@ def _feed(account: TopicAccount, us: Us) -> Iterator[tuple[str, Flattenable]]:
         yield "Problems", _list([f"{problem}." for problem in problems])
 
 
-def _agrees(own: str, account: TopicAccount) -> str:
-    if normal_form(own) in {account.status.topic.url, *account.status.moved_from}:
+def _agrees(own: str, overview: TopicOverview) -> str:
+    if normal_form(own) in {overview.status.topic.url, *overview.status.moved_from}:
         return ""
     return ". This is another address than the one that the broker fetches."
 
