@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 from attrs import frozen
 from twisted.web.server import Request
@@ -29,7 +30,7 @@ from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.topic_overview import Us, facts, lead
-from rsscloud_broker.web.words import clipped, moment, strangers
+from rsscloud_broker.web.words import MAX_SHOWN, clipped, moment, strangers
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
 
@@ -44,13 +45,15 @@ _TABLES: Final = (
     ("Notifications that failed", "notification", ("failed", "given up")),
     ("Last pings", "ping", ()),
     ("Last fetches", "fetch", ()),
-    ("Last changes for all subscribers", "fan-out", ()),
-    ("Subscriptions", "subscription", ()),
+    ("Last fan-outs", "fan-out", ()),
 )
 
 #: The colours of outcomes.
-_GOOD: Final = {"accepted", "changed", "verified", "renewed", "delivered", "ended", "revived"}
-_BAD: Final = {"refused", "failed", "given up", "denied", "dropped", "unreachable"}
+_COLOURS: Final = {
+    **dict.fromkeys(("accepted", "changed", "ended"), "good"),
+    **dict.fromkeys(("refused", "failed", "given up"), "bad"),
+    "begun": "waiting",
+}
 
 _EXPLAINED: Final = (
     "A topic is a feed or a page that this broker watches for its subscribers. Look one up to see "
@@ -147,17 +150,19 @@ class TopicPageDoor:
         entries = await self._entries.get(normal_form(url), newest)
         now = self._clock.wall_seconds()
         first: Flattenable
+        shown: list[Flattenable]
         if overview is None:
             first = tags.p(
                 "The broker does not know this topic: nobody has subscribed to it here, and nobody "
                 "has pinged it lately. If you publish it, ping when it changes; if you read it, "
                 "subscribe to it."
             )
-            heading, shown = url, [self._tables(entries, now)]
+            heading = url
+            shown = [self._tables(url, entries, now)]
         else:
             first = lead(overview, url)
             heading = _title(overview) or url
-            shown = [facts(overview, self._us, now), self._tables(entries, now)]
+            shown = [facts(overview, self._us, now), self._tables(url, entries, now)]
         answer = await self._page(
             url, clipped(heading), lead=first, overview=shown, error=error, success=success
         )
@@ -208,12 +213,18 @@ class TopicPageDoor:
             return ()  # the rest of the page does not need the event log
         return found
 
-    def _tables(self, found: Sequence[Sequence[LogEntry]], now: float) -> Flattenable:
-        return [
+    def _tables(
+        self, url: str, found: Sequence[Sequence[LogEntry]], now: float
+    ) -> list[Flattenable]:
+        shown: list[Flattenable] = [
             _table(heading, entries, now)
             for (heading, _, _), entries in zip(_TABLES, found, strict=False)
             if entries
         ]
+        if shown and self._has_log_page:
+            address = f"/log?topic={quote(normal_form(url), safe='')}"
+            shown.append(tags.p(tags.a("All entries of the event log about it", href=address)))
+        return shown
 
 
 def _title(overview: TopicOverview) -> str:
@@ -223,30 +234,32 @@ def _title(overview: TopicOverview) -> str:
 
 def _table(heading: str, entries: Sequence[LogEntry], now: float) -> Tag:
     """A section with a table of entries."""
-    columns = ("When", "Outcome", "Who", "Details")
+    columns = ("When", "Outcome", "Host, protocol", "Details")
     head = tags.tr(*(tags.th(column, scope="col") for column in columns))
     rows = [
         tags.tr(
             _cell("When", moment(entry.at, now)),
-            _cell("Outcome", tags.span(entry.outcome, class_=f"badge {_colour(entry)}".strip())),
-            _cell("Who", strangers(" ".join(filter(None, (entry.host, entry.protocol))))),
-            _cell("Details", strangers(_details(entry), 300)),
+            _cell("Outcome", _badge(entry.outcome)),
+            _cell("Host, protocol", _text(", ".join(filter(None, (entry.host, entry.protocol))))),
+            _cell("Details", _text(_details(entry), 300)),
         )
         for entry in entries
     ]
     caption = tags.caption("The newest first.", class_="away")
-    table = tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards")
+    table = tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards entries")
     return tags.section(tags.h2(heading), table)
+
+
+def _badge(outcome: str) -> Tag:
+    return tags.span(outcome, class_=f"badge {_COLOURS.get(outcome, '')}".strip())
 
 
 def _cell(column: str, content: Flattenable) -> Tag:
     return tags.td(content, **{"data-label": column})
 
 
-def _colour(entry: LogEntry) -> str:
-    if entry.kind == "fan-out" or entry.outcome in _GOOD:
-        return "good" if entry.outcome in _GOOD else "waiting"
-    return "bad" if entry.outcome in _BAD else ""
+def _text(text: str, length: int = MAX_SHOWN) -> Flattenable:
+    return strangers(text, length) if text else ""
 
 
 def _details(entry: LogEntry) -> str:

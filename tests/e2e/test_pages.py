@@ -12,7 +12,7 @@ from tests.e2e.fixture import EndToEndTestCase, request, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.processes import free_port, no_proxies
 
-PHONE, DESK = 390, 1280
+NARROW, PHONE, DESK = 360, 390, 1280
 LONG = "http://site.example/" + "a" * 220
 
 #: What reaches beyond the screen, though the page does not scroll: it would be cut off.
@@ -67,8 +67,8 @@ class PagesTests(EndToEndTestCase):
         )
         taken = f"/pingSiteForm?name=B&url={LONG}"
         refused = f"/pingSiteForm?name=B&url={'z' * 250}"
-        for width, dark in ((PHONE, False), (PHONE, True), (DESK, False)):
-            self.browser.screen(width, dark=dark, phone=width == PHONE)
+        for width, dark in ((NARROW, False), (PHONE, True), (DESK, False)):
+            self.browser.screen(width, dark=dark, phone=width != DESK)
             for path in (*pages, taken, refused):
                 self.open(path)
                 self.assertEqual(self.browser.evaluate("innerWidth"), width, path)

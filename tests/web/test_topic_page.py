@@ -252,7 +252,7 @@ class SentencesTests(TopicPageTestCase):
             [
                 "1 minute ago",
                 "given up",
-                "reader.example http-post",
+                "reader.example, http-post",
                 "the connection was refused; attempts 6",
             ],
         )
@@ -260,6 +260,18 @@ class SentencesTests(TopicPageTestCase):
         text = page.text_content()
         for hidden in ("secret-path", "192.0.2.99"):
             self.assertNotIn(hidden, text)
+
+    def test_a_link_to_the_event_log(self) -> None:
+        """If there are entries, and the page of the event log is served."""
+        link = "/log?topic=http%3A%2F%2Ffeeds.example%2Frss.xml"
+        for doors, entries, links in (
+            ({"topic_page", "event_log"}, [LogEntry("ping", "accepted", NOON, topic=FEED)], [link]),
+            ({"topic_page", "event_log"}, [], []),
+            ({"topic_page"}, [LogEntry("ping", "accepted", NOON, topic=FEED)], []),
+        ):
+            self.log = FakeLog(entries)
+            page = self.shown(None, running=frozenset(doors))
+            self.assertEqual(page.xpath("//main//a[contains(@href, '/log')]/@href"), links)
 
     def test_an_event_log_that_cannot_be_read(self) -> None:
         self.log = FakeLog([])
