@@ -51,6 +51,7 @@ from rsscloud_broker.front_doors.requests import (
     header,
     plain,
 )
+from rsscloud_broker.front_doors.shown_exchange import FORM
 from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Callback, Intent
@@ -60,8 +61,6 @@ from rsscloud_broker.wire.text import decode_exactly
 from rsscloud_broker.wire.websub import BadRequest, HubRequest
 
 PROTOCOL = "websub"
-
-FORM = "application/x-www-form-urlencoded"
 
 #: Old clients have this in their User-Agent, or use it as the path of the hub.
 _OLD = "pubsubhubbub"
