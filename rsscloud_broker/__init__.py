@@ -34,6 +34,7 @@ Where to look:
 ``outbound``     the HTTP clients, and the guard that checks every address
 ``storage``      tables, the store with its one writer, migrations
 ``web``          pages for people
+``remembering``  remembers for a moment what was read for pages
 ``client``       clients that ping a broker, subscribe and listen
 ``plugins``      the drop-in path for makers of front doors, notifiers and sinks
 ``testing``      fakes and contract tests, for authors of plugins too

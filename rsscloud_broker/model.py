@@ -293,6 +293,32 @@ class TopicStatus:
 
 
 @frozen
+class TopicOverview:
+    """What a page says about a topic.
+
+    :ivar subscriptions: the number of its subscriptions by protocol, of 10,000 at most.
+    """
+
+    status: TopicStatus
+    subscriptions: Mapping[str, int] = field(factory=dict, hash=False)
+
+
+@frozen
+class TopicSummary:
+    """A topic that has subscriptions, in a line.
+
+    :ivar id: the store's key, ascending.
+    :ivar title: the title of its feed; empty if that is not known.
+    :ivar subscriptions: as for ``TopicOverview``.
+    """
+
+    id: int
+    url: str
+    title: str
+    subscriptions: Mapping[str, int] = field(factory=dict, hash=False)
+
+
+@frozen
 class Ping:
     """A message that a site changed, or one of its feeds.
 

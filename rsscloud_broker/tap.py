@@ -40,6 +40,7 @@ from rsscloud_broker.core import (
     RequestedContentsSink,
     Sweeper,
     TopicReader,
+    TopicView,
     Verifier,
 )
 from rsscloud_broker.counters import Counters
@@ -359,6 +360,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         in_thread=filing,
         statistics=store,
         has_hub=has_hub,
+        topics=TopicView(store, clock),
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     limits = HTTPLimits(config.http, reactor)

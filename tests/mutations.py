@@ -875,6 +875,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A subscriber chooses a lease that never ends.",
     ),
     Mutation(
+        "front_doors/shown_exchange.py",
+        "(name, HIDDEN if name in secrets else value[:MAX_VALUE])",
+        "(name, value[:MAX_VALUE])",
+        "front_doors.test_websub_house",
+        "The page that answers a subscription shows the secret that signs notifications.",
+    ),
+    Mutation(
+        "web/public_lists.py",
+        'if "@" not in urlsplit(topic.url).netloc',
+        "if topic.url",
+        "web.test_public_lists",
+        "The list of topics tells everybody the passwords in their URLs.",
+    ),
+    Mutation(
+        "web/pages.py",
+        'if not url.lower().startswith(("http://", "https://")):',
+        "if not url:",
+        "web.test_topic_page web.test_public_lists web.test_pages",
+        "A link that a stranger chose runs a script in the page.",
+    ),
+    Mutation(
         "front_doors/rsscloud.py",
         'if now - self._last_pings.get(url, float("-inf")) < self._pause:',
         "if False:",

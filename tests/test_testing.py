@@ -21,6 +21,7 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     IPages,
     ITopicFetcher,
+    ITopicView,
     OutboundReply,
 )
 from rsscloud_broker.model import (
@@ -41,6 +42,7 @@ from rsscloud_broker.testing import (
     FakeNotifier,
     FakeOutbound,
     FakePages,
+    FakeTopicView,
     RecordingBus,
     RecordingSink,
     front_door_parts,
@@ -104,6 +106,14 @@ class ChangeListsTests(make_front_door_tests(_door(bundled.change_lists))):  # t
     """As the configuration makes it."""
 
 
+class TopicPageTests(make_front_door_tests(_door(bundled.topic_page))):  # type: ignore[misc] # made at run time
+    """As the configuration makes it."""
+
+
+class PublicListsTests(make_front_door_tests(_door(bundled.public_lists))):  # type: ignore[misc] # made at run time
+    """As the configuration makes it."""
+
+
 class FrontPageTests(make_front_door_tests(_door(bundled.front_page))):  # type: ignore[misc] # made at run time
     """As the configuration makes it."""
 
@@ -156,6 +166,7 @@ class FakesTests(SynchronousTestCase):
             (IOutbound, FakeOutbound()),
             (IPages, FakePages()),
             (ITopicFetcher, FakeFetcher()),
+            (ITopicView, FakeTopicView()),
         ):
             self.assertTrue(verifyObject(interface, fake))
 

@@ -15,6 +15,7 @@ from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.requested_contents import RequestedContentsSink
 from rsscloud_broker.core.sweeper import Sweeper
 from rsscloud_broker.core.topic_reader import TopicReader
+from rsscloud_broker.core.topic_view import TopicView
 from rsscloud_broker.core.verification import Verifier
 
 __all__ = [
@@ -30,5 +31,6 @@ __all__ = [
     "RequestedContentsSink",
     "Sweeper",
     "TopicReader",
+    "TopicView",
     "Verifier",
 ]

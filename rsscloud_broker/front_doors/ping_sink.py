@@ -39,7 +39,13 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.requests import caller, parameters, respond
-from rsscloud_broker.front_doors.xmlrpc import procedure
+from rsscloud_broker.front_doors.shown_exchange import (
+    MAX_VALUE,
+    ShownAnswer,
+    document_slots,
+    topic_link,
+)
+from rsscloud_broker.front_doors.xmlrpc import CONTENT_TYPE, procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -49,7 +55,7 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.model import Ping
-from rsscloud_broker.wire import weblog_updates
+from rsscloud_broker.wire import weblog_updates, xmlrpc
 from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
 from rsscloud_broker.wire.wsdl import WEBLOG_UPDATES, weblog_updates_wsdl
@@ -124,6 +130,7 @@ class PingSinkDoor:
         self._pages = parts.pages
         self._repeat_window = options.repeat_window
         self._running = parts.running
+        self._public_url = parts.public_url
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
@@ -244,17 +251,18 @@ class PingSinkDoor:
 
     async def _answer(self, request: Request, name: str, url: str, **urls: str) -> bytes:
         """Store a ping and answer with a page: thanks, or the form and why it was refused."""
+        call = (name, url, urls.get("changes_url", ""), urls.get("rss_url", ""))
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
             await self._broker.ping(ping, self._repeat_window, caller(request))
         except BadPing as error:
-            return await self._form(request, 400, str(error))
+            return await self._form(request, 400, str(error), call)
         except TooMany as error:
             request.setHeader("retry-after", str(error.retry_after))
             message = weblog_updates.limited(error.reason, error.retry_after)
-            return await self._form(request, 429, message)
+            return await self._form(request, 429, message, call)
         except Forbidden as error:
-            return await self._form(request, 403, str(error))
+            return await self._form(request, 403, str(error), call)
         return await self._page(
             request,
             200,
@@ -263,13 +271,23 @@ class PingSinkDoor:
             message=weblog_updates.THANKS,
             name=ping.name,
             url=ping.url,
+            topic_link=topic_link(ping.rss_url or ping.url, self._running),
             **dict.fromkeys(self._running, "runs"),
+            **self._exchange(call, weblog_updates.THANKS, refused=False),
         )
 
-    async def _form(self, request: Request, status: int, message: str = "") -> bytes:
+    async def _form(
+        self,
+        request: Request,
+        status: int,
+        message: str = "",
+        call: tuple[str, ...] | None = None,
+    ) -> bytes:
         """The form for a ping, with the values that the person has filled in.
 
         :param message: why the ping was refused; empty if none was sent yet.
+        :param call: the parameters of the call that a program would have made; None if no ping
+            was sent yet.
         """
         sent = parameters(request)
         url = sent.get("url") or sent.get("blogurl") or sent.get("u", "")
@@ -279,15 +297,31 @@ class PingSinkDoor:
             "No ping" if message else "Ping",
             "ping_form.html",
             message=message,
-            name=sent.get("name") or sent.get("title", ""),
-            url=url,
-            rssUrl=sent.get("rssurl", ""),
+            name=(sent.get("name") or sent.get("title", ""))[:MAX_VALUE],
+            url=url[:MAX_VALUE],
+            rssUrl=sent.get("rssurl", "")[:MAX_VALUE],
+            **(self._exchange(call, message, refused=True) if call else {}),
         )
+
+    def _exchange(self, call: tuple[str, ...], message: str, *, refused: bool) -> dict[str, str]:
+        """The ping and its answer as XML-RPC, by which blog engines ping.
+
+        :param call: name, URL, changed page and feed.
+        """
+        values = [value[:MAX_VALUE] for value in call]
+        method = "extendedPing"
+        if not any(values[2:]):
+            method, values = "ping", values[:2]
+        # Without the XML declaration, whose quotes would make the command hard to read.
+        _, _, document = xmlrpc.encode_call(f"weblogUpdates.{method}", values).partition(b"\n")
+        result = xmlrpc.encode_response({"flerror": refused, "message": message})
+        answer = ShownAnswer(200, [("Content-Type", CONTENT_TYPE)], result.decode())
+        return document_slots(self._public_url, "/RPC2", document, answer)
 
     async def _page(
         self, request: Request, status: int, title: str, template: str, **slots: str
     ) -> bytes:
-        body = await self._pages.render(title, template, **slots)
+        body = await self._pages.render(title, template, here="/pingSiteForm", **slots)
         return respond(request, status, "text/html; charset=utf-8", body)
 
 

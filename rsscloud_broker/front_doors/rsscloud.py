@@ -24,8 +24,7 @@ Sources: "SOAP meets RSS" (2003), the implementor's guide to rssCloud (2009).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
@@ -46,15 +45,8 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.negotiation import preferred, wants_page
-from rsscloud_broker.front_doors.requests import (
-    all_parameters,
-    caller,
-    header,
-    parameters,
-    plain,
-    respond,
-)
+from rsscloud_broker.front_doors.requests import all_parameters, caller, parameters
+from rsscloud_broker.front_doors.rsscloud_answers import rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
@@ -71,12 +63,9 @@ from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
-from rsscloud_broker.wire.text import clean, text_of
+from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
-
-#: The media types in which programs get the answers of the REST interface.
-_KINDS = ("text/xml", "application/xml", "application/json")
 
 #: For so many topics the door remembers the last ping, to enforce the pause between pings.
 REMEMBERED_PINGS = 10_000
@@ -325,7 +314,7 @@ class RssCloudDoor:
             await self._rss_cloud.register(fields, topics, caller(request))
             return rsscloud.REGISTERED
 
-        return await _rest_answer(request, "notifyResult", register, self._pages.registered)
+        return await rest_answer(request, "notifyResult", register, self._pages.registered)
 
     async def _rest_ping(self, request: Request) -> bytes:
         async def ping() -> str:
@@ -335,7 +324,7 @@ class RssCloudDoor:
             await self._rss_cloud.ping(topics, caller(request))
             return rsscloud.PINGED
 
-        return await _rest_answer(request, "result", ping, self._pages.pinged)
+        return await rest_answer(request, "result", ping, self._pages.pinged)
 
     async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
         try:
@@ -381,36 +370,3 @@ async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]
     failed = [problem for problem in problems if problem is not None]
     if failed and len(failed) == len(problems):
         raise failed[0]
-
-
-async def _rest_answer(
-    request: Request,
-    root: str,
-    act: Callable[[], Awaitable[str]],
-    page: Callable[[Request, Awaitable[str]], Awaitable[bytes]],
-) -> bytes:
-    """Perform a REST request and answer with the media type that the client accepts.
-
-    :param root: the name of the root element of an XML answer.
-    :param act: performs the request; returns the sentence of success, or raises
-        ``BadRegistration`` with that of failure.
-    :param page: makes the page for a browser from the result of ``act``.
-    """
-    accept = header(request, "accept")
-    if wants_page(accept, _KINDS):
-        return await page(request, act())
-    kind = preferred(accept, _KINDS)
-    if kind is None:
-        return plain(request, 406, "Not Acceptable")
-    reason = ""
-    try:
-        success, msg = True, await act()
-    except BadRegistration as error:
-        success, msg, reason = False, str(error), clean(error.reason)
-    if reason:
-        request.setHeader("rsscloud-reason", reason.encode("ascii", "backslashreplace"))
-    if kind == "application/json":
-        body = json.dumps({"success": success, "msg": msg}).encode()
-        return respond(request, 200, kind, body)
-    body = rsscloud.result_document(root, success=success, msg=msg, reason=reason)
-    return respond(request, 200, "text/xml; charset=utf-8", body)

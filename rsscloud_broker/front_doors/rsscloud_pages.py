@@ -9,13 +9,20 @@ requests was reached).  Programs get XML or JSON at the same paths.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from twisted.web.server import Request
 
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.requests import all_parameters, parameters, respond
+from rsscloud_broker.front_doors.rsscloud_answers import XML, RestResult
+from rsscloud_broker.front_doors.shown_exchange import (
+    MAX_VALUE,
+    ShownAnswer,
+    form_slots,
+    topic_link,
+)
 from rsscloud_broker.interfaces import FrontDoorParts, Route
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
@@ -32,7 +39,8 @@ class RssCloudPages:
 
     def __init__(self, parts: FrontDoorParts) -> None:
         self._pages = parts.pages
-        self._running = dict.fromkeys(parts.running, "runs")
+        self._public_url = parts.public_url
+        self._running = parts.running
         self._protocols = " ".join(sorted(parts.broker.protocols - parts.broker.content_protocols))
 
     def routes(self) -> Sequence[Route]:
@@ -41,48 +49,69 @@ class RssCloudPages:
 
     async def forms(self, request: Request) -> bytes:
         """The page with the two forms, empty."""
-        return await self._forms(request, 200, "")
+        return await self._forms(request, 200, "", {})
 
-    async def pinged(self, request: Request, result: Awaitable[str]) -> bytes:
-        """The page with the result of a ping.
-
-        :param result: returns the sentence of success, or raises ``BadRegistration`` with that
-            of failure.
-        """
+    async def pinged(self, request: Request, result: RestResult) -> bytes:
+        """The page with the result of a ping."""
         return await self._result(request, result, "Pinged", "rsscloud_pinged.html")
 
-    async def registered(self, request: Request, result: Awaitable[str]) -> bytes:
-        """The page with the result of a registration.
-
-        :param result: as for `pinged`.
-        """
+    async def registered(self, request: Request, result: RestResult) -> bytes:
+        """The page with the result of a registration."""
         return await self._result(request, result, "Registered", "rsscloud_registered.html")
 
     async def _result(
-        self, request: Request, result: Awaitable[str], title: str, template: str
+        self, request: Request, result: RestResult, title: str, template: str
     ) -> bytes:
-        try:
-            message = await result
-        except BadRegistration as error:
+        shown = self._exchange(request, result)
+        error = result.error
+        if error is not None:
             if isinstance(error, Limited):
                 request.setHeader("retry-after", str(error.retry_after))
-            return await self._forms(request, _status(error), _in_words(error))
+            return await self._forms(request, _status(error), _in_words(error), shown)
         topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
         # Only programs send several topics; some of them may have been refused.
         url = topics[0] if len(topics) == 1 else ""
-        page = await self._pages.render(title, template, message=message, url=url, **self._running)
+        page = await self._pages.render(
+            title,
+            template,
+            here=_PATHS[0],
+            message=result.msg,
+            url=url,
+            topic_link=topic_link(url, self._running),
+            **dict.fromkeys(self._running, "runs"),
+            **shown,
+        )
         return _html(request, 200, page)
 
-    async def _forms(self, request: Request, status: int, message: str) -> bytes:
+    def _exchange(self, request: Request, result: RestResult) -> dict[str, str]:
+        """The request and its answer, as a program exchanges them."""
         sent = parameters(request)
-        slots = {name: sent.get(name.lower(), "") for name in _FIELDS}
+        fields = [(name, sent.get(name.lower(), "")) for name in _FIELDS if name[:3] != "url"]
+        if result.root == "result":  # a ping has nothing but topics
+            fields = []
+        names = (name for name, _ in all_parameters(request) if name[:3] == "url")
+        fields += [(name, sent[name]) for name in dict.fromkeys(names)]
+        headers = [("Content-Type", XML)]
+        if result.reason:
+            headers.append(("Rsscloud-Reason", result.reason))
+        answer = ShownAnswer(200, headers, result.document().decode())
+        path = request.path.decode("ascii")
+        return form_slots(self._public_url, path, fields, answer)
+
+    async def _forms(
+        self, request: Request, status: int, message: str, shown: dict[str, str]
+    ) -> bytes:
+        sent = parameters(request)
+        slots = {name: sent.get(name.lower(), "")[:MAX_VALUE] for name in _FIELDS}
         slots["protocol"] = slots["protocol"] or _USUAL_PROTOCOL
         page = await self._pages.render(
             "This did not work" if message else "rssCloud",
             "rsscloud.html",
+            here=_PATHS[0],
             message=message,
             protocols=self._protocols,
             **slots,
+            **shown,
         )
         return _html(request, status, page)
 
@@ -90,7 +119,8 @@ class RssCloudPages:
 def _in_words(error: BadRegistration) -> str:
     """The error and its reason, as a sentence for people."""
     sentence = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
-    return f"{sentence} {error.reason}." if error.reason else sentence
+    # The sentence says already if the broker does not call a URL at all.
+    return sentence if error.reason in sentence else f"{sentence} {error.reason}."
 
 
 def _status(error: BadRegistration) -> int:

@@ -11,8 +11,8 @@ each with or without a slash at the end::
     202; the broker fetches the topic afterwards
 
 A request that is refused is answered with a status from 400 to 599 and the reason in plain
-text.  A GET is answered with a page that explains the hub to people and has a form to publish;
-browsers get pages as answers to that form.
+text.  A GET is answered with a page that explains the hub to people and has forms to publish and to
+subscribe; browsers get pages as answers to these forms (see ``websub_pages``).
 
 Clients of PubSubHubbub 0.3 send ``hub.verify``.  If they prefer ``sync``, the broker asks
 the callback before it answers, with 204 if the callback confirms and 409 if it does not.  These
@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 from attrs.validators import ge
+from twisted.web.http import NO_CONTENT
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
@@ -49,18 +50,17 @@ from rsscloud_broker.front_doors.requests import (
     caller,
     header,
     plain,
-    respond,
 )
+from rsscloud_broker.front_doors.shown_exchange import FORM
+from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.wire import links, websub
+from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.text import decode_exactly
 from rsscloud_broker.wire.websub import BadRequest, HubRequest
 
 PROTOCOL = "websub"
-
-FORM = "application/x-www-form-urlencoded"
 
 #: Old clients have this in their User-Agent, or use it as the path of the hub.
 _OLD = "pubsubhubbub"
@@ -109,11 +109,11 @@ class WebSubDoor:
     def __init__(self, options: WebSubOptions, parts: FrontDoorParts) -> None:
         self._options = options
         self._broker = parts.broker
-        self._pages = parts.pages
+        self._pages = WebSubPages(parts)
         self._public_url = parts.public_url
 
     def routes(self) -> Sequence[Route]:
-        page, forms, others = Page(self._page), Page(self._answer), Page(self._answer_others)
+        page, forms, others = Page(self._pages.forms), Page(self._answer), Page(self._answer_others)
         routes: list[Route] = []
         for path in HUB_PATHS:
             routes += [
@@ -128,13 +128,6 @@ class WebSubDoor:
 
     def soap_services(self) -> Sequence[SoapService]:
         return []
-
-    async def _page(self, request: Request) -> bytes:
-        """The page that explains the hub to people."""
-        hub = f"{self._public_url}{HUB_PATHS[0]}"
-        request.setHeader("link", links.encode([(hub, "hub")]))
-        page = await self._pages.render("The WebSub hub", "websub.html", hub=hub)
-        return respond(request, 200, "text/html; charset=utf-8", page)
 
     async def _answer_others(self, request: Request) -> bytes:
         """Answer a request whose Content-Type is not a form's.
@@ -151,40 +144,53 @@ class WebSubDoor:
         )
 
     async def _answer(self, request: Request) -> bytes:
+        as_page = wants_page(header(request, "accept"), ["text/plain"])
         try:
-            asked = websub.parse_request(all_parameters(request, decode_exactly))
-            if asked.mode == "publish":
-                return await self._publish(request, asked)
-            return await self._verify(request, asked)
+            said = await self._carry_out(request)
         except BadRequest as error:
-            return plain(request, 400, str(error))
-        except TooMany:
-            raise  # ``answering`` answers it with 429
+            said = Said(400, str(error))
+        except TooMany as error:
+            if not as_page:
+                raise  # ``answering`` answers it with 429
+            said = Said(429, f"This was not accepted: {error}.", error.retry_after)
+            request.setHeader("retry-after", str(error.retry_after))
         except Refused as error:
-            return plain(request, _status(error), f"This was not accepted: {error}.")
+            said = Said(_status(error), f"This was not accepted: {error}.")
+        if said.status == NO_CONTENT:
+            request.setResponseCode(NO_CONTENT)
+            return b""
+        if as_page:
+            return await self._pages.answered(request, said)
+        return plain(request, said.status, said.text)
 
-    async def _publish(self, request: Request, asked: HubRequest) -> bytes:
+    async def _carry_out(self, request: Request) -> Said:
+        """Do what a request asks for.
+
+        :raises BadRequest: a field is missing or invalid.
+        :raises Refused: the broker refuses the request.
+        """
+        asked = websub.parse_request(all_parameters(request, decode_exactly))
+        if asked.mode == "publish":
+            return await self._publish(request, asked)
+        return await self._verify(request, asked)
+
+    async def _publish(self, request: Request, asked: HubRequest) -> Said:
         notes = await self._broker.publish(asked.urls, caller(request))
         if _OLD in _path(request) or _OLD in (header(request, "user-agent") or "").lower():
-            return _nothing_to_say(request)
+            return Said(NO_CONTENT, "")
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
-        if not wants_page(header(request, "accept"), ["text/plain"]):
-            return plain(request, 202, "\n".join(said))
-        page = await self._pages.render(
-            "Published", "websub_published.html", message=" ".join(said)
-        )
-        return respond(request, 202, "text/html; charset=utf-8", page)
+        return Said(202, "\n".join(said))
 
-    async def _verify(self, request: Request, asked: HubRequest) -> bytes:
+    async def _verify(self, request: Request, asked: HubRequest) -> Said:
         intent = self._intent(request, asked)
         if self._options.sync_verification and asked.verify[:1] == ("sync",):
             await (self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe)(
                 intent
             )
-            return _nothing_to_say(request)
+            return Said(NO_CONTENT, "")
         await self._broker.accept(intent)
-        return plain(request, 202, "Thanks. The broker now asks the callback to confirm this.")
+        return Said(202, "Thanks. The broker now asks the callback to confirm this.")
 
     def _intent(self, request: Request, asked: HubRequest) -> Intent:
         return Intent(
@@ -201,11 +207,6 @@ class WebSubDoor:
 def _path(request: Request) -> str:
     """The path of the hub that the client used."""
     return request.path.decode("ascii")
-
-
-def _nothing_to_say(request: Request) -> bytes:
-    request.setResponseCode(204)
-    return b""
 
 
 def _status(error: Refused) -> int:

@@ -33,7 +33,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.views import IEventLog, IStatistics
+from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
 
 __all__ = [
     "FrontDoorParts",
@@ -55,6 +55,7 @@ __all__ = [
     "IStatistics",
     "IStore",
     "ITopicFetcher",
+    "ITopicView",
     "IURLPolicy",
     "OutboundReply",
     "Route",

@@ -22,7 +22,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
-from rsscloud_broker.interfaces.views import IEventLog, IStatistics
+from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -184,6 +184,7 @@ class FrontDoorParts:
     :ivar in_thread: calls a function in a thread, for work that takes longer than a few
         milliseconds.
     :ivar statistics: the statistics, for reading.
+    :ivar topics: topics and pings, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     """
@@ -197,6 +198,7 @@ class FrontDoorParts:
     running: frozenset[str]
     in_thread: Callable[..., Awaitable[Any]]
     statistics: IStatistics
+    topics: ITopicView
     has_hub: bool = False
     event_log: IEventLog | None = None
 

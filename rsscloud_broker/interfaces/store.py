@@ -22,6 +22,7 @@ from rsscloud_broker.model import (
     Subscription,
     Topic,
     TopicStatus,
+    TopicSummary,
 )
 from rsscloud_broker.records import (
     Check,
@@ -177,6 +178,12 @@ class IStore(IStatistics):
         :param after: only URLs greater than this one.
         """
 
+    def topic_summaries(after: int, limit: int) -> Awaitable[list[TopicSummary]]:
+        """The topics that have subscriptions and have not ended, in the order of their ids.
+
+        :param after: only topics with a greater id.
+        """
+
     # subscriptions
 
     def put_subscription(
@@ -201,6 +208,11 @@ class IStore(IStatistics):
 
     def subscriptions(topic: str, after: int, limit: int) -> Awaitable[list[Subscription]]:
         """The subscriptions of a topic with an id above ``after``, in the order of their ids."""
+
+    def subscription_counts(topic: str) -> Awaitable[dict[str, int]]:
+        """The number of subscriptions of a topic by protocol.  Of a topic with more than 10,000
+        subscriptions, 10,000 are counted.
+        """
 
     def sweep(now: float, idle_topics_before: float) -> Awaitable[Swept]:
         """Remove the subscriptions that failed too often or have expired, and the topics

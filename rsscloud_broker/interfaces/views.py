@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from zope.interface import Interface
 
 from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model import Ping, TopicOverview, TopicSummary
 from rsscloud_broker.records import PingedTopic
 
 
@@ -54,3 +55,35 @@ class IStatistics(Interface):
 
     def busy_topics(since: float, until: float, limit: int) -> Awaitable[Sequence[PingedTopic]]:
         """The same from the hundred most pinged topics of each past hour."""
+
+
+class ITopicView(Interface):
+    """Topics, the numbers of their subscriptions, and pings, for reading.
+
+    Nothing in it names a subscriber.  However often a method is called with the same arguments,
+    the broker reads the store at most once a second, and for ``watched`` once a minute.
+    """
+
+    def overview(url: str, newest: bool = ...) -> Awaitable[TopicOverview | None]:
+        """The topic at a URL, in any spelling, or at a URL that it has moved from; None if the
+        broker does not know it.
+
+        :param newest: whether to read the store in any case, since something has just changed.
+        :raises Unavailable: the store cannot be read.
+        """
+
+    def watched(after: int, limit: int) -> Awaitable[Sequence[TopicSummary]]:
+        """The topics that have subscriptions and have not ended, in the order of their ids.
+
+        :param after: only topics with a greater id, to go on after the last one of the previous
+            call; 0 at first.
+        :raises Unavailable: the store cannot be read.
+        """
+
+    def pings(before: tuple[float, int] | None, limit: int) -> Awaitable[Sequence[Ping]]:
+        """Pings, newest first.
+
+        :param before: ``received_at`` and ``id`` of the last ping of the previous call, to go on
+            after it; None at first.
+        :raises Unavailable: the store cannot be read.
+        """

@@ -34,7 +34,9 @@ from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSin
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
 from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
+from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
 
 
 @frozen
@@ -118,6 +120,18 @@ resourcesync = PushingFrontDoorMaker(
 )
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
+)
+topic_page = FrontDoorMaker(
+    "topic_page",
+    "the page about one topic: what the broker knows of it, and a button to fetch it",
+    TopicPageOptions,
+    TopicPageDoor,
+)
+public_lists = FrontDoorMaker(
+    "public_lists",
+    "recent changes as a page, and the watched topics as OPML and JSON",
+    PublicListsOptions,
+    PublicListsDoor,
 )
 
 stats = FrontDoorMaker(

@@ -1,8 +1,8 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
-``subscriptions``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and ``due_times``.  ``threads``
-and ``writer`` run the transactions outside the reactor's thread.
+``subscriptions``, ``summaries``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and
+``due_times``.  ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,16 @@ from rsscloud_broker.records import (
     Recorded,
     Swept,
 )
-from rsscloud_broker.storage import contents, due_times, moves, nodes, polls, topics, walks
+from rsscloud_broker.storage import (
+    contents,
+    due_times,
+    moves,
+    nodes,
+    polls,
+    summaries,
+    topics,
+    walks,
+)
 from rsscloud_broker.storage import deliveries as delivery_rows
 from rsscloud_broker.storage import intents as intent_rows
 from rsscloud_broker.storage import pings as ping_rows
@@ -181,6 +190,7 @@ class Store(Service):
     newest_content = _read(contents.newest_content)
     revive_topic = _write(topics.revive_topic)
     watched_topics = _read(topics.watched_topics)
+    topic_summaries = _read(summaries.topic_summaries)
 
     # subscriptions
 
@@ -194,6 +204,7 @@ class Store(Service):
     has_subscription = _read(subscription_rows.has_subscription)
     subscriptions = _read(subscription_rows.subscriptions)
     subscriptions_of = _read(subscription_rows.by_ids)
+    subscription_counts = _read(summaries.subscription_counts)
 
     # statistics
 

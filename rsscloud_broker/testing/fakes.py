@@ -24,6 +24,7 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     IPages,
     ITopicFetcher,
+    ITopicView,
     OutboundReply,
     SinkParts,
 )
@@ -39,6 +40,8 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
+    TopicOverview,
+    TopicSummary,
     Validators,
 )
 from rsscloud_broker.testing.clock import Clock
@@ -346,6 +349,33 @@ class FakePages:
         return repr((title, template, sorted(slots.items()))).encode()
 
 
+@implementer(ITopicView)
+class FakeTopicView:
+    """A view of topics that a test puts into it.
+
+    :ivar overviews: the overviews of topics, by URL.
+    :ivar summaries: the topics that have subscriptions, in the order of their ids.
+    :ivar listed: the pings, newest first.
+    """
+
+    def __init__(self) -> None:
+        self.overviews: dict[str, TopicOverview] = {}
+        self.summaries: list[TopicSummary] = []
+        self.listed: list[Ping] = []
+
+    async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+        return self.overviews.get(url)
+
+    async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
+        return [summary for summary in self.summaries if summary.id > after][:limit]
+
+    async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
+        older = [
+            ping for ping in self.listed if before is None or (ping.received_at, ping.id) < before
+        ]
+        return older[:limit]
+
+
 # --- parts --------------------------------------------------------------------
 
 
@@ -361,6 +391,7 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
         "running": frozenset(),
         "in_thread": execute,
         "statistics": parts.get("statistics") or memory_store(),
+        "topics": FakeTopicView(),
     }
     return FrontDoorParts(**(fakes | parts))
 

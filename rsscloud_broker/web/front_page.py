@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -21,9 +19,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.assets import ASSETS, Asset
 from rsscloud_broker.web.pages import linked
-
-#: The name and the address of a site are cut to this many characters.
-MAX_SHOWN: Final = 80
+from rsscloud_broker.web.words import moment, strangers
 
 
 @frozen
@@ -127,26 +123,7 @@ def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
 
 
 def _item(ping: Ping, now: float) -> Flattenable:
-    when = datetime.fromtimestamp(int(ping.received_at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # A name may be in a script that runs from right to left; <bdi> keeps it from reversing the text
-    # beside it.
-    parts = [
-        linked(ping.url, tags.bdi(clipped(ping.name))),
-        tags.time(ago(now - ping.received_at), datetime=when),
-    ]
+    parts = [linked(ping.url, strangers(ping.name)), moment(ping.received_at, now)]
     if ping.name != ping.url:
-        parts.append(tags.span(tags.bdi(clipped(ping.url)), class_="where"))
+        parts.append(tags.span(strangers(ping.url), class_="where"))
     return tags.li(*parts)
-
-
-def clipped(text: str) -> str:
-    """A text, cut to ``MAX_SHOWN`` characters."""
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
-
-
-def ago(seconds: float) -> str:
-    """A time in the past, in words such as "3 hours ago"."""
-    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if (number := int(seconds // unit)) >= 1:
-            return f"{number} {name}{'' if number == 1 else 's'} ago"
-    return "just now"

@@ -124,6 +124,12 @@ class Chromium:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
         self._await_page()
 
+    def press_tab(self) -> None:
+        """Press the Tab key, which moves the focus on."""
+        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+        for kind in ("rawKeyDown", "keyUp"):
+            self._ask("Input.dispatchKeyEvent", type=kind, **key)
+
     def _await_page(self) -> None:
         while not self._loaded:
             self._next_message()

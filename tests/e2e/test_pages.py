@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from subprocess import run
 from typing import Any
+from unittest import skipIf
 
 from tests.e2e.chromium import Chromium
 from tests.e2e.fixture import EndToEndTestCase, request, until
+from tests.e2e.servers import HttpPostReceiver
+from tests.processes import free_port, no_proxies
 
-PHONE, DESK = 390, 1280
+NARROW, PHONE, DESK = 360, 390, 1280
 LONG = "http://site.example/" + "a" * 220
 
 #: What reaches beyond the screen, though the page does not scroll: it would be cut off.
@@ -54,11 +59,16 @@ class PagesTests(EndToEndTestCase):
     def test_nothing_is_cut_off(self) -> None:
         self.ping("A site", LONG)
         self.ping("W" * 1000, "http://other.example/")
-        pages = ("/", "/docs", "/websub", "/rssCloud", "/pingSiteForm", "/nothing", "/RPC2")
+        feed = self.origin().feed()
+        self.subscribed(self.broker, self.served(HttpPostReceiver()), feed)
+        pages = (
+            *("/", "/docs", "/websub", "/rssCloud", "/pingSiteForm", "/nothing", "/RPC2"),
+            *("/changes", "/topic", f"/topic?url={feed}", f"/topic?url={LONG}"),
+        )
         taken = f"/pingSiteForm?name=B&url={LONG}"
         refused = f"/pingSiteForm?name=B&url={'z' * 250}"
-        for width, dark in ((PHONE, False), (PHONE, True), (DESK, False)):
-            self.browser.screen(width, dark=dark, phone=width == PHONE)
+        for width, dark in ((NARROW, False), (PHONE, True), (DESK, False)):
+            self.browser.screen(width, dark=dark, phone=width != DESK)
             for path in (*pages, taken, refused):
                 self.open(path)
                 self.assertEqual(self.browser.evaluate("innerWidth"), width, path)
@@ -138,8 +148,66 @@ class PagesTests(EndToEndTestCase):
         self.open("/")
         self.follow("/websub")
         self.browser.submit("form", {"hub.url": self.origin().feed()})
-        self.assertIn("Thanks.", self.text(".lead"))
+        self.assertIn("Thanks.", self.text("[role=status]"))
         self.follow("/")
+
+    @skipIf(shutil.which("curl") is None, "there is no curl on this machine")
+    def test_subscribing_by_hand(self) -> None:
+        """The form gives the answer that a program gets; the broker calls the callback at once."""
+        feed = self.origin().feed()
+        self.open("/websub")
+        fields = {"hub.topic": feed, "hub.callback": f"http://127.0.0.1:{free_port()}/nobody"}
+        form = "form[aria-labelledby=subscribe]"
+        self.browser.submit(form, {**fields, "hub.secret": "sesame"})
+        self.assertIn("asks the callback to confirm", self.text("[role=status]"))
+        self.assertIn("HTTP/1.1 202 Accepted", self.text("pre:nth-of-type(2)"))
+        self.assertNotIn("sesame", self.browser.evaluate("document.documentElement.outerHTML"))
+        command = self.text("pre:nth-of-type(3)").replace("NOT-SHOWN", "sesame")
+        # The shell reads the command as it is shown.
+        asked = run(
+            ["sh", "-c", f"{command} -i"], capture_output=True, check=True, env=no_proxies()
+        )
+        self.assertIn(b"202 Accepted", asked.stdout)
+        self.assertIn(b"asks the callback to confirm", asked.stdout)
+
+    def test_a_topic_by_hand(self) -> None:
+        """From the front page to the overview of a topic, and its button."""
+        origin, receiver = self.origin(), self.served(HttpPostReceiver())
+        feed = origin.feed()
+        self.subscribed(self.broker, receiver, feed)
+        self.open("/")
+        self.browser.submit("form.filters", {"url": feed})
+        self.assertIn("One subscriber is notified", self.text(".lead"))
+        origin.change(feed)
+        self.browser.click("form[method=post] button")
+        self.assertIn("It has changed", self.text("[role=status]"))
+        self.assert_told(receiver, feed)
+        self.browser.click("form[method=post] button")
+        self.assertIn("It has not changed", self.text("[role=status]"))
+
+    def test_changes(self) -> None:
+        self.ping("<i>Changed</i>", "http://changed.example/")
+
+        def listed() -> bool:
+            self.open("/changes")
+            return "<i>Changed</i>" in self.text("tbody")
+
+        until(listed, "the ping to be among the changes")
+        self.browser.screen(PHONE, phone=True)
+        self.open("/changes")
+        shown = "getComputedStyle(document.querySelector('tbody tr')).display"
+        self.assertEqual(self.browser.evaluate(shown), "block")
+
+    def test_keyboard(self) -> None:
+        """The first stop of the Tab key leads to the content, and each link shows the focus."""
+        self.open("/docs")
+        self.browser.press_tab()
+        self.assertEqual(self.text(":focus"), "Skip to the content")
+        top = "document.querySelector('.skip').getBoundingClientRect().top"
+        self.assertGreaterEqual(self.browser.evaluate(top), 0)
+        self.browser.press_tab()
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        self.assertEqual(self.browser.evaluate(outline), "solid")
 
     def test_a_form_that_is_not_filled_in(self) -> None:
         """The browser itself says so, and sends nothing."""

@@ -25,7 +25,15 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import Access, Admission, Broker, FairLimiter, IntentQueue, Verifier
+from rsscloud_broker.core import (
+    Access,
+    Admission,
+    Broker,
+    FairLimiter,
+    IntentQueue,
+    TopicView,
+    Verifier,
+)
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
@@ -74,7 +82,9 @@ CALLER = "192.0.2.7"
 #: The reason with which the guard refuses an address.
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
-ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front_page"})
+ALL_DOORS = frozenset(
+    {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "topic_page"}
+)
 
 
 # --- other people's servers ------------------------------------------------------
@@ -261,6 +271,7 @@ class House:
             _at_once,
             self.store,
             has_hub="websub" in doors,
+            topics=TopicView(self.store, self.clock),
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})

@@ -70,6 +70,7 @@ class ChangeListsTestCase(TestCase):
             running=frozenset({"change_lists", "websub"}),
             in_thread=unused,
             statistics=unused,
+            topics=unused,
             has_hub=self.has_hub,
         )
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)

@@ -101,7 +101,7 @@ class ErrorPagesTests(SynchronousTestCase):
             (405, "POST", "/docs", b"", {}),
             (413, "POST", "/pingSiteForm", big, {"Content_Type": FORM}),
             (415, "POST", "/pingSiteForm", b"--", {"Content_Type": "multipart/form-data"}),
-            (400, "POST", "/websub", b"hub.mode=nonsense", {"Content_Type": FORM}),
+            (415, "POST", "/websub", b"{}", {"Content_Type": "application/json"}),
             (503, "GET", "/changes.xml", b"", {}),
         ]
         for status, method, path, body, headers in table:
@@ -167,8 +167,8 @@ class ErrorPagesTests(SynchronousTestCase):
             self.assertEqual((page.body, text.body), (b"", b""))
 
     def test_markup_is_escaped(self) -> None:
-        form = b"hub.mode=%3Cb%3Ex"
-        page, text = self.both("POST", "/websub", form, Content_Type=FORM)
+        self.house = _failing(self, TooMany("<b>x", 7))
+        page, text = self.both("GET", "/page")
         self.assertIn("<b>x", text.text)
         self.assertNotIn("<b>", page.text)
         self.assert_page(page, text.status, "<b>x")

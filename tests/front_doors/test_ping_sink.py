@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import xmlrpc.client
 from base64 import b64encode
+from typing import Any
 
+from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -13,7 +16,7 @@ from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 from tests.front_doors.exchange import Answer, envelope
-from tests.front_doors.fixture import FEED, HOME, NOON, House
+from tests.front_doors.fixture import FEED, HOME, NOON, PUBLIC_URL, House
 
 NAME = "A site"
 THANKS = {"flerror": False, "message": "Thanks for the ping."}
@@ -321,6 +324,27 @@ class PageTests(_PingTests):
                 self.assertIn(f"Can't accept the ping because {reason}", answer.text)
         self.assert_refused(self.house.get("/pingSiteForm", url=HOME), empty)
         self.assert_stored()
+
+    def test_the_exchange_of_a_program(self) -> None:
+        """The page shows the ping as an XML-RPC call, and the answer that this call gets."""
+        table: list[tuple[dict[str, str], int]] = [
+            ({"name": "It's <mine> & yours", "url": HOME}, 200),
+            ({"name": NAME, "url": HOME, "rssUrl": FEED}, 200),
+            ({"name": NAME, "url": "javascript:alert(1)"}, 400),
+        ]
+        for fields, status in table:
+            answer = self.fresh().form("/pingSiteForm", fields)
+            self.assertEqual(answer.status, status)
+            page: Any = html.document_fromstring(answer.text)
+            request, shown, command = page.xpath("//pre[@class='raw']/text()")
+            head, _, body = request.partition("\n\n")
+            self.assertIn("POST /RPC2 HTTP/1.1", head)
+            got = self.fresh().ask("POST", "/RPC2", body.encode(), {"Content-Type": "text/xml"})
+            self.assertEqual(shown.partition("\n\n")[2], got.text)
+            self.assertIn("Content-Type: text/xml; charset=utf-8", shown)
+            url, _, kind, _, document = shlex.split(command.replace("\\\n", ""))[1:]
+            self.assertEqual((url, kind), (f"{PUBLIC_URL}/RPC2", "Content-Type: text/xml"))
+            self.assertEqual(document, body)
 
     def test_the_form(self) -> None:
         for path in ("/pingSiteForm", "/pingSiteForm?from=elsewhere"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
+from urllib.parse import parse_qsl, quote
 
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
@@ -10,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
 from tests.front_doors.exchange import Answer
-from tests.front_doors.fixture import FEED, House
+from tests.front_doors.fixture import FEED, PUBLIC_URL, House
 from tests.front_doors.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
 
 MISSING = "http://feeds.example/missing.xml"
@@ -98,12 +100,19 @@ class FormsTests(SynchronousTestCase):
         page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
         self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))
 
+    def test_a_reason_is_said_once(self) -> None:
+        self.house.topics.private.add(FEED)
+        page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 400)
+        said = page.xpath("string(//*[@role='alert'])")
+        self.assertEqual(said.count("is not public"), 1, said)
+
     def test_several_topics(self) -> None:
         """As some may have been refused, the page names no topic."""
         fields = {**REGISTRATION, "url2": MISSING}
         page = self.page(self.house.form("/rsscloud/pleaseNotify", fields, FIREFOX), 200)
         self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))]"), [])
-        self.assertNotIn(MISSING, page.xpath("string(//main)"))
+        said = "".join(page.xpath("//main/*[not(self::section)]//text()"))
+        self.assertNotIn(MISSING, said)
 
     def test_too_many(self) -> None:
         self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
@@ -120,7 +129,9 @@ class FormsTests(SynchronousTestCase):
             page = self.page(answer, 400)
             self.assertNotIn("<script", answer.text)
             self.assertEqual(self.filled(page, "/rsscloud/ping"), {"url": BAD})
-            self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))]"), [])
+            self.assertEqual(
+                page.xpath("//main//a[not(starts-with(@href, '/'))]/@href"), ["#exchange"]
+            )
 
     def test_an_unavailable_store(self) -> None:
         self.house.break_store()
@@ -131,6 +142,67 @@ class FormsTests(SynchronousTestCase):
         self.house = House(self, doors=frozenset({"rsscloud", "front_page"}))
         page = self.page(self.house.form("/rsscloud/ping", {"url": FEED}, FIREFOX), 200)
         self.assertNotIn("/changes.xml", page.xpath("//@href"))
+
+
+class ShownExchangeTests(SynchronousTestCase):
+    """The page that answers a form shows the request and the answer as programs exchange them."""
+
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def assert_shown(self, path: str, fields: dict[str, str], status: int) -> list[str]:
+        """A program that sends the request that is shown gets the answer that is shown.
+
+        :returns: the request, the answer and the command.
+        """
+        answer = self.house.form(path, fields, FIREFOX)
+        self.assertEqual(answer.status, status)
+        page: Any = html.document_fromstring(answer.text)
+        request, shown, command = page.xpath("//pre[@class='raw']/text()")
+        head, _, body = request.partition("\n\n")
+        first, *headers = head.split("\n")
+        self.assertEqual(first, f"POST {path} HTTP/1.1")
+        named = dict(line.split(": ", 1) for line in headers)
+        self.house.clock.advance(100)
+        got = self.house.ask("POST", path, body.encode(), named)
+        lines = [f"HTTP/1.1 {got.status} OK", f"Content-Type: {got.headers['content-type']}"]
+        if "rsscloud-reason" in got.headers:
+            lines.append(f"Rsscloud-Reason: {got.headers['rsscloud-reason']}")
+        self.assertEqual(shown, "\n".join([*lines, "", got.text]))
+        self.assertEqual(
+            shlex.split(command.replace("\\\n", ""))[:2], ["curl", f"{PUBLIC_URL}{path}"]
+        )
+        sent = [
+            tuple(part.split("=", 1)) for part in shlex.split(command.replace("\\\n", ""))[3::2]
+        ]
+        self.assertEqual(sent, parse_qsl(body))
+        return [request, shown, command]
+
+    def test_pings(self) -> None:
+        self.assert_shown("/rsscloud/ping", {"url": FEED}, 200)
+        _, shown, _ = self.assert_shown("/ping", {"url": MISSING}, 400)
+        self.assertIn("Rsscloud-Reason: its server answered with status 404", shown)
+
+    def test_registrations(self) -> None:
+        self.assert_shown("/rsscloud/pleaseNotify", REGISTRATION, 200)
+        fields = {**REGISTRATION, "path": '/it\'s "here" $(x)', "port": "0"}
+        self.assert_shown("/pleaseNotify", fields, 400)
+
+    def test_what_a_terminal_would_take_for_a_command_is_encoded(self) -> None:
+        answer = self.house.form("/rsscloud/ping", {"url": "http://a.example/\x1b[31m\n"}, FIREFOX)
+        page: Any = html.document_fromstring(answer.text)
+        (command,) = page.xpath("//pre[@class='raw'][3]/text()")
+        self.assertIn("--data url=http%3A%2F%2Fa.example%2F%1B%5B31m%0A", command)
+
+    def test_long_values_are_cut(self) -> None:
+        fields = {f"url{number}": "x" * 20_000 for number in range(50)}
+        answer = self.house.form("/rsscloud/pleaseNotify", REGISTRATION | fields, FIREFOX)
+        self.assertLess(len(answer.body), 150_000)
+
+    def test_a_link_to_the_page_of_the_topic(self) -> None:
+        for path, fields in (("/rsscloud/ping", {"url": FEED}), ("/pleaseNotify", REGISTRATION)):
+            page: Any = html.document_fromstring(self.house.form(path, fields, FIREFOX).text)
+            self.assertIn(f"/topic?url={quote(FEED, safe='')}", page.xpath("//main//a/@href"))
 
 
 class WhoGetsAPageTests(SynchronousTestCase):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Topics
+from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import Access, Sweeper
-from tests.front_doors.exchange import Answer
+from tests.front_doors.exchange import FORM, Answer
 from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
 from tests.front_doors.test_error_pages import BROWSERS, PROGRAMS, headers_of
 
@@ -158,8 +159,79 @@ class PublishingTests(HouseTestCase):
         self.assertEqual(self.calls("POST"), [])
 
 
+class ByHandTests(HouseTestCase):
+    """The forms on the page of the hub."""
+
+    def asked(self, fields: dict[str, str], status: int, path: str = "/websub") -> Any:
+        """The page that a browser gets."""
+        answer = self.house.form(path, fields, headers_of(BROWSERS["Firefox"]))
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (status, "text/html"))
+        return html.document_fromstring(answer.text)
+
+    def test_subscribing(self) -> None:
+        fields = {"hub.mode": "subscribe", **ASKED, "hub.lease_seconds": "1000"}
+        page = self.asked({**fields, "hub.secret": ""}, 202)
+        self.assertIn("asks the callback to confirm", page.xpath("string(//*[@role='status'])"))
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual((subscription.callback.url, subscription.lease.seconds), (CALLBACK, 1000))
+        self.assertEqual(subscription.options, {"hub": f"{PUBLIC_URL}/websub"})
+        request, answer, command = page.xpath("//pre[@class='raw']/text()")
+        body = request.partition("\n\n")[2]
+        self.assertEqual(dict(parse_qsl(body)), fields)
+        got = self.house.ask("POST", "/websub", body.encode(), {"Content-Type": FORM})
+        head = "HTTP/1.1 202 Accepted\nContent-Type: text/plain; charset=utf-8\n\n"
+        self.assertEqual((got.status, answer), (202, f"{head}{got.text}"))
+        arguments = shlex.split(command.replace("\\\n", ""))
+        self.assertEqual(arguments[:2], ["curl", f"{PUBLIC_URL}/websub"])
+        self.assertEqual(dict(part.split("=", 1) for part in arguments[3::2]), fields)
+        self.assertIn(f"/topic?url={quote(FEED, safe='')}", page.xpath("//main//a/@href"))
+
+    def test_unsubscribing(self) -> None:
+        self.hub("subscribe")
+        self.asked({"hub.mode": "unsubscribe", **ASKED}, 202)
+        self.assertEqual(self.house.subscriptions(), [])
+
+    def test_secrets_are_not_shown(self) -> None:
+        """Neither on success nor on failure, and in no attribute."""
+        secrets = {"hub.secret": "open sesame", "hub.verify_token": "t0ken"}
+        refused = {**ASKED, "hub.callback": "nowhere"}
+        for fields, status in ((ASKED, 202), (refused, 400)):
+            for path in ("/websub", "/hub"):
+                page = self.asked({"hub.mode": "subscribe", **fields, **secrets}, status, path)
+                text = html.tostring(page).decode()
+                for secret in ("sesame", "t0ken"):
+                    self.assertNotIn(secret, text)
+                self.assertIn("hub.secret=NOT-SHOWN", text)
+        (subscription,) = self.house.subscriptions()
+        self.assertEqual(subscription.options["secret"], "open sesame")
+
+    def test_refusals_keep_what_was_filled_in(self) -> None:
+        fields = {
+            "hub.mode": "unsubscribe",
+            "hub.topic": '"><script>alert(1)</script>',
+            "hub.callback": "javascript:alert(1)",
+            "hub.lease_seconds": "<b>",
+            "hub.secret": "sesame",
+        }
+        page = self.asked(fields, 400)
+        self.assertIn("hub.callback is not", page.xpath("string(//*[@role='alert'])"))
+        form = page.forms[1]
+        self.assertEqual(dict(form.fields), {**fields, "hub.secret": None})
+        self.assertEqual(page.xpath("//script | //b"), [])
+        self.assertEqual(page.xpath("//main//a[not(starts-with(@href, '/'))][@rel]"), [])
+
+    def test_too_many(self) -> None:
+        self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
+        fields = {"hub.mode": "publish", "hub.url": FEED}
+        self.asked(fields, 202)
+        page = self.asked(fields, 429)
+        self.assertIn("This was not accepted", page.xpath("string(//*[@role='alert'])"))
+        (answer,) = page.xpath("//pre[@class='raw'][2]/text()")
+        self.assertRegex(answer, r"^HTTP/1.1 429 Too Many Requests\n.*\nRetry-After: [0-9]+\n\n")
+
+
 class PublishingByHandTests(HouseTestCase):
-    """The form on the page of the hub."""
+    """The form to publish on the page of the hub."""
 
     def publish(self, accept: str | None, url: str = FEED) -> Answer:
         fields = {"hub.mode": "publish", "hub.url": url}
@@ -167,9 +239,13 @@ class PublishingByHandTests(HouseTestCase):
 
     def test_the_form(self) -> None:
         page: Any = html.document_fromstring(self.house.get("/websub").text)
-        (form,) = page.forms
-        self.assertEqual((form.action, form.method), ("/websub", "POST"))
-        self.assertEqual(dict(form.fields), {"hub.mode": "publish", "hub.url": None})
+        publishing, subscribing = page.forms
+        for form in (publishing, subscribing):
+            self.assertEqual((form.action, form.method), ("/websub", "POST"))
+        self.assertEqual(dict(publishing.fields), {"hub.mode": "publish", "hub.url": ""})
+        names = ("topic", "callback", "lease_seconds")
+        fields = {"hub.mode": "subscribe", **{f"hub.{name}": "" for name in names}}
+        self.assertEqual(dict(subscribing.fields), {**fields, "hub.secret": None})
 
     def test_a_browser_gets_a_page(self) -> None:
         for accept in BROWSERS.values():
@@ -179,7 +255,7 @@ class PublishingByHandTests(HouseTestCase):
                 continue
             self.assertEqual(answer.status, 202)
             page: Any = html.document_fromstring(answer.text)
-            self.assertIn("notifies its subscribers", page.xpath("string(//p[@class='lead'])"))
+            self.assertIn("notifies its subscribers", page.xpath("string(//*[@role='status'])"))
             self.assertIn("/", page.xpath("//main//a/@href"))
 
     def test_a_refusal(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, Validators
+from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
 from rsscloud_broker.records import Check, PollPlan, Swept
 from tests.store_contract.basics import (
     DAY,
@@ -106,6 +106,39 @@ class TopicsContract(HubContract):
         topic = await self.store.topic(FEED)
         assert topic is not None
         self.assertEqual((topic.subscribers, record.topic.subscribers), (3, 3))
+
+    async def test_subscriptions_are_counted_by_protocol(self) -> None:
+        self.assertEqual(await self.store.subscription_counts(FEED), {})
+        for number, protocol in enumerate(("http-post", "soap", "http-post")):
+            subscription = a_subscription(number=number)
+            callback = evolve(subscription.callback, protocol=protocol)
+            await self.store.put_subscription(evolve(subscription, callback=callback))
+        await self.store.put_subscription(a_subscription(OTHER_FEED))
+        counts = {"http-post": 2, "soap": 1}
+        self.assertEqual(await self.store.subscription_counts(FEED), counts)
+        await self.moved(to=_THIRD_FEED)
+        for url in (FEED, _THIRD_FEED):
+            self.assertEqual(await self.store.subscription_counts(url), counts)
+
+    async def test_summaries_of_topics_with_subscriptions(self) -> None:
+        self.assertEqual(await self.store.topic_summaries(0, 10), [])
+        await self.store.record_fetch(a_fetch(), None)  # nobody subscribes to this one
+        for number, url in enumerate((OTHER_FEED, _THIRD_FEED, "http://ended.example/")):
+            await self.store.put_subscription(a_subscription(url, number))
+        await self.store.end_topic("http://ended.example/", "gone", 2000)
+        await self.store.record_feed(OTHER_FEED, {"title": "Ünï <b>"})
+        await self.store.record_feed(_THIRD_FEED, {"unreadable": "it is empty"})
+        first, second = await self.store.topic_summaries(0, 10)
+        counts = {a_subscription().callback.protocol: 1}
+        expected = [
+            TopicSummary(first.id, OTHER_FEED, "Ünï <b>", counts),
+            TopicSummary(second.id, _THIRD_FEED, "", counts),
+        ]
+        self.assertEqual([first, second], expected)
+        self.assertLess(first.id, second.id)
+        self.assertEqual(await self.store.topic_summaries(0, 1), [first])
+        self.assertEqual(await self.store.topic_summaries(first.id, 1), [second])
+        self.assertEqual(await self.store.topic_summaries(second.id, 1), [])
 
     async def test_validators_are_forgotten_for_content_that_is_not_kept(self) -> None:
         await self.store.record_fetch(a_full_fetch(), None)

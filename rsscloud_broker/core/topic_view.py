@@ -1,0 +1,67 @@
+"""What pages may read of topics, subscriptions and pings: see ``ITopicView``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.internet.defer import DeferredLock
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IClock, IStore, ITopicView
+from rsscloud_broker.model import Ping, TopicOverview, TopicSummary
+from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.urls import normal_form
+
+#: Seconds for which an overview of a topic and a page of pings are remembered.
+FRESH: Final = 1.0
+
+#: Seconds for which a part of the list of topics is remembered.  To count the subscriptions of
+#: hundreds of topics takes a while.
+LIST_FRESH: Final = 60.0
+
+#: How many overviews, pages of pings and parts of the list are remembered.
+OVERVIEWS, PAGES, PARTS = 500, 50, 50
+
+
+@implementer(ITopicView)
+class TopicView:
+    """Reads from the store what ``ITopicView`` offers, and remembers it for a moment."""
+
+    def __init__(self, store: IStore, clock: IClock) -> None:
+        self._store = store
+        self._clock = clock
+        self._overviews = Remembering(self._read_overview, clock, FRESH, OVERVIEWS)
+        self._pages = Remembering(self._read_pings, clock, FRESH, PAGES)
+        self._parts = Remembering(self._read_part, clock, LIST_FRESH, PARTS)
+        # The store reads one part of the list at a time, whatever parts strangers ask for.
+        self._reading = DeferredLock()
+
+    async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
+        return await self._overviews.get(normal_form(url), newest)
+
+    async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
+        return await self._parts.get((after, limit))
+
+    async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
+        return await self._pages.get((before, limit))
+
+    async def _read_overview(self, url: str) -> TopicOverview | None:
+        status = await self._store.topic_status(url)
+        if status is None:
+            return None
+        return TopicOverview(status, await self._store.subscription_counts(url))
+
+    async def _read_part(self, part: tuple[int, int]) -> Sequence[TopicSummary]:
+        await self._reading.acquire()
+        try:
+            return tuple(await self._store.topic_summaries(*part))
+        finally:
+            self._reading.release()
+
+    async def _read_pings(self, page: tuple[tuple[float, int] | None, int]) -> Sequence[Ping]:
+        before, limit = page
+        last = None if before is None else Ping("", "", before[0], id=before[1])
+        # A second more, so that rounded times do not leave out a ping of this moment.
+        until = self._clock.wall_seconds() + 1
+        return tuple(await self._store.pings(0, until, last, limit))

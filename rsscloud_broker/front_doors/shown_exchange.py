@@ -1,0 +1,110 @@
+"""Shows people the request that a form has made, and its answer, as programs exchange them.
+
+Whoever writes a program that pings or subscribes learns from a form how: the page that answers
+the form shows the request as the broker understood it, the answer that a program gets, and the
+command that sends the same request with curl.  Secrets are never shown.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence, Set
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from attrs import frozen
+
+FORM: Final = "application/x-www-form-urlencoded"
+
+#: Stands for a secret.
+HIDDEN: Final = "NOT-SHOWN"
+
+#: A longer value is cut to this many characters; no value that the broker accepts is longer.
+MAX_VALUE: Final = 2048
+
+#: Of more fields only so many are shown.
+MAX_FIELDS: Final = 20
+
+
+@frozen
+class ShownAnswer:
+    """The answer that a program gets.
+
+    :ivar headers: the headers that a program needs, as pairs of name and value.
+    """
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: str
+
+    @property
+    def text(self) -> str:
+        """The answer as it goes over the wire."""
+        phrase = HTTPStatus(self.status).phrase
+        return _message(f"HTTP/1.1 {self.status} {phrase}", self.headers, self.body)
+
+
+def form_slots(
+    public_url: str,
+    path: str,
+    fields: Sequence[tuple[str, str]],
+    answer: ShownAnswer,
+    secrets: Set[str] = frozenset(),
+) -> dict[str, str]:
+    """The slots of ``exchange.html`` for a request that sends a form.
+
+    :param public_url: the URL of the broker, without a slash at the end.
+    :param path: the path that the form was sent to.
+    :param fields: the names and values that the broker understood; empty values are left out.
+    :param secrets: the names of fields whose values are not shown.
+    """
+    shown = [
+        (name, HIDDEN if name in secrets else value[:MAX_VALUE]) for name, value in fields if value
+    ][:MAX_FIELDS]
+    arguments = [_curl_argument(name, value) for name, value in shown]
+    command = " \\\n     ".join([f"curl {shlex.quote(public_url + path)}", *arguments])
+    return _slots(public_url, path, FORM, urlencode(shown), answer, command)
+
+
+def document_slots(
+    public_url: str, path: str, document: bytes, answer: ShownAnswer
+) -> dict[str, str]:
+    """The slots of ``exchange.html`` for a request that sends an XML document.
+
+    :param document: the document, in UTF-8.
+    """
+    text = document.decode()
+    command = (
+        f"curl {shlex.quote(public_url + path)} -H 'Content-Type: text/xml' \\\n"
+        f"     --data-binary {shlex.quote(text)}"
+    )
+    return _slots(public_url, path, "text/xml", text, answer, command)
+
+
+def topic_link(url: str, running: Set[str]) -> str:
+    """The address of the page about a topic; empty if that page is not served.
+
+    :param running: the names of the front doors that run.
+    """
+    return f"/topic?url={quote(url, safe='')}" if url and "topic_page" in running else ""
+
+
+def _slots(
+    public_url: str, path: str, kind: str, body: str, answer: ShownAnswer, command: str
+) -> dict[str, str]:
+    headers = [("Host", urlsplit(public_url).netloc), ("Content-Type", kind)]
+    request = _message(f"POST {path} HTTP/1.1", headers, body)
+    return {"raw_request": request, "raw_answer": answer.text, "curl": command}
+
+
+def _message(first: str, headers: Sequence[tuple[str, str]], body: str) -> str:
+    lines = [first, *(f"{name}: {value}" for name, value in headers)]
+    return "\n".join([*lines, "", body])
+
+
+def _curl_argument(name: str, value: str) -> str:
+    """The argument of curl for a field.  A value that could confuse a terminal is encoded."""
+    if value.isprintable():
+        return f"--data-urlencode {shlex.quote(f'{name}={value}')}"
+    return f"--data {shlex.quote(urlencode([(name, value)]))}"

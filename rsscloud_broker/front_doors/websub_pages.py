@@ -1,0 +1,120 @@
+"""The HTML pages of the WebSub hub: an explanation, forms to publish and to subscribe, results.
+
+``GET /websub`` shows the page with the forms.  Browsers send the forms to the hub and get a page
+as the answer, with the same status as a program: thanks, or the form with the values that were
+filled in and the reason.  A secret is never shown, and has to be typed again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+from twisted.web.server import Request
+
+from rsscloud_broker.front_doors.requests import all_parameters, parameters, respond
+from rsscloud_broker.front_doors.shown_exchange import (
+    MAX_VALUE,
+    ShownAnswer,
+    form_slots,
+    topic_link,
+)
+from rsscloud_broker.interfaces import FrontDoorParts
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.links import HUB_PATHS
+
+_HERE: Final = HUB_PATHS[0]
+
+#: The fields that the hub understands, in the order in which they are shown.
+_FIELDS: Final = (
+    "hub.mode",
+    "hub.url",
+    "hub.topic",
+    "hub.callback",
+    "hub.lease_seconds",
+    "hub.secret",
+    "hub.verify",
+    "hub.verify_token",
+)
+_SECRETS: Final = frozenset({"hub.secret", "hub.verify_token"})
+
+
+@frozen
+class Said:
+    """What the hub answers to a request.
+
+    :ivar text: sentences for people, without a line break at the end.
+    :ivar retry_after: seconds after which the client may try again; None if it may at once.
+    """
+
+    status: int
+    text: str
+    retry_after: int | None = None
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the hub has refused the request."""
+        return self.status >= 400
+
+
+class WebSubPages:
+    """Makes the pages; the front door of the hub calls it."""
+
+    def __init__(self, parts: FrontDoorParts) -> None:
+        self._pages = parts.pages
+        self._running = parts.running
+        self._public_url = parts.public_url
+        self._hub = f"{parts.public_url}{_HERE}"
+
+    async def forms(self, request: Request) -> bytes:
+        """The page that explains the hub to people, with empty forms."""
+        request.setHeader("link", links.encode([(self._hub, "hub")]))
+        return await self._forms(request, 200, "", {})
+
+    async def answered(self, request: Request, said: Said) -> bytes:
+        """The page that answers a form."""
+        shown = self._exchange(request, said)
+        if said.is_refusal:
+            return await self._forms(request, said.status, said.text, shown)
+        sent = parameters(request)
+        page = await self._pages.render(
+            "Published" if sent.get("hub.mode") == "publish" else "Accepted",
+            "websub_answered.html",
+            here=_HERE,
+            heading="Published" if sent.get("hub.mode") == "publish" else "Accepted",
+            message=said.text,
+            topic_link=topic_link(sent.get("hub.topic") or sent.get("hub.url", ""), self._running),
+            **shown,
+        )
+        return respond(request, said.status, "text/html; charset=utf-8", page)
+
+    async def _forms(
+        self, request: Request, status: int, message: str, shown: dict[str, str]
+    ) -> bytes:
+        sent = parameters(request)
+        page = await self._pages.render(
+            "This did not work" if message else "The WebSub hub",
+            "websub.html",
+            here=_HERE,
+            hub=self._hub,
+            message=message,
+            url=sent.get("hub.url", "")[:MAX_VALUE],
+            topic=sent.get("hub.topic", "")[:MAX_VALUE],
+            callback=sent.get("hub.callback", "")[:MAX_VALUE],
+            lease=sent.get("hub.lease_seconds", "")[:MAX_VALUE],
+            modes="subscribe unsubscribe",
+            mode=sent.get("hub.mode", ""),
+            **shown,
+        )
+        return respond(request, status, "text/html; charset=utf-8", page)
+
+    def _exchange(self, request: Request, said: Said) -> dict[str, str]:
+        """The request and its answer, as a program exchanges them."""
+        sent = all_parameters(request)
+        fields = [(name, value) for name in _FIELDS for key, value in sent if key == name]
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
+        if said.retry_after is not None:
+            headers.append(("Retry-After", str(said.retry_after)))
+        answer = ShownAnswer(said.status, headers, f"{said.text}\n")
+        path = request.path.decode("ascii")
+        return form_slots(self._public_url, path, fields, answer, _SECRETS)

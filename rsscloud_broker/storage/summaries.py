@@ -1,0 +1,54 @@
+"""Counts subscriptions by protocol, and lists topics with these counts, for pages.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from rsscloud_broker.model import TopicSummary
+from rsscloud_broker.storage.schema import subscription, topic
+from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, MAX_COUNTED, key_of
+
+#: The protocols of a topic's subscriptions, of ``MAX_COUNTED`` at most.
+_PROTOCOLS = (
+    select(subscription.c.protocol)
+    .where(subscription.c.topic_id == bindparam("key"))
+    .limit(MAX_COUNTED)
+    .subquery()
+)
+
+_COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.protocol)
+
+
+def subscription_counts(conn: Connection, url: str) -> dict[str, int]:
+    """See ``IStore.subscription_counts``."""
+    return _counts(conn, conn.execute(select(key_of(url))).scalar())
+
+
+def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSummary]:
+    """See ``IStore.topic_summaries``."""
+    query = (
+        select(topic.c.id, topic.c.url, topic.c.feed)
+        .where(topic.c.id > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
+        .order_by(topic.c.id)
+        .limit(limit)
+    )
+    return [
+        TopicSummary(row.id, row.url, _title(row.feed), _counts(conn, row.id))
+        for row in conn.execute(query).all()
+    ]
+
+
+def _counts(conn: Connection, key: int | None) -> dict[str, int]:
+    return dict(conn.execute(_COUNTS, {"key": key}).tuples().all())
+
+
+def _title(feed: str) -> str:
+    """The title in what a feed says about itself, as it is stored."""
+    title = json.loads(feed).get("title") if feed else ""
+    return title if isinstance(title, str) else ""

@@ -1,0 +1,230 @@
+"""The front door for lists that anybody may read: recent changes, and the topics that are watched.
+
+=========================  ===============================================================
+``/changes``               the pings, newest first: changes.xml for people
+``/feeds.opml``            the topics that have subscriptions, as OPML 2.0
+``/subscriptions.json``    how many subscriptions each topic has, by protocol
+=========================  ===============================================================
+
+Each answer has a part of its list and the address of the next part.  The lists of topics go on
+after ``PART`` topics; in JSON::
+
+    {"topics": [{"url": "http://example.org/rss.xml", "title": "A weblog",
+                 "subscriptions": {"http-post": 3, "websub": 1}}],
+     "next": "http://broker.example/subscriptions.json?after=512"}
+
+They name no subscriber.  A topic whose URL has a user name or a password is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from attrs import frozen
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.model import Ping, TopicSummary
+from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.words import clipped, dated, strangers
+from rsscloud_broker.wire import opml
+
+#: How many pings a page of ``/changes`` shows at most.
+SHOWN: Final = 50
+
+#: About how many bytes the rows of such a page have at most.  A page with long URLs shows fewer.
+ROWS_BYTES: Final = 85_000
+
+#: How many topics a part of a list has at most.
+PART: Final = 500
+
+#: Seconds for which a page of ``/changes`` is remembered, and how many pages are.
+_FRESH, _PAGES = 1.0, 50
+
+_MICROSECONDS: Final = 1_000_000
+_POSITION: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+_KEY: Final = re.compile(r"[0-9]{1,18}")
+
+_CACHED: Final = {"cache-control": "public, max-age=60"}
+
+
+@frozen
+class PublicListsOptions:
+    """Options of the public lists.
+
+    :ivar topics: whether ``/feeds.opml`` and ``/subscriptions.json`` list the topics that have
+        subscriptions.
+    """
+
+    topics: bool = True
+
+
+@implementer(IFrontDoor)
+class PublicListsDoor:
+    """The front door for ``/changes``, ``/feeds.opml`` and ``/subscriptions.json``."""
+
+    name = "public_lists"
+
+    def __init__(self, options: PublicListsOptions, parts: FrontDoorParts) -> None:
+        self._topics = parts.topics
+        self._pages = parts.pages
+        self._public_url = parts.public_url
+        self._lists_topics = options.topics
+        self._running = parts.running
+        self._changes = Remembering(self._changes_page, parts.clock, _FRESH, _PAGES)
+
+    def routes(self) -> Sequence[Route]:
+        routes = [Route("/changes", "GET", Answers(self._show_changes))]
+        if self._lists_topics:
+            for path, respond in (
+                ("/feeds.opml", self._show_feeds),
+                ("/subscriptions.json", self._show_subscriptions),
+            ):
+                routes.append(Route(path, "GET", Answers(respond), for_everybody=True))
+        return routes
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    # pings
+
+    async def _show_changes(self, request: Request) -> Answer:
+        wanted = parameter(request, "before")
+        found = _POSITION.fullmatch(wanted)
+        if wanted and found is None:
+            return _bad("before", "take it from the link to older changes")
+        before = (int(found[1]) / _MICROSECONDS, int(found[2])) if found else None
+        return Answer(await self._changes.get(before))
+
+    async def _changes_page(self, before: tuple[float, int] | None) -> bytes:
+        pings = await self._topics.pings(before, SHOWN + 1)
+        shown = list(_fitting(pings[:SHOWN]))
+        links: list[Flattenable] = []
+        if before is not None:
+            links.append(tags.a("The newest changes", href="/changes"))
+        if len(pings) > len(shown):
+            last = shown[-1]
+            position = f"{round(last.received_at * _MICROSECONDS)}-{last.id}"
+            links.append(tags.a("Older changes", href=f"/changes?before={position}", rel="next"))
+        return await self._pages.render(
+            "Changes",
+            "changes.html",
+            here="/changes",
+            changes=self._table(shown) if shown else tags.p("There are no pings here."),
+            paging=links,
+            lists="shown" if self._lists_topics or "change_lists" in self._running else "",
+            topics="shown" if self._lists_topics else "",
+            change_lists="shown" if "change_lists" in self._running else "",
+        )
+
+    def _table(self, pings: Sequence[Ping]) -> Tag:
+        head = tags.tr(*(tags.th(name, scope="col") for name in ("When", "What changed", "More")))
+        rows = [
+            tags.tr(
+                tags.td(dated(ping.received_at), **{"data-label": "When"}),
+                tags.td(_site(ping), **{"data-label": "What changed"}),
+                tags.td(self._more(ping), **{"data-label": "More"}),
+            )
+            for ping in pings
+        ]
+        caption = tags.caption("Times are in UTC.")
+        return tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards")
+
+    def _more(self, ping: Ping) -> list[Flattenable]:
+        """Links to the feed of a site, and to what the broker knows of it."""
+        links: list[Flattenable] = []
+        name = clipped(ping.name)
+        if ping.rss_url and ping.rss_url != ping.url:
+            feed = linked(ping.rss_url, "feed")
+            links += [feed(**{"aria-label": f"feed of {name}"}), " "]
+        if "topic_page" in self._running:
+            topic = quote(ping.rss_url or ping.url, safe="")
+            label = {"aria-label": f"topic of {name}"}
+            links.append(tags.a("topic", href=f"/topic?url={topic}", **label))
+        return links
+
+    # topics
+
+    async def _show_feeds(self, request: Request) -> Answer:
+        after = _after(request)
+        if after is None:
+            return _bad("after", "take it from the part of the list before")
+        topics, more = await self._part("/feeds.opml", after)
+        title = f"Feeds that {urlsplit(self._public_url).netloc} watches"
+        document = opml.encode(title, ((topic.url, topic.title) for topic in topics), more)
+        return Answer(document, "text/x-opml; charset=utf-8", headers=_headers(more))
+
+    async def _show_subscriptions(self, request: Request) -> Answer:
+        after = _after(request)
+        if after is None:
+            return _bad("after", "take it from the part of the list before")
+        topics, more = await self._part("/subscriptions.json", after)
+        listed = [
+            {"url": topic.url, "title": topic.title, "subscriptions": dict(topic.subscriptions)}
+            for topic in topics
+        ]
+        document = json.dumps({"topics": listed, "next": more or None}, ensure_ascii=False)
+        return Answer(
+            f"{document}\n".encode("utf-8", "replace"), "application/json", headers=_headers(more)
+        )
+
+    async def _part(self, path: str, after: int) -> tuple[list[TopicSummary], str]:
+        """A part of the list of topics, and the URL of the next part; empty if there is none."""
+        topics = await self._topics.watched(after, PART)
+        more = ""
+        if len(topics) == PART:
+            more = f"{self._public_url}{path}?after={topics[-1].id}"
+        return [topic for topic in topics if "@" not in urlsplit(topic.url).netloc], more
+
+
+def _bad(name: str, rule: str) -> Answer:
+    text = f"The parameter {name} is not a position in this list: {rule}, or leave it out.\n"
+    return Answer(text.encode(), PLAIN, 400)
+
+
+def _after(request: Request) -> int | None:
+    """The position after which a list goes on; None if the request has one that cannot be."""
+    wanted = parameter(request, "after") or "0"
+    return int(wanted) if _KEY.fullmatch(wanted) else None
+
+
+def _headers(more: str) -> dict[str, str]:
+    return {**_CACHED, "link": f'<{more}>; rel="next"'} if more else dict(_CACHED)
+
+
+def _site(ping: Ping) -> list[Flattenable]:
+    """The site of a ping, linked; with its address if it has another name."""
+    parts: list[Flattenable] = [linked(ping.url, strangers(ping.name))]
+    if ping.name != ping.url:
+        parts += [tags.br(), tags.span(strangers(ping.url), class_="quiet")]
+    return parts
+
+
+def _fitting(pings: Sequence[Ping]) -> Iterator[Ping]:
+    """The first pings whose rows fit on a page; at least one, if there is one."""
+    size = 0
+    for ping in pings:
+        size += 500 + _cost(clipped(ping.name)) * 2 + _cost(ping.url) + _cost(ping.rss_url)
+        if size > ROWS_BYTES and ping is not pings[0]:
+            return
+        yield ping
+
+
+def _cost(text: str) -> int:
+    """How many bytes a text takes in an element together with its link to a topic."""
+    return len(escape(text).encode("utf-8", "replace")) + len(
+        quote(text, safe="", errors="replace")
+    )

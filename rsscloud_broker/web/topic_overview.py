@@ -1,0 +1,202 @@
+"""Says in sentences what the broker knows of a topic, for the page of the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from attrs import frozen
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.model import Topic, TopicOverview
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.wire.cloud import Cloud
+from rsscloud_broker.wire.feed_hints import DAYS
+from rsscloud_broker.wire.links import HUB_PATHS
+
+#: Of a topic with more subscriptions only so many are counted.
+COUNTED: Final = 10_000
+
+#: A title or a sentence of a feed is cut to this many characters.
+_LONG: Final = 300
+
+
+@frozen
+class Us:
+    """The addresses by which a feed may name this broker as its cloud or hub.
+
+    :ivar public_url: the broker's own URL, without a slash at the end.
+    :ivar has_cloud: whether the broker accepts rssCloud registrations.
+    :ivar has_hub: whether the broker is a WebSub hub.
+    """
+
+    public_url: str
+    has_cloud: bool
+    has_hub: bool
+
+    def is_cloud(self, cloud: Cloud) -> bool:
+        """Whether a cloud is this broker."""
+        own = urlsplit(self.public_url)
+        port = own.port or (443 if own.scheme == "https" else 80)
+        return (cloud.domain.lower(), cloud.port) == (own.hostname, port)
+
+    def is_hub(self, url: str) -> bool:
+        """Whether a hub is this broker."""
+        return normal_form(url) in {normal_form(self.public_url + path) for path in HUB_PATHS}
+
+
+def lead(overview: TopicOverview, asked: str) -> Flattenable:
+    """The first sentences: whether the broker watches the topic, and for how many subscribers.
+
+    :param asked: the URL by which somebody asked for the topic.
+    """
+    topic = overview.status.topic
+    if normal_form(asked) != topic.url:
+        moved = tags.p("The topic has moved from there to ", linked(topic.url, topic.url), ".")
+        return [moved, _state(topic)]
+    return _state(topic)
+
+
+def _state(topic: Topic) -> Tag:
+    if topic.ended:
+        return tags.p(f"This topic has ended: {topic.ended}. The broker does not fetch it.")
+    if not topic.subscribers:
+        return tags.p(
+            "The broker knows this topic, and nobody has subscribed to it here. So the broker "
+            "fetches it only when somebody pings."
+        )
+    if topic.subscribers == 1:
+        told = "One subscriber is notified when it changes."
+    else:
+        told = f"{_number(topic.subscribers)} subscribers are notified when it changes."
+    return tags.p(f"The broker watches this topic. {told}")
+
+
+def facts(overview: TopicOverview, us: Us, now: float) -> Tag:
+    """All that the broker knows of a topic, as a list of names and sentences."""
+    pairs = [*_watching(overview), *_fetches(overview, now), *_feed(overview, us)]
+    rows = [tags.div(tags.dt(name), tags.dd(fact)) for name, fact in pairs if fact]
+    return tags.dl(*rows, class_="facts")
+
+
+def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
+    topic = overview.status.topic
+    yield "Topic", linked(topic.url, strangers(topic.url, _LONG))
+    old = overview.status.moved_from
+    if old:
+        yield "Moved from", _list([linked(url, strangers(url, _LONG)) for url in old])
+    counts = sorted(overview.subscriptions.items(), key=lambda pair: (-pair[1], pair[0]))
+    by_protocol = ", ".join(f"{number:,} by {protocol}" for protocol, number in counts)
+    total = sum(overview.subscriptions.values())
+    if total >= COUNTED:
+        by_protocol = f"at least {COUNTED:,}; of the first {COUNTED:,}: {by_protocol}"
+    yield "Subscriptions", by_protocol or "none"
+
+
+def _fetches(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flattenable]]:
+    status, topic = overview.status, overview.status.topic
+    if status.asked_at is None:
+        yield "Last fetch", "never"
+    else:
+        said = f": {clipped(status.result, _LONG)}" if status.result else ""
+        yield "Last fetch", [moment(status.asked_at, now), said]
+    if status.failures:
+        failed = "the last fetch" if status.failures == 1 else f"the last {status.failures} fetches"
+        yield "Failures", f"{failed} failed"
+    if topic.read_at is not None and topic.size is not None:
+        yield "Last content", [moment(topic.read_at, now), f": {counted(topic.size, 'byte')}"]
+    if topic.changed_at is not None:
+        yield "Last change", moment(topic.changed_at, now)
+    yield (
+        "Last ping",
+        "never, as far as the broker knows"
+        if status.pinged_at is None
+        else [moment(status.pinged_at, now), ", which made the broker fetch it"],
+    )
+    if topic.ended:
+        return
+    if status.next_poll_at is None:
+        why = clipped(status.poll_reason, _LONG) if topic.subscribers else "nobody has subscribed"
+        yield "Next poll", f"none is planned: {why}" if why else "none is planned"
+    else:
+        reason = f": {clipped(status.poll_reason, _LONG)}" if status.poll_reason else ""
+        yield "Next poll", [moment(status.next_poll_at, now), reason]
+
+
+def _feed(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
+    feed = overview.status.feed
+    if not feed:
+        yield "Feed", "The broker has not read its content as a feed yet."
+        return
+    if "unreadable" in feed:
+        reason = clipped(str(feed["unreadable"]), _LONG)
+        yield "Feed", f"The broker cannot read its content as a feed: {reason}."
+        return
+    link, own = str(feed.get("link", "")), str(feed.get("self_link", ""))
+    title = [", called ", strangers(str(feed["title"]), _LONG)] if feed.get("title") else []
+    yield "Feed", ["It is ", clipped(str(feed.get("format", "a feed"))), *title, "."]
+    if link:
+        yield "Home page", linked(link, strangers(link, _LONG))
+    if own:
+        yield "Own address", [linked(own, strangers(own, _LONG)), _agrees(own, overview)]
+    yield "Cloud", _clouds(feed.get("clouds") or (), us)
+    yield "Hub", _hubs(feed.get("hubs") or (), us)
+    yield "Hints", _hints(feed.get("hints") or {})
+    problems = [clipped(str(problem), _LONG) for problem in feed.get("problems") or ()]
+    if problems:
+        yield "Problems", _list([f"{problem}." for problem in problems])
+
+
+def _agrees(own: str, overview: TopicOverview) -> str:
+    if normal_form(own) in {overview.status.topic.url, *overview.status.moved_from}:
+        return ""
+    return ". This is another address than the one that the broker fetches."
+
+
+def _clouds(named: Sequence[Mapping[str, Any]], us: Us) -> Flattenable:
+    """Which clouds a feed names, and whether this broker is among them."""
+    clouds = [Cloud(**cloud) for cloud in named]
+    if any(map(us.is_cloud, clouds)):
+        return "It names this broker as its cloud, so rssCloud readers find the broker."
+    if clouds:
+        return ["It names another cloud: ", _list([strangers(each.url, _LONG) for each in clouds])]
+    if us.has_cloud:
+        return "It names no cloud, so rssCloud readers do not find this broker through it."
+    return "It names no cloud."
+
+
+def _hubs(named: Sequence[str], us: Us) -> Flattenable:
+    """Which hubs a feed names, and whether this broker is among them."""
+    hubs = [str(hub) for hub in named]
+    if any(map(us.is_hub, hubs)):
+        return "It names this broker as its hub, so WebSub subscribers find the broker."
+    if hubs:
+        return ["It names another hub: ", _list([strangers(hub, _LONG) for hub in hubs])]
+    if us.has_hub:
+        return "It names no hub in its content, so WebSub subscribers may not find this broker."
+    return "It names no hub in its content."
+
+
+def _hints(hints: Mapping[str, Any]) -> str:
+    """What a feed asks of those who poll it."""
+    said = []
+    if minutes := hints.get("ttl_minutes"):
+        said.append(f"keep it for {counted(minutes, 'minute')} (ttl)")
+    if seconds := hints.get("update_seconds"):
+        said.append(f"it is updated every {counted(round(seconds / 60), 'minute')}")
+    if hours := hints.get("skip_hours"):
+        said.append(f"skip the hours {', '.join(map(str, hours))} (GMT)")
+    if days := hints.get("skip_days"):
+        said.append(f"skip {', '.join(DAYS[day] for day in days)}")
+    return "; ".join(said) or "It says nothing about when to poll it."
+
+
+def _list(items: Sequence[Flattenable]) -> Tag:
+    return tags.ul(*(tags.li(item) for item in items))
+
+
+def _number(subscribers: int) -> str:
+    return f"At least {COUNTED:,}" if subscribers >= COUNTED else f"{subscribers:,}"

@@ -1,0 +1,268 @@
+"""The front door for ``/topic``: what the broker knows of one topic, and what it did with it.
+
+::
+
+    GET /topic?url=http://example.org/rss.xml    the overview of the topic, a page
+    POST /topic with url=...                     fetch the topic now, as for a ping
+
+The page answers the question of publishers and readers why nothing happened: whether the broker
+watches the topic, when it fetched it, what came of that, and which notifications failed.  It
+names no subscriber but the hosts whose notifications failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from attrs import frozen
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.errors import Forbidden, Refused, TooMany, TopicUnreadable, Unavailable
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model import TopicOverview
+from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.topic_overview import Us, facts, lead
+from rsscloud_broker.web.words import MAX_SHOWN, clipped, moment, strangers
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import fault_of
+
+#: How many entries of the event log each table shows.
+SHOWN: Final = 10
+
+#: Seconds for which the entries of the event log are remembered, and of how many topics.
+_FRESH, _TOPICS = 1.0, 500
+
+#: The tables of entries: the heading, the kind of the entries, and the outcomes (all if empty).
+_TABLES: Final = (
+    ("Notifications that failed", "notification", ("failed", "given up")),
+    ("Last pings", "ping", ()),
+    ("Last fetches", "fetch", ()),
+    ("Last fan-outs", "fan-out", ()),
+)
+
+#: The colours of outcomes.
+_COLOURS: Final = {
+    **dict.fromkeys(("accepted", "changed", "ended"), "good"),
+    **dict.fromkeys(("refused", "failed", "given up"), "bad"),
+    "begun": "waiting",
+}
+
+_EXPLAINED: Final = (
+    "A topic is a feed or a page that this broker watches for its subscribers. Look one up to see "
+    "what the broker knows of it: when it was fetched, what it says of itself, how many "
+    "subscribers it has, and why they were or were not notified."
+)
+
+
+_CHANGED: Final = (
+    "It has changed since the last fetch, or this was the first one: its subscribers are being "
+    "notified."
+)
+_UNCHANGED: Final = "It has not changed since the last fetch, so nobody is notified."
+
+
+@frozen
+class TopicPageOptions:
+    """The topic page has no options."""
+
+
+@implementer(IFrontDoor)
+class TopicPageDoor:
+    """The front door for ``/topic``."""
+
+    name = "topic_page"
+
+    def __init__(self, options: TopicPageOptions, parts: FrontDoorParts) -> None:
+        self._broker = parts.broker
+        self._clock = parts.clock
+        self._pages = parts.pages
+        self._topics = parts.topics
+        self._log = parts.event_log
+        self._entries = Remembering(self._read_entries, parts.clock, _FRESH, _TOPICS)
+        self._us = Us(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
+        self._has_log_page = "event_log" in parts.running
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            Route("/topic", "GET", Answers(self._show)),
+            Route("/topic", "POST", Answers(self._fetch)),
+        ]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    async def _show(self, request: Request) -> Answer:
+        """The overview of a topic; without ``url``, only the form to look one up."""
+        url = parameter(request, "url").strip()
+        if not url:
+            return await self._page("", "Topics", lead=tags.p(_EXPLAINED))
+        if fault := fault_of(url):
+            return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
+        return await self._overview(url, 200, newest=False)
+
+    async def _fetch(self, request: Request) -> Answer:
+        """Fetch a topic, as for a ping, and say what happened."""
+        url = parameter(request, "url").strip()
+        if fault := fault_of(url):
+            return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
+        source = str(request.getClientAddress().host)
+        status, error, success = 200, "", ""
+        headers: dict[str, str] = {}
+        try:
+            changed = await self._broker.ping_topic(url, source)
+        except TooMany as problem:
+            status, error = 429, f"The broker has not fetched it: {problem}."
+            headers["retry-after"] = str(problem.retry_after)
+        except Forbidden as problem:
+            status, error = 403, f"The broker has not fetched it: {problem}."
+        except TopicUnreadable as problem:
+            error = f"The broker tried to fetch it, and could not: {problem.reason}."
+        except Refused as problem:
+            status, error = 400, f"The broker has not fetched it: {problem}."
+        else:
+            success = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
+        return await self._overview(
+            url, status, newest=True, error=error, success=success, headers=headers
+        )
+
+    async def _overview(
+        self,
+        url: str,
+        status: int,
+        *,
+        newest: bool,
+        error: str = "",
+        success: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        overview = await self._topics.overview(url, newest)
+        entries = await self._entries.get(normal_form(url), newest)
+        now = self._clock.wall_seconds()
+        first: Flattenable
+        shown: list[Flattenable]
+        if overview is None:
+            first = tags.p(
+                "The broker does not know this topic: nobody has subscribed to it here, and nobody "
+                "has pinged it lately. If you publish it, ping when it changes; if you read it, "
+                "subscribe to it."
+            )
+            heading = url
+            shown = [self._tables(url, entries, now)]
+        else:
+            first = lead(overview, url)
+            heading = _title(overview) or url
+            shown = [facts(overview, self._us, now), self._tables(url, entries, now)]
+        answer = await self._page(
+            url, clipped(heading), lead=first, overview=shown, error=error, success=success
+        )
+        return Answer(answer.body, status=status, headers=headers or {})
+
+    async def _refusal(self, url: str, status: int, message: str) -> Answer:
+        page = await self._page("", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
+        return Answer(page.body, status=status)
+
+    async def _page(
+        self,
+        url: str,
+        heading: str,
+        *,
+        lead: Flattenable,
+        overview: Flattenable = "",
+        error: str = "",
+        success: str = "",
+    ) -> Answer:
+        body = await self._pages.render(
+            clean(heading),
+            "topic.html",
+            here="/topic",
+            url=url,
+            heading=clean(heading),
+            lead=lead,
+            overview=overview,
+            error=error,
+            success=success,
+        )
+        return Answer(body)
+
+    # the event log
+
+    async def _read_entries(self, url: str) -> Sequence[Sequence[LogEntry]]:
+        """The newest entries of the event log about a topic, for each table."""
+        if self._log is None:
+            return ()
+        found = []
+        try:
+            for _, kind, outcomes in _TABLES:
+                entries: list[LogEntry] = []
+                for outcome in outcomes or ("",):
+                    wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
+                    entries += await self._log.entries(wanted, None, SHOWN)
+                found.append(sorted(entries, key=lambda entry: -entry.at)[:SHOWN])
+        except Unavailable:
+            return ()  # the rest of the page does not need the event log
+        return found
+
+    def _tables(
+        self, url: str, found: Sequence[Sequence[LogEntry]], now: float
+    ) -> list[Flattenable]:
+        shown: list[Flattenable] = [
+            _table(heading, entries, now)
+            for (heading, _, _), entries in zip(_TABLES, found, strict=False)
+            if entries
+        ]
+        if shown and self._has_log_page:
+            address = f"/log?topic={quote(normal_form(url), safe='')}"
+            shown.append(tags.p(tags.a("All entries of the event log about it", href=address)))
+        return shown
+
+
+def _title(overview: TopicOverview) -> str:
+    title = overview.status.feed.get("title")
+    return title if isinstance(title, str) else ""
+
+
+def _table(heading: str, entries: Sequence[LogEntry], now: float) -> Tag:
+    """A section with a table of entries."""
+    columns = ("When", "Outcome", "Host, protocol", "Details")
+    head = tags.tr(*(tags.th(column, scope="col") for column in columns))
+    rows = [
+        tags.tr(
+            _cell("When", moment(entry.at, now)),
+            _cell("Outcome", _badge(entry.outcome)),
+            _cell("Host, protocol", _text(", ".join(filter(None, (entry.host, entry.protocol))))),
+            _cell("Details", _text(_details(entry), 300)),
+        )
+        for entry in entries
+    ]
+    caption = tags.caption("The newest first.", class_="away")
+    table = tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards entries")
+    return tags.section(tags.h2(heading), table)
+
+
+def _badge(outcome: str) -> Tag:
+    return tags.span(outcome, class_=f"badge {_COLOURS.get(outcome, '')}".strip())
+
+
+def _cell(column: str, content: Flattenable) -> Tag:
+    return tags.td(content, **{"data-label": column})
+
+
+def _text(text: str, length: int = MAX_SHOWN) -> Flattenable:
+    return strangers(text, length) if text else ""
+
+
+def _details(entry: LogEntry) -> str:
+    """The reason of an entry and its measurements, in a line."""
+    numbers = ", ".join(f"{name} {number:,.15g}" for name, number in entry.numbers.items())
+    return "; ".join(filter(None, (entry.reason, numbers)))

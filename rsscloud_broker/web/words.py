@@ -1,0 +1,83 @@
+"""Times, numbers and texts of strangers, in words and elements for pages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from twisted.web.template import Tag, tags
+
+from rsscloud_broker.wire.text import clean
+
+#: The texts of strangers are cut to this many characters.
+MAX_SHOWN: Final = 80
+
+_UNITS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def clipped(text: str, length: int = MAX_SHOWN) -> str:
+    """A text, cut to ``length`` characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def ago(seconds: float) -> str:
+    """A time in the past, in words such as "3 hours ago"."""
+    duration = _duration(seconds)
+    return f"{duration} ago" if duration else "just now"
+
+
+def ahead(seconds: float) -> str:
+    """A time in the future, in words such as "in 3 hours"."""
+    duration = _duration(seconds)
+    return f"in {duration}" if duration else "any moment"
+
+
+def _duration(seconds: float) -> str:
+    """A duration in its largest unit; empty if it is less than a minute."""
+    for unit, name in _UNITS:
+        if (number := int(seconds // unit)) >= 1:
+            return counted(number, name)
+    return ""
+
+
+def counted(number: float, noun: str) -> str:
+    """A number with its noun: "1 ping", "2,000 pings"."""
+    return f"{number:,g} {noun}" if number == 1 else f"{number:,.15g} {noun}s"
+
+
+def iso(seconds: float) -> str:
+    """A time in UTC, as ``2026-11-21T02:30:00Z``.
+
+    :param seconds: seconds since the epoch.
+    """
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(at: float, now: float) -> Tag:
+    """A ``time`` element that says how long ago a time was, or how far ahead it is.
+
+    Its title says the time itself, for people who point at it.
+
+    :param at, now: seconds since the epoch.
+    """
+    words = ago(now - at) if at <= now else ahead(at - now)
+    return tags.time(words, datetime=iso(at), title=clock_time(at))
+
+
+def dated(at: float) -> Tag:
+    """A ``time`` element that says a time itself: "2026-11-21 02:30:00"."""
+    return tags.time(clock_time(at).removesuffix(" UTC"), datetime=iso(at))
+
+
+def clock_time(at: float) -> str:
+    """A time such as "2026-11-21 02:30:00 UTC"."""
+    return iso(at).replace("T", " ").replace("Z", " UTC")
+
+
+def strangers(text: str, length: int = MAX_SHOWN) -> Tag:
+    """A text that a stranger wrote, cut to ``length`` characters.
+
+    It may be in a script that runs from right to left; ``bdi`` keeps it from reversing the text
+    beside it.
+    """
+    return tags.bdi(clipped(clean(text), length))

@@ -1,0 +1,86 @@
+"""Tests of what pages may read of topics, subscriptions and pings."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.core import TopicView
+from rsscloud_broker.core.topic_view import LIST_FRESH
+from rsscloud_broker.interfaces import ITopicView
+from rsscloud_broker.model import Lease, Ping, Subscription
+from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
+
+
+class TopicViewTests(BrokerTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.view = TopicView(self.store, self.clock)
+
+    def subscribed(self, topic: str) -> None:
+        """Store a subscription of a topic."""
+        subscription = Subscription(topic, CALLBACK, Lease(NOW, DAY))
+        self.got(self.store.put_subscription(subscription))
+
+    def got(self, asking: Awaitable[Any]) -> Any:
+        async def waited() -> Any:
+            return await asking
+
+        return self.successResultOf(Deferred.fromCoroutine(waited()))
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(ITopicView, self.view))
+
+    def test_an_overview(self) -> None:
+        self.assertIsNone(self.got(self.view.overview(FEED)))
+        self.clock.advance(2)
+        self.subscribed(FEED)
+        overview = self.got(self.view.overview("HTTP://feeds.example:80/rss.xml"))
+        self.assertEqual(overview.status.topic.url, FEED)
+        self.assertEqual(overview.subscriptions, {CALLBACK.protocol: 1})
+
+    def test_overviews_are_read_once_a_second(self) -> None:
+        self.subscribed(FEED)
+        first = self.got(self.view.overview(FEED))
+        self.assertIs(self.got(self.view.overview(FEED)), first)
+        self.clock.advance(1.1)
+        self.assertIsNot(self.got(self.view.overview(FEED)), first)
+
+    def test_the_list(self) -> None:
+        self.subscribed(FEED)
+        (summary,) = self.got(self.view.watched(0, 10))
+        self.assertEqual((summary.url, summary.subscriptions), (FEED, {CALLBACK.protocol: 1}))
+        self.assertEqual(self.got(self.view.watched(summary.id, 10)), ())
+        self.subscribed("http://other.example/feed")
+        self.assertEqual(len(self.got(self.view.watched(0, 10))), 1)
+        self.clock.advance(LIST_FRESH + 1)
+        self.assertEqual(len(self.got(self.view.watched(0, 10))), 2)
+
+    def test_parts_of_the_list_are_read_one_after_the_other(self) -> None:
+        reads: list[Deferred[list[Any]]] = []
+
+        def read(after: int, limit: int) -> Deferred[list[Any]]:
+            reads.append(Deferred())
+            return reads[-1]
+
+        self.patch(self.store, "topic_summaries", read)
+        asking = [Deferred.fromCoroutine(self.view.watched(after, 10)) for after in range(3)]
+        for number in range(3):
+            self.assertEqual(len(reads), number + 1)
+            reads[number].callback([])
+            self.assertEqual(self.successResultOf(asking[number]), ())
+
+    def test_pings(self) -> None:
+        for number in range(5):
+            ping = Ping(f"Site {number}", "http://site.example/", NOW - 10 + number)
+            self.got(self.store.add_ping(ping, 0))
+        newest = self.got(self.view.pings(None, 2))
+        self.assertEqual([ping.name for ping in newest], ["Site 4", "Site 3"])
+        last = newest[-1]
+        older = self.got(self.view.pings((last.received_at, last.id), 2))
+        self.assertEqual([ping.name for ping in older], ["Site 2", "Site 1"])
+        self.assertEqual(evolve(older[0], id=0).received_at, NOW - 8)

@@ -1,0 +1,404 @@
+"""The page about one topic: its sentences, its button, and what strangers cannot do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lxml import html
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.config import RateLimitOptions
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import IEventLog, IFrontDoor
+from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
+from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
+from tests.front_doors.exchange import Answer
+from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
+
+BAD = "<script>alert(1)</script>\"'&amp;"
+
+#: A whole feed, as the core has read it.
+SAID: dict[str, Any] = {
+    "format": "rss 2.0",
+    "title": "A weblog",
+    "link": "http://site.example/",
+    "self_link": FEED,
+    "hubs": [f"{PUBLIC_URL}/websub"],
+    "clouds": [
+        {
+            "domain": "Broker.Example",
+            "port": 5337,
+            "path": "/rsscloud/pleaseNotify",
+            "register_procedure": "",
+            "protocol": "http-post",
+        }
+    ],
+    "entry_ids": ["a"],
+    "hints": {"ttl_minutes": 60, "skip_hours": [0, 1], "skip_days": [6], "update_seconds": 7200.0},
+    "problems": ["ttl of x is ignored: it must be a number"],
+}
+
+
+@implementer(IEventLog)
+class FakeLog:
+    """An event log with the entries of a list."""
+
+    def __init__(self, entries: Sequence[LogEntry]) -> None:
+        self.kept = entries
+        self.failure: Exception | None = None
+        self.asked: list[LogFilter] = []
+
+    async def entries(
+        self, wanted: LogFilter, before: int | None, limit: int
+    ) -> Sequence[LogEntry]:
+        self.asked.append(wanted)
+        if self.failure:
+            raise self.failure
+        return [entry for entry in self.kept if wanted.passes(entry)][:limit]
+
+    async def entries_after(self, wanted: LogFilter, after: int, limit: int) -> Sequence[LogEntry]:
+        return []
+
+
+class TopicPageTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = House(self)
+
+    def page(self, answer: Answer, status: int = 200) -> Any:
+        """The parsed page."""
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (status, "text/html"))
+        return html.document_fromstring(answer.text)
+
+    def facts(self, page: Any) -> dict[str, str]:
+        """The facts in the list, by their names."""
+        return {
+            row.xpath("string(dt)"): " ".join(row.xpath("string(dd)").split())
+            for row in page.xpath("//dl[@class='facts']/div")
+        }
+
+
+class SentencesTests(TopicPageTestCase):
+    """What the page says, of topics as a view may give them."""
+
+    def setUp(self) -> None:
+        self.view = FakeTopicView()
+        self.log: FakeLog | None = None
+
+    def shown(self, overview: TopicOverview | None, url: str = FEED, **parts: Any) -> Any:
+        if overview is not None:
+            self.view.overviews[url] = overview
+        running = frozenset({"rsscloud", "topic_page"})
+        given = front_door_parts(
+            **{
+                "topics": self.view,
+                "pages": Pages(running),
+                "public_url": PUBLIC_URL,
+                "running": running,
+                "has_hub": True,
+                "event_log": self.log,
+                "clock": Clock(NOON),
+                **parts,
+            }
+        )
+        door = TopicPageDoor(TopicPageOptions(), given)
+        self.assertTrue(verifyObject(IFrontDoor, door))
+        self.answer = House(self, root=Root([door], PUBLIC_URL)).get("/topic", url=url)
+        return self.page(self.answer)
+
+    def status(self, **fields: Any) -> TopicStatus:
+        topic = Topic(FEED, b"1" * 32, 2048, NOON - 7200, NOON - 86_400, subscribers=3)
+        return TopicStatus(**{"topic": topic, "asked_at": NOON - 3600, "result": "200", **fields})
+
+    def test_a_watched_topic(self) -> None:
+        status = self.status(
+            feed=SAID,
+            pinged_at=NOON - 90,
+            next_poll_at=NOON + 3601,
+            poll_reason="polled every 1 hour since its ttl says so",
+            moved_from=("http://old.example/feed",),
+        )
+        page = self.shown(TopicOverview(status, {"http-post": 2, "websub": 1}))
+        self.assertEqual(page.xpath("string(//h1)"), "A weblog")
+        self.assertIn("3 subscribers are notified", page.xpath("string(//*[@class='lead'])"))
+        self.assertEqual(
+            self.facts(page),
+            {
+                "Topic": FEED,
+                "Moved from": "http://old.example/feed",
+                "Subscriptions": "2 by http-post, 1 by websub",
+                "Last fetch": "1 hour ago: 200",
+                "Last content": "2 hours ago: 2,048 bytes",
+                "Last change": "1 day ago",
+                "Last ping": "1 minute ago, which made the broker fetch it",
+                "Next poll": "in 1 hour: polled every 1 hour since its ttl says so",
+                "Feed": "It is rss 2.0, called A weblog.",
+                "Home page": "http://site.example/",
+                "Own address": FEED,
+                "Cloud": "It names this broker as its cloud, so rssCloud readers find the broker.",
+                "Hub": "It names this broker as its hub, so WebSub subscribers find the broker.",
+                "Hints": "keep it for 60 minutes (ttl); it is updated every 120 minutes; "
+                "skip the hours 0, 1 (GMT); skip Sunday",
+                "Problems": "ttl of x is ignored: it must be a number.",
+            },
+        )
+
+    def test_other_clouds_and_hubs(self) -> None:
+        cloud = {**SAID["clouds"][0], "domain": "rpc.example", "port": 80, "path": "/notify"}
+        feed = {**SAID, "clouds": [cloud], "hubs": ["http://hub.example/"]}
+        facts = self.facts(self.shown(TopicOverview(self.status(feed=feed))))
+        self.assertEqual(facts["Cloud"], "It names another cloud: http://rpc.example/notify")
+        self.assertEqual(facts["Hub"], "It names another hub: http://hub.example/")
+
+    def test_no_cloud_and_no_hub(self) -> None:
+        overview = TopicOverview(self.status(feed={**SAID, "clouds": [], "hubs": []}))
+        facts = self.facts(self.shown(overview))
+        self.assertIn("do not find this broker", facts["Cloud"])
+        self.assertIn("may not find this broker", facts["Hub"])
+        facts = self.facts(self.shown(overview, running=frozenset({"topic_page"}), has_hub=False))
+        self.assertEqual(facts["Cloud"], "It names no cloud.")
+        self.assertEqual(facts["Hub"], "It names no hub in its content.")
+
+    def test_another_address_of_its_own(self) -> None:
+        feed = {**SAID, "self_link": "http://feeds.example/other.xml"}
+        facts = self.facts(self.shown(TopicOverview(self.status(feed=feed))))
+        self.assertIn("another address than the one", facts["Own address"])
+
+    def test_no_feed(self) -> None:
+        facts = self.facts(self.shown(TopicOverview(self.status())))
+        self.assertEqual(facts["Feed"], "The broker has not read its content as a feed yet.")
+        unreadable = TopicOverview(self.status(feed={"unreadable": "it is empty"}))
+        facts = self.facts(self.shown(unreadable))
+        self.assertEqual(
+            facts["Feed"], "The broker cannot read its content as a feed: it is empty."
+        )
+
+    def test_failures(self) -> None:
+        status = self.status(result="its server answered with status 500", failures=3)
+        facts = self.facts(self.shown(TopicOverview(status)))
+        self.assertIn("status 500", facts["Last fetch"])
+        self.assertEqual(facts["Failures"], "the last 3 fetches failed")
+
+    def test_an_ended_topic(self) -> None:
+        status = self.status(topic=Topic(FEED, ended="it is gone for good"))
+        page = self.shown(TopicOverview(status))
+        self.assertEqual(
+            page.xpath("string(//*[@class='lead'])").strip(),
+            "This topic has ended: it is gone for good. The broker does not fetch it.",
+        )
+        self.assertNotIn("Next poll", self.facts(page))
+
+    def test_a_topic_without_subscribers(self) -> None:
+        page = self.shown(TopicOverview(self.status(topic=Topic(FEED), asked_at=None)))
+        self.assertIn("nobody has subscribed", page.xpath("string(//*[@class='lead'])"))
+        facts = self.facts(page)
+        self.assertEqual(facts["Subscriptions"], "none")
+        self.assertEqual(facts["Last fetch"], "never")
+        self.assertEqual(facts["Next poll"], "none is planned: nobody has subscribed")
+
+    def test_very_many_subscribers(self) -> None:
+        status = self.status(topic=Topic(FEED, subscribers=10_000))
+        page = self.shown(TopicOverview(status, {"http-post": 9_000, "soap": 1_000}))
+        self.assertIn("At least 10,000 subscribers", page.xpath("string(//*[@class='lead'])"))
+        self.assertEqual(
+            self.facts(page)["Subscriptions"],
+            "at least 10,000; of the first 10,000: 9,000 by http-post, 1,000 by soap",
+        )
+
+    def test_a_topic_that_has_moved(self) -> None:
+        page = self.shown(TopicOverview(self.status()), url="http://old.example/feed")
+        lead = page.xpath("string(//*[@class='lead'])")
+        self.assertIn(f"The topic has moved from there to {FEED}.", lead)
+
+    def test_an_unknown_topic(self) -> None:
+        page = self.shown(None)
+        self.assertEqual(page.xpath("string(//h1)"), FEED)
+        self.assertIn("does not know this topic", page.xpath("string(//*[@class='lead'])"))
+        self.assertEqual(page.xpath("//form[@method='post']/input/@value"), [FEED])
+
+    def test_the_event_log(self) -> None:
+        self.log = FakeLog(
+            [
+                LogEntry(
+                    "notification",
+                    "given up",
+                    NOON - 60,
+                    topic=FEED,
+                    host="reader.example",
+                    protocol="http-post",
+                    callback="http://reader.example/secret-path",
+                    source="192.0.2.99",
+                    reason="the connection was refused",
+                    numbers={"attempts": 6},
+                ),
+                LogEntry("notification", "delivered", NOON - 60, topic=FEED, host="good.example"),
+                LogEntry("ping", "accepted", NOON - 120, topic=FEED, protocol="rsscloud"),
+                LogEntry("fetch", "failed", NOON - 180, topic="http://other.example/"),
+            ]
+        )
+        page = self.shown(TopicOverview(self.status()))
+        headings = page.xpath("//section[table]/h2/text()")
+        self.assertEqual(headings, ["Notifications that failed", "Last pings"])
+        row = page.xpath("//section[table][1]//tbody/tr")
+        cells = [cell.xpath("string()") for cell in row[0].xpath("td")]
+        self.assertEqual(
+            cells,
+            [
+                "1 minute ago",
+                "given up",
+                "reader.example, http-post",
+                "the connection was refused; attempts 6",
+            ],
+        )
+        self.assertEqual(len(row), 1)
+        text = page.text_content()
+        for hidden in ("secret-path", "192.0.2.99"):
+            self.assertNotIn(hidden, text)
+
+    def test_a_link_to_the_event_log(self) -> None:
+        """If there are entries, and the page of the event log is served."""
+        link = "/log?topic=http%3A%2F%2Ffeeds.example%2Frss.xml"
+        for doors, entries, links in (
+            ({"topic_page", "event_log"}, [LogEntry("ping", "accepted", NOON, topic=FEED)], [link]),
+            ({"topic_page", "event_log"}, [], []),
+            ({"topic_page"}, [LogEntry("ping", "accepted", NOON, topic=FEED)], []),
+        ):
+            self.log = FakeLog(entries)
+            page = self.shown(None, running=frozenset(doors))
+            self.assertEqual(page.xpath("//main//a[contains(@href, '/log')]/@href"), links)
+
+    def test_an_event_log_that_cannot_be_read(self) -> None:
+        self.log = FakeLog([])
+        self.log.failure = Unavailable("the disk is full")
+        self.assertEqual(self.shown(TopicOverview(self.status())).xpath("//table"), [])
+
+    def test_texts_of_strangers_are_texts(self) -> None:
+        feed = {
+            "format": BAD,
+            "title": BAD,
+            "link": "javascript:alert(1)",
+            "self_link": BAD,
+            "hubs": [BAD, "javascript:alert(2)"],
+            "clouds": [{**SAID["clouds"][0], "domain": BAD, "path": BAD}],
+            "hints": {},
+            "problems": [BAD],
+        }
+        topic = Topic(FEED, ended=BAD)
+        overview = TopicOverview(
+            self.status(topic=topic, feed=feed, result=BAD, moved_from=(BAD,)), {BAD: 1}
+        )
+        entry = LogEntry(
+            "notification", "failed", NOON, topic=FEED, host=BAD, protocol=BAD, reason=BAD
+        )
+        self.log = FakeLog([entry])
+        page = self.shown(overview)
+        self.assertEqual(page.xpath("//script | //img | //@style"), [])
+        self.assertEqual([name for name in page.xpath("//@*") if name.attrname[:2] == "on"], [])
+        for link in page.xpath("//@href"):
+            self.assertRegex(link, r"^(/|#content$|http://)")
+        self.assertEqual(page.xpath("string(//h1)"), BAD)
+        self.assertGreater(page.text_content().count(BAD), 8)
+
+    def test_a_page_is_small(self) -> None:
+        """Also if strangers have filled every field."""
+        long = "ü" * 2000  # all that a feed says of itself has 16 KB at most
+        link = f"http://a.example/{long}"
+        feed = {**SAID, "title": long, "link": link, "self_link": link, "problems": [long]}
+        entries = [
+            LogEntry(kind, "failed", NOON, topic=FEED, host=long, reason=long)
+            for kind in ("notification", "ping", "fetch", "fan-out", "subscription")
+            for _ in range(20)
+        ]
+        self.log = FakeLog(entries)
+        self.shown(TopicOverview(self.status(feed=feed, result=long)))
+        self.assertLess(len(self.answer.body), 100_000)
+
+
+class LookingUpTests(TopicPageTestCase):
+    """With a whole broker behind the page."""
+
+    def test_only_the_form(self) -> None:
+        page = self.page(self.house.get("/topic"))
+        self.assertEqual(page.xpath("string(//h1)"), "Topics")
+        self.assertEqual([form.get("method") for form in page.xpath("//form")], ["get"])
+        self.assertEqual(page.xpath("//header//a[@aria-current]/@href"), ["/topic"])
+
+    def test_what_cannot_be_a_topic(self) -> None:
+        for url in ("javascript:alert(1)", "feeds.example", f"http://a.example/{'a' * 3000}", BAD):
+            page = self.page(self.house.get("/topic", url=url), 400)
+            said = page.xpath("string(//*[@role='alert'])")
+            self.assertIn("The address cannot be a topic: ", said)
+            self.page(self.house.form("/topic", {"url": url}), 400)
+        self.assertEqual(self.house.topics.fetched, [])
+
+    def test_subscriptions_are_counted_and_not_named(self) -> None:
+        self.house.subscribe()
+        self.house.subscribe("xml-rpc", path="/hidden")
+        answer = self.house.get("/topic", url="HTTP://FEEDS.example:80/rss.xml")
+        facts = self.facts(self.page(answer))
+        self.assertEqual(facts["Subscriptions"], "1 by http-post, 1 by xml-rpc")
+        for hidden in ("/hidden", "192.0.2.7"):
+            self.assertNotIn(hidden, answer.text)
+
+    def test_a_version_is_sent_once(self) -> None:
+        first = self.house.get("/topic", url=FEED)
+        headers = {"If-None-Match": first.headers["etag"]}
+        again = self.house.ask("GET", f"/topic?url={FEED}", headers=headers)
+        self.assertEqual((again.status, again.body), (304, b""))
+        head = self.house.ask("HEAD", f"/topic?url={FEED}")
+        self.assertEqual((head.status, head.body), (200, b""))
+
+    def test_without_a_store(self) -> None:
+        self.house.break_store()
+        answer = self.house.get("/topic", url=FEED)
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+
+
+class TryItTests(TopicPageTestCase):
+    def press(self, url: str = FEED, status: int = 200) -> Any:
+        return self.page(self.house.form("/topic", {"url": url}), status)
+
+    def test_a_change(self) -> None:
+        self.house.subscribe()
+        self.house.topics.pages[FEED] = b"<rss>changed</rss>"
+        self.house.get("/topic", url=FEED)
+        page = self.press()
+        self.assertIn("being notified", page.xpath("string(//*[@role='status'])"))
+        self.assertEqual(len(self.house.subscribers.calls), 1)
+        facts = self.facts(page)
+        self.assertEqual(facts["Last change"], "just now")
+        self.assertIn("18 bytes", facts["Last content"])
+
+    def test_no_change(self) -> None:
+        self.press()
+        page = self.press()
+        self.assertIn("has not changed", page.xpath("string(//*[@role='status'])"))
+
+    def test_a_topic_that_cannot_be_read(self) -> None:
+        page = self.press("http://feeds.example/missing.xml")
+        self.assertEqual(
+            page.xpath("string(//*[@role='alert'])"),
+            "The broker tried to fetch it, and could not: its server answered with status 404.",
+        )
+
+    def test_a_topic_that_has_ended(self) -> None:
+        self.press()
+        self.house.topics.gone.add(FEED)
+        page = self.press()
+        self.assertIn("gone for good", page.xpath("string(//*[@role='alert'])"))
+        self.assertIn("This topic has ended", page.xpath("string(//*[@class='lead'])"))
+
+    def test_the_limits_of_pings(self) -> None:
+        self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
+        self.press()
+        answer = self.house.form("/topic", {"url": FEED})
+        page = self.page(answer, 429)
+        self.assertGreater(int(answer.headers["retry-after"]), 0)
+        self.assertIn("has not fetched it", page.xpath("string(//*[@role='alert'])"))
+        self.assertEqual(len(self.house.topics.fetched), 1)
