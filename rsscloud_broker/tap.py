@@ -32,6 +32,7 @@ from rsscloud_broker.core import (
     Admission,
     Broker,
     ChangeDetector,
+    EventLog,
     FairLimiter,
     FeedInspector,
     IntentQueue,
@@ -43,6 +44,7 @@ from rsscloud_broker.core import (
     Verifier,
 )
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.certificates import Certificate
@@ -347,6 +349,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
+    limits = HTTPLimits(config.http, reactor)
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
@@ -356,9 +359,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         running=running,
         has_hub=has_hub,
+        event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
+        disclosure=Disclosure(config.pages.callbacks),
+        max_connections=lambda: limits.http.max_connections,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
-    limits = HTTPLimits(config.http, reactor)
     site = bounded_site(
         Root(doors, public_url),
         limits,
@@ -402,6 +407,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ):
         part.setServiceParent(service)
     return service
+
+
+def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:
+    """Whether a plugin is among those that run."""
+    return any(maker.name == name for maker, _ in chosen)
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

@@ -293,7 +293,8 @@ class SubscribeTests(BrokerTestCase):
         self.assertFalse(self.result(self.broker.unsubscribe(goodbye)))
         self.assertEqual(self.notifier.verified[-2:], [goodbye, goodbye])
         self.assertEqual(self.subscriptions(), [])
-        self.assertEqual(self.bus.events, [SubscriptionRemoved(FEED, CALLBACK.url)])
+        removed = SubscriptionRemoved(FEED, CALLBACK.url, CALLBACK.protocol)
+        self.assertEqual(self.bus.events, [removed])
 
     def test_unsubscribing_needs_confirmation_too(self) -> None:
         self.result(self.broker.subscribe(self.intent))
@@ -340,7 +341,8 @@ class SpellingTests(BrokerTestCase):
         self.result(self.broker.subscribe(evolve(self.intent, topic=FEED)))
         self.assertTrue(self.result(self.broker.unsubscribe(evolve(self.intent, unsubscribe=True))))
         self.assertEqual(self.notifier.verified[-1].topic, self.WRITTEN)
-        self.assertEqual(self.bus.events[-1], SubscriptionRemoved(FEED, CALLBACK.url))
+        removed = SubscriptionRemoved(FEED, CALLBACK.url, CALLBACK.protocol)
+        self.assertEqual(self.bus.events[-1], removed)
 
     def test_what_is_verified_later(self) -> None:
         self.result(self.broker.accept(self.intent))

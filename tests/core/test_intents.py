@@ -51,7 +51,8 @@ class AcceptTests(IntentsTestCase):
         self.assertTrue(stored.wants_content)
         self.accept(GOODBYE)
         self.assertEqual(self.subscriptions(), [])
-        self.assertIn(SubscriptionRemoved(FEED, CALLBACK.url), self.bus.events)
+        removed = SubscriptionRemoved(FEED, CALLBACK.url, CALLBACK.protocol)
+        self.assertIn(removed, self.bus.events)
         self.assertEqual(self.carrier.verified, [WANTED, GOODBYE])
         self.assertEqual(self.waiting(), [])
 
