@@ -79,7 +79,7 @@ class EventLogSink(EachPeriod):
         self._store_retry = StoreRetry(parts.clock, "The event log")
         self._waiting: list[LogEntry] = []
         self._losing = False
-        self._timer: IDelayedCall | None = None
+        self._gathering: IDelayedCall | None = None
         self._writing: Deferred[None] | None = None
         self._refusals: Counter[str] = Counter()  # of this minute, by caller
         self._logged_refusals = self._further_refusals = 0
@@ -112,8 +112,8 @@ class EventLogSink(EachPeriod):
             await self._write()
         elif len(self._waiting) >= BATCH:
             self._begin_to_write()
-        elif self._timer is None and self._writing is None:
-            self._timer = self._clock.callLater(GATHER, self._begin_to_write)
+        elif self._gathering is None and self._writing is None:
+            self._gathering = self._clock.callLater(GATHER, self._begin_to_write)
 
     def _add(self, entries: Sequence[LogEntry]) -> None:
         """Have entries written, unless too many wait."""
@@ -159,9 +159,9 @@ class EventLogSink(EachPeriod):
 
     async def _write(self) -> None:
         """Write all entries that wait, and those that come meanwhile."""
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer = None
+        if self._gathering is not None and self._gathering.active():
+            self._gathering.cancel()
+        self._gathering = None
         if self._writing is not None:
             written: Deferred[None] = Deferred()
             self._writing.addCallback(written.callback)

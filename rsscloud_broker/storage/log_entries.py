@@ -2,7 +2,12 @@
 
 The table gets more rows than any other, and readers search it by topic and host.  A URL may be too
 long for an index, and long texts make indexes large.  So each row has hashes of its topic and its
-host, of eight bytes, and the indexes are over those.
+host, and the indexes are over those.
+
+Hashes come in no order, and an index of a million of them has thousands of pages: five hundred new
+rows would change nearly as many pages, and the database would write all of them.  So the indexes
+begin with the number of a block of ids: new rows change only the pages of the newest block, some
+dozens.  A reader looks into one block after the other; a million rows have 62.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
@@ -12,16 +17,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     ColumnElement,
     Connection,
     Select,
     delete,
+    false,
     func,
     insert,
     literal_column,
@@ -33,11 +40,16 @@ from sqlalchemy import (
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.row_batch import RowBatch
-from rsscloud_broker.storage.schema import log_entry, to_micros, to_seconds
+from rsscloud_broker.storage.schema import LOG_BLOCK, log_entry, to_micros, to_seconds
 
-#: How many entries of a topic or a host are searched for those of a kind.  A search through all of
-#: them could take seconds.
+#: How many entries of a topic or a host are searched at a time for those of a kind.  A search
+#: through all of them could take seconds.
 SEARCHED = 20_000
+
+#: How many ids a block has, as in ``schema.LOG_BLOCK``.
+_BLOCK = 16_384
+
+_BLOCK_OF = literal_column(f"log_entry.{LOG_BLOCK}", BigInteger)
 
 _ROW = log_entry.c
 _COLUMNS = (
@@ -85,11 +97,10 @@ def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
 
 
 def _key(text: str) -> int | None:
-    """A hash of a text that fits into a BIGINT; None for an empty text."""
+    """A hash of a text; None for an empty text."""
     if not text:
         return None
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def log_entries(
@@ -97,7 +108,10 @@ def log_entries(
 ) -> list[LogEntry]:
     """See ``IStore.log_entries``."""
     bound = _settled(conn) if before is None else _ROW.id < before
-    found = _entries(conn, wanted, bound, _ROW.id.desc(), limit)
+    if wanted.topic or wanted.host:
+        last = _last_block(conn) if before is None else (before - 1) // _BLOCK
+        return _of_key(conn, wanted, bound, range(last, _first_block(conn) - 1, -1), limit)
+    found = _entries(conn, _select(wanted, bound, _ROW.id.desc(), limit))
     return sorted(found, key=lambda entry: -entry.id)
 
 
@@ -106,7 +120,10 @@ def log_entries_after(
 ) -> list[LogEntry]:
     """See ``IStore.log_entries_after``."""
     bound = _settled(conn) & (_ROW.id > after)
-    found = _entries(conn, wanted, bound, _ROW.id.asc(), limit)
+    if wanted.topic or wanted.host:
+        first = max((after + 1) // _BLOCK, _first_block(conn))
+        return _of_key(conn, wanted, bound, range(first, _last_block(conn) + 1), limit)
+    found = _entries(conn, _select(wanted, bound, _ROW.id.asc(), limit))
     return sorted(found, key=lambda entry: entry.id)
 
 
@@ -129,51 +146,79 @@ def _settled(conn: Connection) -> ColumnElement[bool]:
     )
 
 
-def _entries(
+def _first_block(conn: Connection) -> int:
+    return (conn.execute(select(func.min(_ROW.id))).scalar() or 0) // _BLOCK
+
+
+def _last_block(conn: Connection) -> int:
+    return (conn.execute(select(func.max(_ROW.id))).scalar() or 0) // _BLOCK
+
+
+def _of_key(
     conn: Connection,
     wanted: LogFilter,
     bound: ColumnElement[bool],
-    order: ColumnElement[Any],
+    blocks: range,
     limit: int,
 ) -> list[LogEntry]:
-    """The first entries in an order that pass a filter and a bound, in any order."""
-    conditions = _conditions(wanted)
-    if wanted.topic or wanted.host:
-        first, rest = conditions[:2], conditions[2:]
-        query = select(*_COLUMNS).where(*first, bound).order_by(order)
-        if rest:
-            some = select(_ROW.id).where(*first, bound).order_by(order).limit(SEARCHED).subquery()
-            query = select(*_COLUMNS).join(some, some.c.id == _ROW.id).where(*rest).order_by(order)
-    elif wanted.kind or wanted.outcome:
-        found = _of_kinds(wanted, bound, order, limit)
-        if found is None:
-            return []
-        query = select(*_COLUMNS).where(_ROW.id.in_(found)).order_by(order)
-    else:
-        query = select(*_COLUMNS).where(bound).order_by(order)
-    return [_entry(row) for row in RowBatch(query.limit(limit)).read(conn, {})]
+    """The first entries of a topic or a host.
+
+    :param blocks: the blocks to look into, in the order of the entries.
+    """
+    step = blocks.step
+    order = (_ROW.id + 0).asc() if step > 0 else (_ROW.id + 0).desc()
+    text, key = (wanted.topic, _ROW.topic_key) if wanted.topic else (wanted.host, _ROW.host_key)
+    found: list[LogEntry] = []
+    done, number = 0, 1
+    while len(found) < limit and done < len(blocks):
+        # The more blocks had too little, the more are looked into at once.
+        some = blocks[done : done + number]
+        done, number = done + number, number * 2
+        ids = select(_ROW.id).where(_BLOCK_OF.in_(some), key == _key(text), bound)
+        searched = ids.order_by(order).limit(SEARCHED).subquery()
+        query = (
+            select(*_COLUMNS)
+            .join(searched, searched.c.id == _ROW.id)
+            .where(*_conditions(wanted))
+            .order_by(order)
+            .limit(limit - len(found))
+        )
+        found += sorted(_entries(conn, query), key=lambda entry: entry.id * step)
+    return found
+
+
+def _select(
+    wanted: LogFilter, bound: ColumnElement[bool], order: ColumnElement[Any], limit: int
+) -> Select[Any]:
+    """Select the first entries in an order that pass a bound and a filter of kinds."""
+    query = select(*_COLUMNS).order_by(order).limit(limit)
+    if wanted.kind or wanted.outcome:
+        return query.where(_ROW.id.in_(_of_kinds(wanted, bound, order, limit)))
+    return query.where(bound)
+
+
+def _entries(conn: Connection, query: Select[Any]) -> list[LogEntry]:
+    """The entries that a query selects, in any order."""
+    return [_entry(row) for row in RowBatch(query).read(conn, {})]
 
 
 def _conditions(wanted: LogFilter) -> list[ColumnElement[bool]]:
-    """The conditions of a filter; the first two are those that an index serves."""
-    conditions: list[ColumnElement[bool]] = []
-    hashed = ((wanted.topic, _ROW.topic, _ROW.topic_key), (wanted.host, _ROW.host, _ROW.host_key))
-    for text, column, key in hashed:
-        if text:
-            conditions += [key == _key(text), column == text]
-    plain: tuple[tuple[str, Column[Any]], ...]
-    plain = ((wanted.kind, _ROW.kind), (wanted.outcome, _ROW.outcome))
-    conditions += [column == text for text, column in plain if text]
-    return conditions
+    """The conditions of a filter."""
+    pairs: tuple[tuple[str, Column[Any]], ...] = (
+        (wanted.topic, _ROW.topic),
+        (wanted.host, _ROW.host),
+        (wanted.kind, _ROW.kind),
+        (wanted.outcome, _ROW.outcome),
+    )
+    return [column == text for text, column in pairs if text]
 
 
 def _of_kinds(
     wanted: LogFilter, bound: ColumnElement[bool], order: ColumnElement[Any], limit: int
-) -> Select[Any] | None:
-    """The ids of the first entries of each kind and outcome that pass a filter.
+) -> Select[Any]:
+    """Select the ids of the first entries of each kind and outcome that pass a filter.
 
     The index has them in order of their ids for one kind and outcome, and not for several.
-    None if there are no such kinds.
     """
     pairs = [
         (kind, outcome)
@@ -186,7 +231,9 @@ def _of_kinds(
         of_pair = select(_ROW.id).where(_ROW.kind == kind, _ROW.outcome == outcome, bound)
         part = of_pair.order_by(order).limit(limit).subquery()
         parts.append(select(part.c.id))
-    return select(union_all(*parts).subquery().c.id) if parts else None
+    if not parts:
+        return select(_ROW.id).where(false())
+    return select(union_all(*parts).subquery().c.id)
 
 
 def _entry(row: Sequence[Any]) -> LogEntry:

@@ -27,6 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
     false,
     func,
+    text,
     true,
 )
 from sqlalchemy.dialects.postgresql import ExcludeConstraint
@@ -376,13 +377,19 @@ log_entry = Table(
     Index("ix_log_entry_kind", "kind", "outcome", "id"),
     sqlite_autoincrement=True,
 )
+
+#: The number of the block that an entry is in: see ``log_entries``.
+LOG_BLOCK = "id / 16384"
+
 for _key in (log_entry.c.topic_key, log_entry.c.host_key):
     Index(
         f"ix_log_entry_{_key.name}",
+        text(f"({LOG_BLOCK})"),
         _key,
         log_entry.c.id,
         sqlite_where=_key.is_not(None),
         postgresql_where=_key.is_not(None),
+        _table=log_entry,
     )
 
 #: Numbers of rows ever made, which stay when the rows are removed.

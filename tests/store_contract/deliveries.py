@@ -20,10 +20,11 @@ from tests.store_contract.basics import (
     succeeded,
     waits,
 )
+from tests.store_contract.event_log import EventLogContract
 from tests.store_contract.pushed import PushedContract
 
 
-class DeliveriesContract(PushedContract):
+class DeliveriesContract(PushedContract, EventLogContract):
     """The tests of deliveries that every ``IStore`` must pass."""
 
     # fan-out

@@ -40,7 +40,7 @@ def upgrade() -> None:
         op.create_index(
             f"ix_log_entry_{column}",
             "log_entry",
-            [column, "id"],
+            [sa.text("(id / 16384)"), column, "id"],
             sqlite_where=there,
             postgresql_where=there,
         )
