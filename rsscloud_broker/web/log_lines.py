@@ -73,10 +73,11 @@ def line_of(entry: LogEntry) -> Line:
     """
     say = _SENTENCES.get((entry.kind, entry.outcome), _other)
     before, after = say(entry)
-    if not entry.topic:  # the sentence has no place for it
-        before, after = f"{before.strip()}{after}", ""
+    topic = entry.topic
+    if not (topic and after):  # there is no topic, or the sentence has no place for it
+        before, topic, after = f"{before.strip()}{after}", "", ""
     at = datetime.fromtimestamp(int(entry.at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Line(entry.id, at, entry.kind, entry.outcome, before, entry.topic, after)
+    return Line(entry.id, at, entry.kind, entry.outcome, before, topic, after)
 
 
 #: Takes an entry, and returns what stands before and after its topic.

@@ -25,8 +25,17 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Http
-from rsscloud_broker.core import Access, Admission, Broker, FairLimiter, IntentQueue, Verifier
+from rsscloud_broker.core import (
+    Access,
+    Admission,
+    Broker,
+    EventLog,
+    FairLimiter,
+    IntentQueue,
+    Verifier,
+)
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
@@ -74,7 +83,9 @@ CALLER = "192.0.2.7"
 #: The reason with which the guard refuses an address.
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
-ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front_page"})
+ALL_DOORS = frozenset(
+    {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "event_log"}
+)
 
 
 # --- other people's servers ------------------------------------------------------
@@ -181,6 +192,7 @@ class House:
     :param limits: the limits on requests.
     :param options: options of front doors, by name; by default each has its default options.
     :param root: a root resource to use instead of the front doors.
+    :param disclosure: what strangers see of callbacks; by default their hosts.
     """
 
     def __init__(
@@ -192,6 +204,7 @@ class House:
         limits: config.RateLimitOptions | None = None,
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
+        disclosure: Disclosure | None = None,
     ) -> None:
         self._case = case
         self.clock = Clock(NOON)
@@ -258,6 +271,9 @@ class House:
             PUBLIC_URL,
             doors,
             has_hub="websub" in doors,
+            event_log=EventLog(self.store),
+            disclosure=disclosure or Disclosure(),
+            max_connections=lambda: self.limits.http.max_connections,
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})

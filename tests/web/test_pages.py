@@ -27,6 +27,9 @@ from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 #: The slots of the rssCloud templates.
 RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyProcedure")
 
+#: The slots of the template of the event log.
+LOG_SLOTS = ("topic", "host", "kinds", "outcomes", "entries", "live", "older", "newer")
+
 BAD = '<script>alert("x")</script>&amp;\''
 
 
@@ -102,12 +105,14 @@ class PagesTests(SynchronousTestCase):
         slots = dict.fromkeys([*ALL_DOORS, "url", "domain", "port", "protocols"], "x")
         slots |= dict.fromkeys((*RSSCLOUD_SLOTS, "name", "hub", "heading", "rssUrl"), "x")
         slots |= {"protocol": "x", "recent": "x"}
+        slots |= dict.fromkeys(LOG_SLOTS, "x")
         folder = FilePath(rsscloud_broker.web.__file__).parent()
         templates = [path.basename() for path in folder.globChildren("*.html")]
         self.assertIn("front_page.html", templates)
         for template in set(templates) - {"frame.html"}:
             page = self.render("t", template, **slots)
-            self.assertEqual(page.xpath("//script | //style | //img | //iframe | //@style"), [])
+            self.assertEqual(page.xpath("//style | //img | //iframe | //@style"), [])
+            self.assertEqual(page.xpath("//script[not(@src)] | //script/text()"), [])
             handlers = [name for name in page.xpath("//@*") if name.attrname.startswith("on")]
             self.assertEqual(handlers, [])
             for link in page.xpath("//@href | //@src | //@action"):
@@ -276,6 +281,7 @@ class AssetsTests(SynchronousTestCase):
         table = {
             "/style.css": "text/css",
             "/changes.css": "text/css",
+            "/log.js": "text/javascript",
             "/favicon.svg": "image/svg+xml",
             "/favicon.ico": "image/x-icon",
         }
