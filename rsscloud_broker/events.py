@@ -1,4 +1,4 @@
-"""The events that the core publishes on the bus and sinks handle.
+"""The events that the core and the sinks publish on the bus, and that sinks handle.
 
 An event reports a fact that is already stored.  Its class is named in the past tense, is frozen,
 and has no subclasses.  The bus may drop an event, so a sink that must miss nothing takes the event

@@ -496,13 +496,17 @@ class ExampleTests(SynchronousTestCase):
         loaded = self.uncommented()
         self.assertEqual(
             set(loaded.front_doors),
-            {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "resourcesync"},
+            {
+                *("rsscloud", "ping_sink", "change_lists", "websub", "front_page"),
+                *("resourcesync", "event_log"),
+            },
         )
         self.assertEqual(
             set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap", "websub"}
         )
         self.assertEqual(
-            set(loaded.sinks), {"distribution", "change_list", "archive", "resourcesync"}
+            set(loaded.sinks),
+            {"distribution", "change_list", "archive", "resourcesync", "event_log"},
         )
 
     def test_options_of_the_bundled_plugins(self) -> None:

@@ -12,7 +12,7 @@ from rsscloud_broker.log_entries import LogEntry, LogFilter
 class IEventLog(Interface):
     """The event log, for reading.
 
-    If a filter names a topic or a host and anything else, only the next 20,000 entries of that
+    If a filter names a topic or a host and anything else, only the next 10,000 entries of that
     topic or host are searched.
     """
 

@@ -48,6 +48,8 @@ def entries_of(event: Event, now: float) -> list[LogEntry]:
 
     :param now: the time, for events that say none.
     """
+    if type(event) is PingAccepted:  # most events are such
+        return [_clipped(_ping_accepted(event))]
     make = _MAKERS.get(type(event))
     return [] if make is None else [_clipped(entry) for entry in make(event, now)]
 
@@ -62,10 +64,10 @@ def _clipped(entry: LogEntry) -> LogEntry:
     return entry
 
 
-def _ping_accepted(event: PingAccepted, now: float) -> Iterator[LogEntry]:
+def _ping_accepted(event: PingAccepted) -> LogEntry:
     topic = normal_form(event.url)
     outcome = "repeated" if event.repeated else "accepted"
-    yield LogEntry("ping", outcome, event.at, 0, topic, host_of(topic), source=event.source)
+    return LogEntry("ping", outcome, event.at, 0, topic, host_of(topic), source=event.source)
 
 
 def _ping_refused(event: PingRefused, now: float) -> Iterator[LogEntry]:
@@ -277,7 +279,6 @@ def _port(port: int | None) -> dict[str, float]:
 
 
 _MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
-    PingAccepted: _ping_accepted,
     PingRefused: _ping_refused,
     TopicFetched: _fetched,
     TopicFetchFailed: _fetch_failed,
@@ -298,4 +299,4 @@ _MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]]
 }
 
 #: The classes of events that become entries.
-LOGGED: Final = tuple(_MAKERS)
+LOGGED: Final = (PingAccepted, *_MAKERS)

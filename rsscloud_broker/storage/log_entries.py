@@ -42,9 +42,9 @@ from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import LOG_BLOCK, log_entry, to_micros, to_seconds
 
-#: How many entries of a topic or a host are searched at a time for those of a kind.  A search
-#: through all of them could take seconds.
-SEARCHED = 20_000
+#: How many entries of a topic or a host are searched for those of a kind.  A search through all of
+#: them could take seconds.
+SEARCHED = 10_000
 
 #: How many ids a block has, as in ``schema.LOG_BLOCK``.
 _BLOCK = 16_384
@@ -168,22 +168,25 @@ def _of_key(
     step = blocks.step
     order = (_ROW.id + 0).asc() if step > 0 else (_ROW.id + 0).desc()
     text, key = (wanted.topic, _ROW.topic_key) if wanted.topic else (wanted.host, _ROW.host_key)
+    conditions = _conditions(wanted)
     found: list[LogEntry] = []
-    done, number = 0, 1
-    while len(found) < limit and done < len(blocks):
+    done, number, to_search = 0, 1, SEARCHED
+    while len(found) < limit and done < len(blocks) and to_search > 0:
         # The more blocks had too little, the more are looked into at once.
         some = blocks[done : done + number]
         done, number = done + number, number * 2
-        ids = select(_ROW.id).where(_BLOCK_OF.in_(some), key == _key(text), bound)
-        searched = ids.order_by(order).limit(SEARCHED).subquery()
+        missing = limit - len(found)
+        ids = select(_ROW.id).where(_BLOCK_OF.in_(some), key == _key(text), bound).order_by(order)
+        searched = ids.limit(missing if len(conditions) == 1 else to_search).subquery()
         query = (
             select(*_COLUMNS)
             .join(searched, searched.c.id == _ROW.id)
-            .where(*_conditions(wanted))
+            .where(*conditions)
             .order_by(order)
-            .limit(limit - len(found))
+            .limit(missing)
         )
         found += sorted(_entries(conn, query), key=lambda entry: entry.id * step)
+        to_search -= conn.execute(select(func.count()).select_from(searched)).scalar_one()
     return found
 
 
