@@ -136,7 +136,7 @@ class Retries:
                     delivery.subscription,
                     outcome.reason,
                     delivery.at,
-                    retry_at=delivery.retry_at if delivery.attempts else None,
+                    retry_at=delivery.retry_at,
                     ends=outcome.gone,
                 )
             )
