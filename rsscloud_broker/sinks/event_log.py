@@ -113,7 +113,11 @@ class EventLogSink(EachPeriod):
         elif len(self._waiting) >= BATCH:
             self._begin_to_write()
         elif self._gathering is None and self._writing is None:
-            self._gathering = self._clock.callLater(GATHER, self._begin_to_write)
+            self._gather()
+
+    def _gather(self) -> None:
+        """Write what waits in a moment."""
+        self._gathering = self._clock.callLater(GATHER, self._begin_to_write)
 
     def _add(self, entries: Sequence[LogEntry]) -> None:
         """Have entries written, unless too many wait."""
@@ -158,7 +162,7 @@ class EventLogSink(EachPeriod):
             Deferred.fromCoroutine(self._write())
 
     async def _write(self) -> None:
-        """Write all entries that wait, and those that come meanwhile."""
+        """Write the entries that wait; all of them if the broker stops."""
         if self._gathering is not None and self._gathering.active():
             self._gathering.cancel()
         self._gathering = None
@@ -167,19 +171,29 @@ class EventLogSink(EachPeriod):
             self._writing.addCallback(written.callback)
             await written
             return
-        writing = self._writing = Deferred()
-        while self._waiting:
-            batch = self._waiting[:BATCH]
-            try:
-                await self._store_retry(partial(self._store.add_log_entries, batch))
-            except CancelledError:  # the broker stops, and the database cannot be used
-                batch = self._waiting
-            except Exception:  # log a bug, and go on with the next entries
-                self.log.failure("Some entries of the event log could not be written.")
-            del self._waiting[: len(batch)]
-        self._losing = False
+        writing: Deferred[None] = Deferred()
+        self._writing = writing
+        await self._write_batch()
+        # What came meanwhile is gathered, unless it is much, or the broker stops.
+        while len(self._waiting) >= BATCH or (self._waiting and not self.running):
+            await self._write_batch()
         self._writing = None
+        if self._waiting:
+            self._gather()
         writing.callback(None)
+
+    async def _write_batch(self) -> None:
+        batch = self._waiting[:BATCH]
+        if not batch:
+            return
+        try:
+            await self._store_retry(partial(self._store.add_log_entries, batch))
+            self._losing = False
+        except CancelledError:  # the broker stops, and the database cannot be used
+            batch = self._waiting
+        except Exception:  # log a bug, and go on with the next entries
+            self.log.failure("Some entries of the event log could not be written.")
+        del self._waiting[: len(batch)]
 
     # --- each minute
 

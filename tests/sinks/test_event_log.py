@@ -313,6 +313,8 @@ class WritingTests(SynchronousTestCase):
         self.clock.advance(GATHER)
         self.assertEqual(self.batches, [BATCH])
         self.held[0].callback(None)
+        self.assertEqual(self.batches, [BATCH])
+        self.clock.advance(GATHER)
         self.assertEqual(self.batches, [BATCH, 10])
         self.held[1].callback(None)
         self.assertEqual(len(self.written()), BATCH + 10)
