@@ -19,6 +19,7 @@ setup(
             "web/*.css",
             "web/*.html",
             "web/*.ico",
+            "web/*.js",
             "web/*.svg",
         ]
     },

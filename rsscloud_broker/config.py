@@ -19,8 +19,9 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import attrs
 from attrs import field, frozen
-from attrs.validators import and_, deep_iterable, ge, gt, le, optional
+from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 
+from rsscloud_broker.disclosure import Mode
 from rsscloud_broker.logs import Log
 from rsscloud_broker.options import ConfigError, broken_rule, build, nearest
 from rsscloud_broker.records import Bounds
@@ -43,6 +44,7 @@ __all__ = [
     "Http",
     "Log",
     "Network",
+    "Pages",
     "Polling",
     "RateLimitOptions",
     "Storage",
@@ -265,6 +267,18 @@ class Polling:
 
 
 @frozen
+class Pages:
+    """``[pages]``: what pages show to people without an account.
+
+    :ivar callbacks: how much of callbacks' URLs and of clients' addresses: ``url`` (the URL
+        without its query, the whole address), ``host`` (the host, the network of the address) or
+        ``none``.
+    """
+
+    callbacks: Mode = field(default="host", validator=in_(("url", "host", "none")))
+
+
+@frozen
 class Config:
     """The whole configuration.
 
@@ -292,6 +306,7 @@ class Config:
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)
+    pages: Pages = field(factory=Pages)
     log: Log = field(factory=Log)
     front_doors: dict[str, Any] = field(factory=dict, validator=holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=holds_tables)

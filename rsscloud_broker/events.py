@@ -1,4 +1,4 @@
-"""The events that the core publishes on the bus and sinks handle.
+"""The events that the core and the sinks publish on the bus, and that sinks handle.
 
 An event reports a fact that is already stored.  Its class is named in the past tense, is frozen,
 and has no subclasses.  The bus may drop an event, so a sink that must miss nothing takes the event
@@ -23,6 +23,65 @@ class PingReceived:
 
 
 @frozen
+class PingAccepted:
+    """The broker accepted a ping: what it says is stored, or was fetched.
+
+    :ivar url: the feed that the ping names, or else the site.
+    :ivar source: the address of the caller; empty for the broker itself.
+    :ivar repeated: whether the same ping came a moment ago.
+    """
+
+    url: str
+    at: float
+    source: str = ""
+    repeated: bool = False
+
+
+@frozen
+class PingRefused:
+    """The broker refused a ping, and told its caller why.
+
+    :ivar url, source: as for ``PingAccepted``; the URL is as the caller sent it.
+    :ivar reason: why, for people.
+    """
+
+    url: str
+    reason: str
+    at: float
+    source: str = ""
+
+
+@frozen
+class TopicFetched:
+    """A fetch of a topic succeeded, and its result is recorded.
+
+    :ivar changed: whether the content differs from that of the last fetch.
+    :ivar result: the response of the server in a few words, for people.
+    :ivar seconds: how long the server took to answer.
+    """
+
+    topic: str
+    changed: bool
+    result: str
+    seconds: float
+    at: float
+
+
+@frozen
+class TopicFetchFailed:
+    """A fetch of a topic failed.
+
+    :ivar reason: why, for people.
+    :ivar seconds: how long the attempt took.
+    """
+
+    topic: str
+    reason: str
+    seconds: float
+    at: float
+
+
+@frozen
 class TopicChanged:
     """A fetch found a topic changed, or its content was pushed."""
 
@@ -36,6 +95,23 @@ class TopicEnded:
 
     topic: str
     reason: str
+    at: float
+
+
+@frozen
+class TopicRevived:
+    """A topic that had ended is fetched again."""
+
+    topic: str
+    at: float
+
+
+@frozen
+class TopicMoved:
+    """A topic moved to another URL, with its subscriptions."""
+
+    topic: str
+    to: str
     at: float
 
 
@@ -67,18 +143,55 @@ class FilePublished:
 
 
 @frozen
+class SubscriptionRequested:
+    """A subscriber asked for a subscription, or asked to end one; its callback is verified next.
+
+    :ivar source: the address of the caller; empty if there is none.
+    """
+
+    topic: str
+    callback: Callback
+    at: float
+    source: str = ""
+    unsubscribe: bool = False
+
+
+@frozen
+class SubscriptionDenied:
+    """The broker refused a request to subscribe or to unsubscribe, or the callback did not confirm
+    it.
+
+    :ivar reason: why, for people.
+    """
+
+    topic: str
+    callback: Callback
+    reason: str
+    at: float
+    source: str = ""
+
+
+@frozen
 class SubscriptionStored:
-    """A subscription was verified and stored, or renewed."""
+    """A subscription was verified and stored, or renewed.
+
+    :ivar source: the address of the caller; empty if there is none.
+    """
 
     subscription: Subscription
+    source: str = ""
 
 
 @frozen
 class SubscriptionRemoved:
-    """A subscriber unsubscribed."""
+    """A subscriber unsubscribed.
+
+    :ivar source: the address of the caller; empty if there is none.
+    """
 
     topic: str
     callback: Callback
+    source: str = ""
 
 
 @frozen
@@ -92,15 +205,113 @@ class SubscriptionsSwept:
     at: float
 
 
+@frozen
+class FanOutBegun:
+    """The broker began to notify the subscribers of a topic."""
+
+    topic: str
+    at: float
+
+
+@frozen
+class FanOutEnded:
+    """Every subscriber of a topic has had its first attempt.
+
+    :ivar delivered: how many subscribers accepted their notification.
+    :ivar failed: how many attempts failed.
+    :ivar waiting: how many notifications still wait: the host of the callback does not answer or
+        is slow, or the topic changed again.
+    :ivar first, last: seconds from the request of the fetch that found the change to the first
+        notification, and to the end; ``first`` is None if nobody accepted a notification.
+    """
+
+    topic: str
+    delivered: int
+    failed: int
+    waiting: int
+    first: float | None
+    last: float
+    at: float
+
+
+@frozen
+class NotificationDelivered:
+    """A subscriber accepted a notification."""
+
+    subscription: Subscription
+    at: float
+
+
+@frozen
+class NotificationFailed:
+    """A subscriber did not accept a notification.
+
+    :ivar reason: why, for people.
+    :ivar retry_at: when the next attempt is made; None if there is none.
+    :ivar ends: whether the subscription ends with this, because the subscriber wants no more
+        notifications or the topic has ended.
+    """
+
+    subscription: Subscription
+    reason: str
+    at: float
+    retry_at: float | None = None
+    ends: bool = False
+
+
+@frozen
+class HostUnreachable:
+    """A circuit breaker opened: for a while the broker does not call a host.
+
+    :ivar port: the port, if only that port does not answer; else None.
+    :ivar reason: why the last call failed, for people.
+    :ivar failures: how many calls in a row had no answer.
+    :ivar retry_at: when the next call is made.
+    """
+
+    host: str
+    port: int | None
+    reason: str
+    failures: int
+    retry_at: float
+    at: float
+
+
+@frozen
+class HostReachable:
+    """A circuit breaker closed: the host answers again.
+
+    :ivar port: as for ``HostUnreachable``.
+    """
+
+    host: str
+    port: int | None
+    at: float
+
+
 #: Any event.
 Event: TypeAlias = (
     PingReceived
+    | PingAccepted
+    | PingRefused
+    | TopicFetched
+    | TopicFetchFailed
     | TopicChanged
     | TopicEnded
+    | TopicRevived
+    | TopicMoved
     | ContentRequested
     | ContentFetched
     | FilePublished
+    | SubscriptionRequested
+    | SubscriptionDenied
     | SubscriptionStored
     | SubscriptionRemoved
     | SubscriptionsSwept
+    | FanOutBegun
+    | FanOutEnded
+    | NotificationDelivered
+    | NotificationFailed
+    | HostUnreachable
+    | HostReachable
 )

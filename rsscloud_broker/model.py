@@ -127,6 +127,7 @@ class Subscription:
     :ivar content_id: the store's key of the pushed content that the pending notification
         carries; None if it carries the newest content, or none.
     :ivar written: the topic as the subscriber wrote it, if that is not ``topic``; else empty.
+    :ivar renewed: whether the store has just put it in place of an earlier one, which it renews.
     """
 
     topic: str
@@ -145,6 +146,7 @@ class Subscription:
     failing_since: float | None = None
     content_id: int | None = None
     written: str = ""
+    renewed: bool = field(default=False, eq=False)
 
     @property
     def told_topic(self) -> str:
@@ -220,6 +222,7 @@ class FetchResult:
     :ivar pinged: whether somebody said that the topic changed.
     :ivar result: the response of the server in a few words, for people.
     :ivar asked_at: when the fetch was first requested; None if that is not known.
+    :ivar seconds: how long the server took to answer.
     """
 
     url: str
@@ -232,6 +235,7 @@ class FetchResult:
     pinged: bool = False
     result: str = ""
     asked_at: float | None = None
+    seconds: float = 0.0
 
 
 @frozen

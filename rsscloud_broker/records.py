@@ -6,9 +6,9 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
-from rsscloud_broker.model import Intent, Outcome, Ping, Subscription, Topic
+from rsscloud_broker.model import Callback, Intent, Outcome, Ping, Subscription, Topic
 
 
 @frozen
@@ -204,17 +204,32 @@ class Bounds:
 
 
 @frozen
+class SweptSubscription:
+    """A subscription that the sweep removed.
+
+    :ivar error: why its last notification failed, if the sweep removed it because too many had
+        failed; empty if its lease had ended.
+    """
+
+    topic: str
+    callback: Callback
+    error: str = ""
+
+
+@frozen
 class Swept:
     """How many rows the sweep at the top of the hour removed.
 
     :ivar expired: subscriptions whose leases had ended.
     :ivar failing: subscriptions with too many failed notifications in a row.
     :ivar topics: topics without subscriptions that were last fetched long ago.
+    :ivar named: some of the removed subscriptions: at most a hundred of either kind.
     """
 
     expired: int = 0
     failing: int = 0
     topics: int = 0
+    named: tuple[SweptSubscription, ...] = field(default=(), eq=False)
 
 
 @frozen

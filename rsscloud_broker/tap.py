@@ -32,6 +32,7 @@ from rsscloud_broker.core import (
     Admission,
     Broker,
     ChangeDetector,
+    EventLog,
     FairLimiter,
     FeedInspector,
     IntentQueue,
@@ -44,6 +45,7 @@ from rsscloud_broker.core import (
     Verifier,
 )
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.certificates import Certificate
@@ -349,6 +351,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     for sink in sinks:
         bus.attach(sink)
     pages = Pages(running if has_hub else running - {"websub"})
+    limits = HTTPLimits(config.http, reactor)
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
@@ -361,9 +364,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         statistics=store,
         has_hub=has_hub,
         topics=TopicView(store, clock),
+        event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
+        disclosure=Disclosure(config.pages.callbacks),
+        max_connections=lambda: limits.http.max_connections,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
-    limits = HTTPLimits(config.http, reactor)
     site = bounded_site(
         Root(doors, public_url),
         limits,
@@ -407,6 +412,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ):
         part.setServiceParent(service)
     return service
+
+
+def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:
+    """Whether a plugin is among those that run."""
+    return any(maker.name == name for maker, _ in chosen)
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

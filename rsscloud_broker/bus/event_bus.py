@@ -113,18 +113,32 @@ class EventBus(Service):
         self._clock = clock
         self._missed = (counters or Counters()).missed
         self._queues: dict[str, _Queue] = {}
+        #: The queues of the sinks that handle a class of events, looked up at its first event.
+        self._takers: dict[type[Event], tuple[_Queue, ...]] = {}
 
     def attach(self, sink: IEventSink) -> None:
         verifyObject(IEventSink, sink)
         if sink.name in self._queues:
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
         self._queues[sink.name] = _Queue(sink, self._queue_size, self.log, self._missed)
+        self._takers.clear()
+
+    def wants(self, kind: type[Event]) -> bool:
+        return bool(self._takers_of(kind))
 
     def publish(self, event: Event) -> None:
-        for queue in tuple(self._queues.values()):
-            if isinstance(event, queue.sink.handles):
-                queue.put(event)
+        for queue in self._takers_of(type(event)):
+            queue.put(event)
+            if not queue.feeding:
                 Deferred.fromCoroutine(queue.feed())
+
+    def _takers_of(self, kind: type[Event]) -> tuple[_Queue, ...]:
+        takers = self._takers.get(kind)
+        if takers is None:
+            queues = self._queues.values()
+            takers = tuple(queue for queue in queues if issubclass(kind, queue.sink.handles))
+            self._takers[kind] = takers
+        return takers
 
     async def drain(self) -> None:
         """Return when the sinks have handled every event published so far."""

@@ -6,6 +6,7 @@ Nothing here knows HTTP or SQL.
 from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.event_log import EventLog
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter
@@ -23,6 +24,7 @@ __all__ = [
     "Admission",
     "Broker",
     "ChangeDetector",
+    "EventLog",
     "FairLimiter",
     "FeedInspector",
     "IntentQueue",

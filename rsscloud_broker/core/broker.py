@@ -5,7 +5,8 @@ Each method first stores a fact, then publishes it on the event bus, then return
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -32,7 +33,15 @@ from rsscloud_broker.errors import (
     TopicEnded,
     TopicUnreadable,
 )
-from rsscloud_broker.events import PingReceived, TopicChanged
+from rsscloud_broker.events import (
+    PingAccepted,
+    PingReceived,
+    PingRefused,
+    SubscriptionDenied,
+    SubscriptionRequested,
+    TopicChanged,
+    TopicRevived,
+)
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription, host_of
 from rsscloud_broker.together import together
@@ -100,6 +109,13 @@ class Broker:
         return self._verifier.content_protocols
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        try:  # pings are too many for a context manager
+            await self._ping(ping, repeat_window, source)
+        except Refused as error:
+            self._ping_refused(ping.rss_url or ping.url, source, error)
+            raise
+
+    async def _ping(self, ping: Ping, repeat_window: float, source: str) -> None:
         self._check_space()
         self._admission.ping(source)
         check_ping(ping)
@@ -110,13 +126,36 @@ class Broker:
         else:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
+        self._ping_accepted(ping.rss_url or ping.url, source, repeated=record.repeat)
         for topic in record.watched:
             self._detector.schedule(topic, source=source)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
 
+    def _ping_accepted(self, url: str, source: str, *, repeated: bool = False) -> None:
+        self._bus.publish(PingAccepted(url, self._clock.wall_seconds(), source, repeated))
+
+    def _ping_refused(self, url: str, source: str, error: Refused) -> None:
+        now = self._clock.wall_seconds()
+        self._bus.publish(PingRefused(url, str(error), now, source))
+
+    @contextmanager
+    def _refusals_of_ping(self, url: str, source: str) -> Iterator[None]:
+        """Publish that a ping was refused, if this context raises that."""
+        try:
+            yield
+        except Refused as error:
+            self._ping_refused(url, source, error)
+            raise
+
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
+        with self._refusals_of_ping(url, source):
+            changed = await self._ping_topic(url, source, again)
+        self._ping_accepted(url, source)
+        return changed
+
+    async def _ping_topic(self, url: str, source: str, again: bool) -> bool:
         self._check_space()
         self._admission.ping(source)
         url = topic_of(url)
@@ -137,12 +176,16 @@ class Broker:
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
         self._check_space()
-        for _ in urls:
-            self._admission.ping(source)
+        for url in urls:
+            with self._refusals_of_ping(url, source):
+                self._admission.ping(source)
         topics = tuple(dict.fromkeys(map(normal_form, urls)))
         found = await together([self._problem_of(url, source) for url in topics])
         problems = dict(zip(topics, found, strict=True))
         allowed = [url for url, problem in problems.items() if isinstance(problem, str)]
+        for url, problem in problems.items():
+            if isinstance(problem, Refused):
+                self._ping_refused(url, source, problem)
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
         stored = await together([self._request_fetch(url, source) for url in allowed])
@@ -169,9 +212,11 @@ class Broker:
         """
         stored = await self._store.request_check(url, self._clock.wall_seconds(), True)
         if stored:
+            self._ping_accepted(url, source)
             self._detector.schedule(url, pinged=True, source=source)
         else:
             self._counters.limited.labels("topics that wait").inc()
+            self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
         return stored
 
     async def _admit_fetch(self, url: str, source: str) -> None:
@@ -218,12 +263,40 @@ class Broker:
             self._bus.publish(TopicChanged(topic, now))
         return wanted
 
+    @contextmanager
+    def _denials(self, intent: Intent) -> Iterator[None]:
+        """Publish that a request to subscribe or to unsubscribe was refused, if this context
+        raises that.
+        """
+        try:
+            yield
+        except Refused as error:
+            now = self._clock.wall_seconds()
+            self._bus.publish(
+                SubscriptionDenied(intent.topic, intent.callback, str(error), now, intent.source)
+            )
+            raise
+
+    def _requested(self, intent: Intent) -> None:
+        """Publish that a request to subscribe or to unsubscribe was taken in."""
+        now = self._clock.wall_seconds()
+        self._bus.publish(
+            SubscriptionRequested(
+                intent.topic, intent.callback, now, intent.source, intent.unsubscribe
+            )
+        )
+
     async def subscribe(self, intent: Intent) -> Subscription:
+        with self._denials(intent):
+            return await self._subscribe(intent)
+
+    async def _subscribe(self, intent: Intent) -> Subscription:
         self._check_space()
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         self._access.check_subscribe(intent.topic)
         quota = await self._admission.verification(intent)
+        self._requested(intent)
         try:
             return await self._revive_if_allowed(
                 intent.topic, partial(self._verifier.subscribe, intent)
@@ -235,9 +308,14 @@ class Broker:
             raise
 
     async def unsubscribe(self, intent: Intent) -> bool:
+        with self._denials(intent):
+            return await self._unsubscribe(evolve(intent, unsubscribe=True))
+
+    async def _unsubscribe(self, intent: Intent) -> bool:
         self._verifier.check_protocol(intent.callback.protocol)
-        intent = about_topic(evolve(intent, unsubscribe=True))
+        intent = about_topic(intent)
         await self._admission.verification(intent)
+        self._requested(intent)
         try:
             return await self._verifier.unsubscribe(intent)
         except CallbackFailed as error:
@@ -245,6 +323,10 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
+        with self._denials(intent):
+            await self._accept(intent)
+
+    async def _accept(self, intent: Intent) -> None:
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         if not intent.unsubscribe:
@@ -256,7 +338,11 @@ class Broker:
         except Refused:
             quota.left += 1
             raise
-        await self._intents.add(intent, limited=not self._admission.is_exempt(intent.source))
+        await self._intents.add(
+            intent,
+            limited=not self._admission.is_exempt(intent.source),
+            stored=partial(self._requested, intent),
+        )
 
     async def _check_intent(self, intent: Intent) -> None:
         """Raise if the broker would not fetch the topic or not call the callback of an intent.
@@ -314,7 +400,8 @@ class Broker:
                 or not self._access.may_subscribe(topic.url)
             ):
                 raise
-        await self._store.revive_topic(url)
+        if await self._store.revive_topic(url):
+            self._bus.publish(TopicRevived(topic.url, self._clock.wall_seconds()))
         return await attempt()
 
 

@@ -33,7 +33,7 @@ from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
-from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged
+from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import FetchRecord
@@ -256,6 +256,7 @@ class ChangeDetector(Service):
             topic = self._reader.nothing_new(result)
             if topic is not None:
                 self._counted.labels("unchanged").inc()
+                self._tell_fetched(result, topic.url, changed=False)
                 return FetchRecord(topic, changed=False)
         return await self.record(result)
 
@@ -295,6 +296,7 @@ class ChangeDetector(Service):
         record = await self._store.record_fetch(fetched, ping)
         self._reader.recorded(record.topic, pinged=fetched.pinged)
         self._counted.labels("changed" if record.changed else "unchanged").inc()
+        self._tell_fetched(fetched, record.topic.url, changed=record.changed)
         if record.ping is not None:
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
@@ -305,6 +307,10 @@ class ChangeDetector(Service):
         if record.changed and fetched.content is not None:
             self._feeds.take(record.topic.url, fetched.content)
         return record
+
+    def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
+        now = self._clock.wall_seconds()
+        self._bus.publish(TopicFetched(topic, changed, fetched.result, fetched.seconds, now))
 
 
 def _record_of(found: _Found) -> FetchRecord:

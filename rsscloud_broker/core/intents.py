@@ -16,7 +16,7 @@ Decision 0016 (``docs/decisions``) says why topics (``retrying``) and notificati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from twisted.application.service import Service
@@ -97,11 +97,18 @@ class IntentQueue(Service):
         for settling in tuple(self._settling.values()):
             settling.cancel()
 
-    async def add(self, intent: Intent, *, limited: bool = True) -> None:
+    async def add(
+        self,
+        intent: Intent,
+        *,
+        limited: bool = True,
+        stored: Callable[[], object] = lambda: None,
+    ) -> None:
         """Store an intent and begin to verify it.  It replaces an earlier intent of the same topic
         and callback.
 
         :param limited: whether the limits for each source apply to its caller.
+        :param stored: is called when the intent is stored, before it is verified.
         :raises TooMany: too many intents wait.
         """
         if (intent.topic, intent.callback) not in self._settling:
@@ -114,6 +121,7 @@ class IntentQueue(Service):
         if pending is None:
             reason = f"{self._limit} requests already wait to be verified, which is the limit"
             raise TooMany(reason, FULL_PAUSE)
+        stored()
         self._settle(pending)
 
     def _check_capacity(self, intent: Intent, limited: bool) -> None:
@@ -184,7 +192,10 @@ class IntentQueue(Service):
         while True:
             failure = await self._store_retry(partial(self._try, pending.intent), about)
             attempts += 1
-            if failure is None or attempts > len(self._retries):
+            if failure is None:
+                return
+            if attempts > len(self._retries):
+                self._verifier.denied(pending.intent, failure.reason)
                 return
             asked = min(failure.retry_after or 0.0, LONGEST_PAUSE)
             delay = max(self._retries[attempts - 1], asked)
@@ -204,7 +215,9 @@ class IntentQueue(Service):
             else:
                 await self._subscribe_or_deny(intent)
         except CallbackFailed as error:
-            return None if error.retry_after is None else error
+            if error.retry_after is not None:
+                return error
+            self._verifier.denied(intent, error.reason)
         except UnsupportedProtocol as error:  # an earlier configuration had this notifier
             callback = intent.callback.url
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)

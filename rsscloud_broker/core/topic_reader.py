@@ -142,19 +142,24 @@ class TopicReader:
 
     async def _read(self, topic: Topic, *, is_known: bool) -> FetchResult:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
-        started_at = self._clock.wall_seconds()
+        started_at, began = self._clock.wall_seconds(), self._clock.seconds()
         try:
             fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:
             self._fetches.labels("failed").inc()
+            self._fetches.labels("failed").inc()
+            seconds = self._clock.seconds() - began
             if is_known:
                 await self._record_failure(topic.url, started_at, error)
+            now = self._clock.wall_seconds()
+            self._bus.publish(events.TopicFetchFailed(topic.url, error.reason, seconds, now))
             raise
+        seconds = self._clock.seconds() - began
         url = topic.url
         new_url = normal_form(fetched.moved_to)
         if is_known and new_url and await self._move(url, new_url):
             url = new_url
-        return _result(topic, url, started_at, fetched)
+        return _result(topic, url, started_at, fetched, seconds)
 
     async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
         """Store why a fetch failed, and end the topic if its server says that it has ended."""
@@ -167,15 +172,19 @@ class TopicReader:
     async def _move(self, url: str, new_url: str) -> bool:
         if not self.reads(new_url):
             return False  # a server must not redirect to a topic whose content is pushed
-        moved = await self._store.move_topic(url, new_url, self._clock.wall_seconds())
+        now = self._clock.wall_seconds()
+        moved = await self._store.move_topic(url, new_url, now)
         if moved:
             self.forget(url)
             self.forget(new_url)
             self.log.info("{url} has moved to {to}, with its subscribers.", url=url, to=new_url)
+            self._bus.publish(events.TopicMoved(url, new_url, now))
         return moved
 
 
-def _result(topic: Topic, url: str, started_at: float, fetched: Fetched) -> FetchResult:
+def _result(
+    topic: Topic, url: str, started_at: float, fetched: Fetched, seconds: float
+) -> FetchResult:
     content = fetched.content
     if content is not None:
         digest, size = content.digest, len(content.body)
@@ -193,4 +202,5 @@ def _result(topic: Topic, url: str, started_at: float, fetched: Fetched) -> Fetc
         validators=fetched.validators,
         fresh_seconds=fetched.fresh_seconds,
         result=fetched.result,
+        seconds=seconds,
     )

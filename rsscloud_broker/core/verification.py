@@ -24,7 +24,7 @@ from rsscloud_broker.errors import (
     Unavailable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
+from rsscloud_broker.events import SubscriptionDenied, SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
 from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
 
@@ -122,7 +122,7 @@ class Verifier:
         )
         if is_read and subscription.attempts is not None and subscription.wants_content:
             await self._bring_content(intent)
-        self._bus.publish(SubscriptionStored(subscription))
+        self._bus.publish(SubscriptionStored(subscription, intent.source))
         return subscription
 
     async def unsubscribe(self, intent: Intent) -> bool:
@@ -134,7 +134,7 @@ class Verifier:
         await self._confirm(self._notifier(intent.callback.protocol), intent)
         removed = await self._store.remove_subscription(intent.topic, intent.callback)
         if removed:
-            self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback))
+            self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback, intent.source))
         return removed
 
     async def deny(self, intent: Intent, reason: str) -> None:
@@ -150,6 +150,14 @@ class Verifier:
         self._tell_of_refusal(intent, f"{reason}{unheard}")
         if not outcome.success:
             raise _callback_failed(outcome)
+        self.denied(intent, reason)
+
+    def denied(self, intent: Intent, reason: str) -> None:
+        """Publish that the broker has settled an accepted intent without a subscription."""
+        now = self._clock.wall_seconds()
+        self._bus.publish(
+            SubscriptionDenied(intent.topic, intent.callback, reason, now, intent.source)
+        )
 
     def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
         """A slot of the limiter for a call of the callback."""

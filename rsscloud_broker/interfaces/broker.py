@@ -143,6 +143,13 @@ class IEventBus(Interface):
     def attach(sink: IEventSink) -> None:
         """Deliver the events that a sink handles to it from now on."""
 
+    def wants(kind: type[Event]) -> bool:
+        """Whether any sink handles a class of events.
+
+        Nobody needs to ask before ``publish``.  It is for events so frequent that even making
+        them costs time.
+        """
+
     def publish(event: Event) -> None:
         """Put an event into the queue of every sink that handles its class.
 

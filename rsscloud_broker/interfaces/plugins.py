@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.plugin import IPlugin
 from twisted.python.filepath import FilePath
 from twisted.web.resource import IResource
@@ -19,6 +19,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
@@ -187,6 +188,8 @@ class FrontDoorParts:
     :ivar topics: topics and pings, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
+    :ivar disclosure: how much strangers see of callbacks' URLs and of clients' addresses.
+    :ivar max_connections: returns how many connections of clients may be open at the same time.
     """
 
     broker: IBroker
@@ -201,6 +204,8 @@ class FrontDoorParts:
     topics: ITopicView
     has_hub: bool = False
     event_log: IEventLog | None = None
+    disclosure: Disclosure = field(factory=Disclosure)
+    max_connections: Callable[[], int] = lambda: 2000
 
 
 @frozen

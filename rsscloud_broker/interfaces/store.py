@@ -13,6 +13,7 @@ from typing import Any
 from zope.interface import Interface
 
 from rsscloud_broker.interfaces.views import IStatistics
+from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -71,6 +72,28 @@ class IStore(IStatistics):
 
     def prune_pings(before: float) -> Awaitable[int]:
         """Remove the pings received before a time, and return how many they were."""
+
+    # the event log
+
+    def add_log_entries(entries: Sequence[LogEntry]) -> Awaitable[None]:
+        """Add entries to the event log.  Their ids ascend in this order."""
+
+    def log_entries(
+        wanted: LogFilter, before: int | None, limit: int
+    ) -> Awaitable[Sequence[LogEntry]]:
+        """The newest entries of the event log that pass a filter: see ``IEventLog.entries``."""
+
+    def log_entries_after(
+        wanted: LogFilter, after: int, limit: int
+    ) -> Awaitable[Sequence[LogEntry]]:
+        """The oldest entries with a greater id: see ``IEventLog.entries_after``."""
+
+    def prune_log(before: float, keep: int, limit: int) -> Awaitable[int]:
+        """Remove the oldest entries that are from before a time, or beyond the newest ``keep``.
+
+        :param limit: how many rows are looked at, so that nothing else waits long.
+        :returns: how many were removed; if that is ``limit``, call again.
+        """
 
     # topics
 

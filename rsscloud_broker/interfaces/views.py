@@ -12,7 +12,11 @@ from rsscloud_broker.records import PingedTopic
 
 
 class IEventLog(Interface):
-    """The event log, for reading."""
+    """The event log, for reading.
+
+    If a filter names a topic or a host and anything else, only the next 10,000 entries of that
+    topic or host are searched.
+    """
 
     def entries(wanted: LogFilter, before: int | None, limit: int) -> Awaitable[Sequence[LogEntry]]:
         """The newest entries that pass a filter, newest first.
@@ -24,6 +28,9 @@ class IEventLog(Interface):
 
     def entries_after(wanted: LogFilter, after: int, limit: int) -> Awaitable[Sequence[LogEntry]]:
         """The oldest entries with a greater id that pass a filter, oldest first.
+
+        Whoever goes on after the greatest id of one call misses no entry: an entry is returned
+        only when no entry with a smaller id can appear any more.
 
         :raises Unavailable: the store cannot be read.
         """

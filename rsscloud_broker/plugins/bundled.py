@@ -30,9 +30,11 @@ from rsscloud_broker.notifiers import WebSubOptions as WebSubNotifierOptions
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
+from rsscloud_broker.web.event_log import EventLogDoor, EventLogDoorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
 from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
@@ -118,6 +120,9 @@ resourcesync = PushingFrontDoorMaker(
     ResourceSyncDoor,
     pushed_by_publishers,
 )
+event_log = FrontDoorMaker(
+    "event_log", "the event log for people, at /log", EventLogDoorOptions, EventLogDoor
+)
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
 )
@@ -177,6 +182,9 @@ distribution = SinkMaker(
 )
 change_list = SinkMaker(
     "change_list", "makes changes.xml and shortChanges.xml", ChangeListOptions, ChangeListSink
+)
+event_log_sink = SinkMaker(
+    "event_log", "writes what the broker does into the event log", EventLogOptions, EventLogSink
 )
 archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)
 statistics = SinkMaker(

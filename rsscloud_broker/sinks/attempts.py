@@ -73,6 +73,7 @@ class Attempts:
     :param notifiers: the enabled notifiers, by protocol.
     :param contents: reads the contents that notifications carry.
     :param jitter: returns a random number from 0 to 1.
+    :param delivered: is called when a subscriber has accepted a notification, with the time.
     :ivar stopping: the broker stops, so no attempt begins any more.
     """
 
@@ -83,6 +84,7 @@ class Attempts:
     _counters: Counters
     _contents: Contents
     _jitter: Callable[[], float] = random
+    _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _logged_unavailable_at: float = field(default=float("-inf"), init=False)
@@ -289,6 +291,7 @@ class Attempts:
         )
         if outcome.success and not subscription.ended:
             self._count(subscription, "delivered")
+            self._delivered(subscription, now)
             return delivery
         last = outcome.success or outcome.gone or self._is_used_up(notifier, subscription, now)
         if not last:

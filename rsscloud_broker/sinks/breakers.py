@@ -23,6 +23,7 @@ from attrs import define
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.events import Event, HostReachable, HostUnreachable
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Outcome
 from rsscloud_broker.records import HostState
@@ -65,6 +66,7 @@ class Breakers:
     :param changed: is called when ``take_changes`` has something to return.
     :param closed: is called when a breaker closes, with the host; and with ``host:port``
         if the breaker was that of a port, else with an empty string.
+    :param publish: is called with an event when a breaker opens or closes.
     """
 
     log = Logger()
@@ -76,8 +78,10 @@ class Breakers:
         changed: Callable[[], None],
         closed: Callable[[str, str], None] = lambda host, origin: None,
         first_pause: float = FIRST_PAUSE,
+        publish: Callable[[Event], object] = lambda event: None,
     ) -> None:
         self._clock = clock
+        self._publish = publish
         self._first_pause = first_pause
         self._tell_changed = changed
         self._tell_closed = closed
@@ -172,6 +176,11 @@ class Breakers:
                 until=datetime.fromtimestamp(until, UTC),
             )
             self._change(HostState(name, breaker.failures, until))
+            port = _port_of(callback.origin) if outcome.port_only else None
+            now = self._clock.wall_seconds()
+            self._publish(
+                HostUnreachable(callback.host, port, outcome.reason, breaker.failures, until, now)
+            )
 
     def take_changes(self) -> list[HostState]:
         """The states that changed since the last call; the caller stores them."""
@@ -194,6 +203,8 @@ class Breakers:
             self.log.info("{name} answers again: it is called as before.", name=name)
             self._forget(name)
             self._tell_closed(host, origin)
+            port = _port_of(origin) if origin else None
+            self._publish(HostReachable(host, port, self._clock.wall_seconds()))
 
     def _forget_the_oldest(self) -> None:
         if len(self._breakers) > REMEMBERED:
@@ -211,3 +222,8 @@ class Breakers:
     def _pause(self, failures: int) -> float:
         doublings = min(failures - THRESHOLD, 10)
         return min(self._first_pause * 2.0**doublings, LONGEST_PAUSE)
+
+
+def _port_of(origin: str) -> int:
+    """The port in ``host:port``."""
+    return int(origin.rpartition(":")[2])

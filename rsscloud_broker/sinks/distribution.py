@@ -29,10 +29,12 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
     ContentFetched,
     Event,
+    NotificationDelivered,
     SubscriptionRemoved,
     SubscriptionStored,
     TopicChanged,
@@ -47,11 +49,15 @@ from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
+from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.sinks.walk import Tools, Walk
 from rsscloud_broker.store_retry import StoreRetry
 
 #: Seconds that a stopping broker gives to notifications in flight.
 STOP_TIMEOUT = 5.0
+
+#: How many fan-outs are counted at the same time; of further ones the oldest begins anew.
+MAX_TALLIES = 10_000
 
 #: Seconds for which changes of circuit breakers are collected before they are stored.
 SAVE_BREAKERS = 1.0
@@ -94,6 +100,8 @@ class Distribution(Service):
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
         self._store: IStore = parts.store
         self._clock: IClock = parts.clock
+        self._bus = parts.bus
+        self._counters = parts.counters
         self._max_walks = options.max_fanouts
         self._breakers = Breakers(
             parts.clock,
@@ -101,6 +109,7 @@ class Distribution(Service):
             self._breakers_changed,
             self._breaker_closed,
             first_pause=options.breaker_pause,
+            publish=parts.bus.publish,
         )
         self._saving_breakers: IDelayedCall | None = None
         self._store_retry = StoreRetry(parts.clock, "Distribution")
@@ -119,15 +128,21 @@ class Distribution(Service):
             self._breakers,
             parts.counters,
             self._contents,
+            delivered=self._delivered,
         )
         self._retries = Retries(
-            parts.store, parts.clock, self._attempts, self._store_retry, parts.counters
+            parts.store,
+            parts.clock,
+            self._attempts,
+            self._store_retry,
+            parts.counters,
+            parts.bus.publish,
         )
         self._tools = Tools(
             store=parts.store,
             clock=parts.clock,
             attempts=self._attempts,
-            counters=parts.counters,
+            tally=self._tally,
             store_retry=self._store_retry,
             record=self._retries.record,
             recorded=self._retries.recorded,
@@ -136,6 +151,7 @@ class Distribution(Service):
             walk_budget=WalkBudget(),
             slice_size=options.slice_size,
         )
+        self._tallies: BoundedDict[int, Tally | None] = BoundedDict(MAX_TALLIES)
         self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
         self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first
@@ -207,6 +223,19 @@ class Distribution(Service):
         if self._saving_breakers is not None:
             self._saving_breakers.cancel()
             await self._save_breakers()
+
+    def _delivered(self, subscription: Subscription, at: float) -> None:
+        """Publish that a subscriber accepted a notification, if anybody wants to know."""
+        if self._bus.wants(NotificationDelivered):
+            self._bus.publish(NotificationDelivered(subscription, at))
+
+    def _tally(self, fanout: Fanout) -> Tally:
+        """The tally of a fan-out, which has it for all turns of its walk."""
+        tally = self._tallies.get(fanout.id, None)
+        if tally is None:
+            tally = Tally(fanout, self._clock, self._counters, self._bus.publish)
+            self._tallies[fanout.id] = tally
+        return tally
 
     def _breakers_changed(self) -> None:
         if self._saving_breakers is None:

@@ -16,7 +16,7 @@ Decision 0016 (``docs/decisions``) says why this module shares no scheduler with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
@@ -24,6 +24,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.events import Event, NotificationFailed
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.records import MAX_QUEUED, Delivery, Recorded
@@ -55,7 +56,10 @@ LEAST_PAUSE = 0.2
 
 
 class Retries:
-    """Submits the attempts that are due, and saves what came of them."""
+    """Submits the attempts that are due, and saves what came of them.
+
+    :param publish: is called with an event when a failed notification is saved.
+    """
 
     log = Logger()
 
@@ -66,8 +70,10 @@ class Retries:
         attempts: Attempts,
         store_retry: StoreRetry,
         counters: Counters,
+        publish: Callable[[Event], object] = lambda event: None,
     ) -> None:
         self._store = store
+        self._publish = publish
         self._clock = clock
         self._attempts = attempts
         self._store_retry = store_retry
@@ -103,6 +109,8 @@ class Retries:
         The next look is when the first of them is due.  If the store dropped a pushed content
         because a subscription's queue was full, that is logged and counted.
         """
+        for one in deliveries:
+            self._publish_failure(one)
         due = [one.retry_at for one in deliveries if one.retry_at and not one.claimed]
         if recorded.due:
             due.append(self._clock.wall_seconds())
@@ -115,6 +123,19 @@ class Retries:
                 callback=subscription.callback.url,
                 topic=subscription.topic,
                 limit=MAX_QUEUED,
+            )
+
+    def _publish_failure(self, delivery: Delivery) -> None:
+        outcome = delivery.outcome
+        if outcome is not None and not outcome.success:
+            self._publish(
+                NotificationFailed(
+                    delivery.subscription,
+                    outcome.reason,
+                    delivery.at,
+                    retry_at=delivery.retry_at,
+                    ends=outcome.gone,
+                )
             )
 
     def record(self, deliveries: Sequence[Delivery]) -> None:

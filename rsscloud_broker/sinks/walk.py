@@ -23,7 +23,6 @@ from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 
-from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
@@ -37,6 +36,7 @@ from rsscloud_broker.sinks.attempt import (
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
+from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.store_retry import StoreRetry
 
 #: How long a walk waits before it goes on without some attempts: at its end for those that have
@@ -61,6 +61,7 @@ TURN_SUBSCRIPTIONS = 3000
 class Tools:
     """What ``Distribution`` gives to every walk.
 
+    :ivar tally: returns the tally of a fan-out.
     :ivar others_wait: whether fan-outs wait for one of the running walks to stop.
     :ivar walk_budget: limits the bytes of contents that walks hold in memory.
     :ivar slice_size: how many subscriptions are read at a time.
@@ -72,7 +73,7 @@ class Tools:
     store: IStore
     clock: IClock
     attempts: Attempts
-    counters: Counters
+    tally: Callable[[Fanout], Tally]
     store_retry: StoreRetry
     record: Callable[[Sequence[Delivery]], None]
     recorded: Callable[[], Awaitable[None]]
@@ -125,7 +126,7 @@ class Walk:
         self._tools = tools
         self._progress = _Progress(fanout.cursor)
         self._content: Content | None = None
-        self._first_told = fanout.cursor > 0
+        self._tally = tools.tally(fanout)
         # For the slice being submitted, and for the next one, which is read meanwhile.
         self._outdated = self._outdated_ahead = OutdatedSubscriptions()
         # Subscriptions whose attempts wait for a slot; the walk submits no more meanwhile.
@@ -154,6 +155,7 @@ class Walk:
         """
         tools = self._tools
         await tools.walk_budget.enter(self._fanout.content_size)
+        self._tally.begin()
         next_slice = self._read(self._progress.cursor)
         try:
             self._content = await self._read_content()
@@ -178,7 +180,7 @@ class Walk:
             next_slice.addErrback(lambda failure: None)  # nobody waits for it any more
             tools.walk_budget.leave(self._fanout.content_size)
         if done:
-            tools.counters.last_latency.observe(self._age())
+            self._tally.end()
 
     @property
     def _stops(self) -> bool:
@@ -299,8 +301,7 @@ class Walk:
     def _done(self, delivery: Delivery) -> None:
         """Note the outcome of an attempt, to be saved soon."""
         progress = self._progress
-        if delivery.outcome is not None and delivery.outcome.success:
-            self._count_first()
+        self._tally.add(delivery, late=self._late is not None)
         if self._late is not None:
             self._late.add(delivery)
             return
@@ -313,14 +314,6 @@ class Walk:
         self._save_soon()
         if not progress.open:
             self._tell_change()
-
-    def _count_first(self) -> None:
-        if not self._first_told:
-            self._first_told = True
-            self._tools.counters.first_latency.observe(self._age())
-
-    def _age(self) -> float:
-        return self._tools.clock.wall_seconds() - self._fanout.begun_at
 
     # --- waiting for changes
 
@@ -421,6 +414,7 @@ class Walk:
             await self._change()
         progress, now = self._progress, self._tools.clock.wall_seconds()
         under_way, progress.open = list(progress.open.values()), {}
+        self._tally.leave(len(under_way))
         # The pending notification of a follower is stored for the attempt that it follows.
         progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
         self._late = late = _Late(self._tools.record)

@@ -148,7 +148,7 @@ def _last_id(table: str) -> str:
     return f"SELECT max(coalesce(({ever}), 0), coalesce(({now}), 0))"
 
 
-@lru_cache(maxsize=20)
+@lru_cache(maxsize=40)
 def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
     row = f"({', '.join('?' * len(columns))})"
     names = ", ".join(columns)

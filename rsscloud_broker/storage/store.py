@@ -1,8 +1,9 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
-``subscriptions``, ``summaries``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and
-``due_times``.  ``threads`` and ``writer`` run the transactions outside the reactor's thread.
+``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``, ``walks``,
+``deliveries``, ``nodes`` and ``due_times``.  ``threads`` and ``writer`` run the transactions
+outside the reactor's thread.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from rsscloud_broker.storage import (
 )
 from rsscloud_broker.storage import deliveries as delivery_rows
 from rsscloud_broker.storage import intents as intent_rows
+from rsscloud_broker.storage import log_entries as log_rows
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
@@ -149,6 +151,13 @@ class Store(Service):
     count_pings = _read(ping_rows.count_pings)
     ping_hours = _read(ping_rows.ping_hours)
     prune_pings = _write(ping_rows.prune_pings)
+
+    # the event log
+
+    add_log_entries = _write(log_rows.add_log_entries)
+    log_entries = _read(log_rows.log_entries)
+    log_entries_after = _read(log_rows.log_entries_after)
+    prune_log = _write(log_rows.prune_log)
 
     # topics
 

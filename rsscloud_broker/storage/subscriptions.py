@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Callback, Lease, Subscription
-from rsscloud_broker.records import Bounds, Swept
+from rsscloud_broker.records import Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.idle import evict_idle, mark_idle
 from rsscloud_broker.storage.polls import make_due
@@ -45,6 +46,9 @@ from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topi
 
 #: Seconds for which the store keeps an ended topic without subscriptions.
 KEEP_ENDED = 90 * 86400
+
+#: How many subscriptions the sweep names of those that failed too often, and of those that expired.
+NAMED = 100
 
 #: The value of ``content_topic_id`` in the pending notification of a subscription.
 CONTENT_TOPIC_ID = case((subscription.c.wants_content, subscription.c.topic_id))
@@ -95,6 +99,7 @@ def put_subscription(
     }
     granted_at = to_micros(wanted.lease.granted_at)
     key = conn.execute(select(subscription.c.id).filter_by(**identity)).scalar()
+    renewed = key is not None
     if key is None:
         values["host"] = wanted.callback.host
         made = conn.execute(insert(subscription).values(identity | values)).inserted_primary_key
@@ -118,7 +123,7 @@ def put_subscription(
     if row.next_poll_at is None and not row.ended:
         make_due(conn, [row.id], granted_at)
     (stored,) = by_ids(conn, [key])
-    return stored
+    return evolve(stored, renewed=renewed)
 
 
 def _add_pending(conn: Connection, key: int, due_at: int) -> None:
@@ -250,10 +255,13 @@ def sweep(
     fan-outs, its contents and the rows of its old URLs are removed.  An ended topic stays for
     ``KEEP_ENDED`` seconds, so that it is not fetched again when somebody pings it.
     """
+    is_expired = subscription.c.expires_at <= to_micros(now)
+    named_ones = [
+        *_some(conn, subscription.c.dropping),
+        *_some(conn, and_(is_expired, ~subscription.c.dropping)),
+    ]
     dropping = conn.execute(delete(subscription).where(subscription.c.dropping)).rowcount
-    expired = conn.execute(
-        delete(subscription).where(subscription.c.expires_at <= to_micros(now))
-    ).rowcount
+    expired = conn.execute(delete(subscription).where(is_expired)).rowcount
     idle = and_(
         topic.c.ended == "",
         topic.c.moved_to_id.is_(None),
@@ -275,4 +283,26 @@ def sweep(
     mark_idle(conn)
     evict_idle(conn, bounds.idle_topics)
     remove_all_unneeded(conn)
-    return Swept(expired=expired, failing=dropping, topics=topics)
+    return Swept(expired=expired, failing=dropping, topics=topics, named=tuple(named_ones))
+
+
+def _some(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscription]:
+    """Up to ``NAMED`` subscriptions that the sweep is about to remove."""
+    asked = case((_COLUMNS.asked_url != "", _COLUMNS.asked_url), else_=topic.c.url)
+    query = (
+        select(
+            asked,
+            _COLUMNS.callback_url,
+            _COLUMNS.protocol,
+            _COLUMNS.procedure,
+            case((_COLUMNS.dropping, _COLUMNS.last_error), else_=""),
+        )
+        .join(topic, topic.c.id == _COLUMNS.topic_id)
+        .where(condition)
+        .order_by(_COLUMNS.id)
+        .limit(NAMED)
+    )
+    return [
+        SweptSubscription(url, Callback(callback_url, protocol, procedure), error)
+        for url, callback_url, protocol, procedure, error in conn.execute(query)
+    ]

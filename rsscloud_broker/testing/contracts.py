@@ -17,14 +17,30 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.events import (
+    ContentFetched,
+    ContentRequested,
     Event,
+    FanOutBegun,
+    FanOutEnded,
     FilePublished,
+    HostReachable,
+    HostUnreachable,
+    NotificationDelivered,
+    NotificationFailed,
+    PingAccepted,
     PingReceived,
+    PingRefused,
+    SubscriptionDenied,
     SubscriptionRemoved,
+    SubscriptionRequested,
     SubscriptionsSwept,
     SubscriptionStored,
     TopicChanged,
     TopicEnded,
+    TopicFetched,
+    TopicFetchFailed,
+    TopicMoved,
+    TopicRevived,
 )
 from rsscloud_broker.interfaces import (
     IEventSink,
@@ -171,6 +187,22 @@ def _events() -> list[Event]:
         SubscriptionsSwept(Swept(expired=1), 3600.0),
         TopicEnded(_TOPIC, "gone", 1000.0),
         FilePublished("/changes.xml", 1000.0),
+        PingAccepted(_TOPIC, 1000.0, "192.0.2.7"),
+        PingRefused(_TOPIC, "too many came", 1000.0, "192.0.2.7"),
+        TopicFetched(_TOPIC, True, "200, 6 bytes", 0.25, 1000.0),
+        TopicFetchFailed(_TOPIC, "nobody is there", 0.25, 1000.0),
+        TopicRevived(_TOPIC, 1000.0),
+        TopicMoved(_TOPIC, f"{_TOPIC}/new", 1000.0),
+        ContentRequested(_TOPIC),
+        ContentFetched(_TOPIC),
+        SubscriptionRequested(_TOPIC, callback, 1000.0),
+        SubscriptionDenied(_TOPIC, callback, "it said no", 1000.0),
+        FanOutBegun(_TOPIC, 1000.0),
+        FanOutEnded(_TOPIC, 1, 0, 0, 0.25, 0.5, 1000.0),
+        NotificationDelivered(subscription, 1000.0),
+        NotificationFailed(subscription, "status 500", 1000.0, 1005.0),
+        HostUnreachable("reader.example", None, "it timed out", 5, 1060.0, 1000.0),
+        HostReachable("reader.example", 8000, 1000.0),
     ]
 
 

@@ -252,6 +252,9 @@ class RecordingBus:
     def attach(self, sink: IEventSink) -> None:
         self.sinks.append(sink)
 
+    def wants(self, kind: type[Event]) -> bool:
+        return True
+
     def publish(self, event: Event) -> None:
         self.events.append(event)
         self.on_publish(event)

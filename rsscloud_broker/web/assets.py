@@ -1,4 +1,4 @@
-"""Serves the style sheets and icons of the pages."""
+"""Serves the style sheets, scripts and icons of the pages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _FILES: Final = FilePath(__file__).parent()
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 
-#: The files by name, each with its media type and the seconds for which browsers may keep it.  A
-#: style sheet changes together with the pages; icons hardly ever change.
+#: The files by name, each with its media type and the seconds for which browsers may keep it.
+#: Style sheets and scripts change together with the pages; icons hardly ever change.
 ASSETS: Final = {
     "style.css": ("text/css; charset=utf-8", _HOUR),
     "changes.css": ("text/css; charset=utf-8", _HOUR),
+    "log.js": ("text/javascript; charset=utf-8", _HOUR),
     "favicon.svg": ("image/svg+xml", _DAY),
     # Browsers fetch this one for every site, even for answers that are not pages.
     "favicon.ico": ("image/x-icon", _DAY),

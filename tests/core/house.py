@@ -25,6 +25,17 @@ from rsscloud_broker.core import (
 from rsscloud_broker.core.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, Unavailable
+from rsscloud_broker.events import (
+    Event,
+    PingAccepted,
+    PingRefused,
+    SubscriptionDenied,
+    SubscriptionRequested,
+    TopicFetched,
+    TopicFetchFailed,
+    TopicMoved,
+    TopicRevived,
+)
 from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IStore, ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
@@ -37,6 +48,36 @@ FEED = "http://feeds.example/rss.xml"
 CALLBACK = Callback("http://reader.example/notify", "http-post")
 NOW = About(1_790_683_200.0)
 DAY = 86_400
+
+
+#: The classes of events that nothing but the event log handles.
+LOGGED_ONLY = (
+    PingAccepted,
+    PingRefused,
+    TopicFetched,
+    TopicFetchFailed,
+    TopicMoved,
+    TopicRevived,
+    SubscriptionRequested,
+    SubscriptionDenied,
+)
+
+
+class Bus(RecordingBus):
+    """A bus that records the events for the event log apart from the others.
+
+    :ivar logged: the events that nothing but the event log handles, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logged: list[Event] = []
+
+    def publish(self, event: Event) -> None:
+        if isinstance(event, LOGGED_ONLY):
+            self.logged.append(event)
+        else:
+            super().publish(event)
 
 
 @implementer(IURLPolicy)
@@ -104,7 +145,7 @@ class CoreTestCase(SynchronousTestCase):
         self.store: Any = memory_store()
         self.addCleanup(self.store.stopService)
         self.fetcher = FakeFetcher({FEED: b"<rss>1</rss>"})
-        self.bus = RecordingBus()
+        self.bus = Bus()
         self.clock = Clock(NOW)
         self.unavailable: set[str] = set()
         for name in ("checks_due", "record_fetch", "drop_check", "add_ping"):

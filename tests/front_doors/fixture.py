@@ -29,12 +29,14 @@ from rsscloud_broker.core import (
     Access,
     Admission,
     Broker,
+    EventLog,
     FairLimiter,
     IntentQueue,
     TopicView,
     Verifier,
 )
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
@@ -83,7 +85,7 @@ CALLER = "192.0.2.7"
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
 ALL_DOORS = frozenset(
-    {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "topic_page"}
+    {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "topic_page", "event_log"}
 )
 
 
@@ -191,6 +193,7 @@ class House:
     :param limits: the limits on requests.
     :param options: options of front doors, by name; by default each has its default options.
     :param root: a root resource to use instead of the front doors.
+    :param disclosure: what strangers see of callbacks; by default their hosts.
     """
 
     def __init__(
@@ -202,6 +205,7 @@ class House:
         limits: config.RateLimitOptions | None = None,
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
+        disclosure: Disclosure | None = None,
     ) -> None:
         self._case = case
         self.clock = Clock(NOON)
@@ -272,6 +276,9 @@ class House:
             self.store,
             has_hub="websub" in doors,
             topics=TopicView(self.store, self.clock),
+            event_log=EventLog(self.store),
+            disclosure=disclosure or Disclosure(),
+            max_connections=lambda: self.limits.http.max_connections,
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.events import ContentFetched, ContentRequested, SubscriptionStored
+from rsscloud_broker.events import ContentFetched, ContentRequested, Event, SubscriptionStored
 from rsscloud_broker.model import Content, Denial, FetchResult, Outcome
 from rsscloud_broker.records import MAX_QUEUED, Bounds
 from rsscloud_broker.sinks.contents import Contents
@@ -136,17 +136,21 @@ class LaterTests(EngineTestCase):
         self.assertEqual(self.waiting(), {READER: 0, OTHER: 0})
         self.assertEqual(self.walks(), [])
 
+    def missed(self) -> list[Event]:
+        """The events that say that a content is missing, in order."""
+        return [event for event in self.bus.events if isinstance(event, ContentRequested)]
+
     def test_topic_is_to_be_read_once_more(self) -> None:
         self.change()
         self.advance(1)
-        self.assertEqual(self.bus.events, [ContentRequested(FEED)])
+        self.assertEqual(self.missed(), [ContentRequested(FEED)])
         checks = self.successResultOf(self.store.checks_due(10))
         self.assertEqual([check.url for check in checks], [FEED])
 
     def test_it_is_asked_for_again_but_not_all_the_time(self) -> None:
         self.change()
         self.advance(3600, 10.0)
-        self.assertTrue(5 <= len(self.bus.events) <= 15, len(self.bus.events))
+        self.assertTrue(5 <= len(self.missed()) <= 15, len(self.missed()))
 
     def test_content_is_told_once_it_is_there(self) -> None:
         self.change()
@@ -177,9 +181,9 @@ class LaterTests(EngineTestCase):
         self.assertIsNone(self.newest_content())
         self.notifier.outcomes.clear()
         self.distribution._contents.forget(FEED)
-        self.assertEqual(self.bus.events, [])
+        self.assertEqual(self.missed(), [])
         self.advance(6)
-        self.assertEqual(self.bus.events, [ContentRequested(FEED)])
+        self.assertEqual(self.missed(), [ContentRequested(FEED)])
         self.contents = 1
         self.read_again()
         self.advance(600)

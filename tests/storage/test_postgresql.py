@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,9 +10,11 @@ from sqlalchemy import Connection, text
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
+from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import migrating
@@ -31,6 +34,31 @@ class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL keeps its limits."""
+
+
+class EventLogOrderTests(TestCase):
+    """PostgreSQL gives out ids before the commit, and nobody may miss an entry because of that."""
+
+    async def test_entry_that_is_committed_late_is_not_missed(self) -> None:
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), open_engine(url)
+        self.addCleanup(engine.dispose)
+        now = time.time()
+
+        async def read() -> list[str]:
+            newest = await store.log_entries(LogFilter(), None, 10)
+            oldest = await store.log_entries_after(LogFilter(), 0, 10)
+            self.assertEqual(newest, oldest[::-1])
+            return [entry.kind for entry in oldest]
+
+        with engine.begin() as other_node:
+            add_log_entries(other_node, [LogEntry("ping", "accepted", now)])
+            await store.add_log_entries([LogEntry("fetch", "changed", now)])
+            self.assertEqual(await read(), [])  # the first one can still appear
+            # A transaction of another program must not hold the log up for ever.
+            await store.add_log_entries([LogEntry("host", "reachable", now - 121)])
+            self.assertEqual(await read(), ["host"])
+        self.assertEqual(await read(), ["ping", "fetch", "host"])
 
 
 #: Selects the indexes, constraints and columns of a database, in no order.

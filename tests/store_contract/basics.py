@@ -24,7 +24,7 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
 )
-from rsscloud_broker.records import Check, Delivery, Fanout, Swept
+from rsscloud_broker.records import Check, Delivery, Fanout, Swept, SweptSubscription
 from rsscloud_broker.together import together
 
 T = TypeVar("T")
@@ -359,7 +359,9 @@ class RecordsContract(TestCase):
         stored = await self.store.put_subscription(a_subscription())
         walk = await self.begin_walk(b"1")
         await self.store.record_slice(walk, 0, [failed(stored, drop_after_failures=1)], False)
+        self.assertFalse((await self.all_subscriptions())[0].renewed)
         renewed = await self.store.put_subscription(a_subscription(granted_at=5000))
+        self.assertTrue(renewed.renewed)
         self.assertEqual(renewed, evolve(a_subscription(granted_at=5000), id=renewed.id))
         self.assertEqual(await self.all_subscriptions(), [renewed])
 
@@ -408,8 +410,23 @@ class RecordsContract(TestCase):
         _, kept, bad = await self.all_subscriptions()
         walk = await self.begin_walk(b"1")
         await self.store.record_slice(walk, 0, [failed(bad, drop_after_failures=1)], False)
-        self.assertEqual(await self.store.sweep(1000.0 + DAY, 0), Swept(expired=1, failing=1))
+        swept = await self.store.sweep(1000.0 + DAY, 0)
+        self.assertEqual(swept, Swept(expired=1, failing=1))
+        expired = a_subscription(number=0)
+        self.assertEqual(
+            swept.named,
+            (
+                SweptSubscription(FEED, bad.callback, "refused"),
+                SweptSubscription(FEED, expired.callback),
+            ),
+        )
         self.assertEqual(await self.all_subscriptions(), [kept])
+
+    async def test_sweep_names_no_more_than_a_hundred(self) -> None:
+        for number in range(103):
+            await self.store.put_subscription(a_subscription(number=number))
+        swept = await self.store.sweep(1000.0 + DAY, 0)
+        self.assertEqual((swept.expired, len(swept.named)), (103, 100))
 
     async def test_sweep_drops_idle_topics_and_their_walks(self) -> None:
         subscription = await self.store.put_subscription(a_subscription())

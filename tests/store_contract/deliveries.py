@@ -20,11 +20,12 @@ from tests.store_contract.basics import (
     succeeded,
     waits,
 )
+from tests.store_contract.event_log import EventLogContract
 from tests.store_contract.pushed import PushedContract
 from tests.store_contract.statistics import StatisticsContract
 
 
-class DeliveriesContract(PushedContract, StatisticsContract):
+class DeliveriesContract(PushedContract, StatisticsContract, EventLogContract):
     """The tests of deliveries that every ``IStore`` must pass."""
 
     # fan-out

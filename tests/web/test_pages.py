@@ -27,6 +27,9 @@ from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 #: The slots of the rssCloud templates.
 RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyProcedure")
 
+#: The slots of the template of the event log.
+LOG_SLOTS = ("topic", "host", "kinds", "outcomes", "entries", "live", "older", "newer")
+
 BAD = '<script>alert("x")</script>&amp;\''
 
 
@@ -126,7 +129,8 @@ class PagesTests(SynchronousTestCase):
         del slots["title"], slots["content"], slots["navigation"]
         for template in templates.keys() - {"frame.html"}:
             page = self.render("t", template, **slots)
-            self.assertEqual(page.xpath("//script | //style | //img | //iframe | //@style"), [])
+            self.assertEqual(page.xpath("//style | //img | //iframe | //@style"), [])
+            self.assertEqual(page.xpath("//script[not(@src)] | //script/text()"), [])
             handlers = [name for name in page.xpath("//@*") if name.attrname.startswith("on")]
             self.assertEqual(handlers, [])
             for link in page.xpath("//@href | //@src | //@action"):
@@ -313,6 +317,7 @@ class AssetsTests(SynchronousTestCase):
         table = {
             "/style.css": "text/css",
             "/changes.css": "text/css",
+            "/log.js": "text/javascript",
             "/favicon.svg": "image/svg+xml",
             "/favicon.ico": "image/x-icon",
         }

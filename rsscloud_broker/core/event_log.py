@@ -1,0 +1,39 @@
+"""Reads the event log from the store, for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.internet.defer import DeferredSemaphore
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IEventLog, IStore
+from rsscloud_broker.log_entries import LogEntry, LogFilter
+
+#: How many reads may run at the same time.  The store has few threads that read, and deliveries
+#: need them too; but anybody may read the log as often as they like.
+AT_A_TIME = 1
+
+
+@implementer(IEventLog)
+class EventLog:
+    """The event log in the store, for reading.
+
+    Reads of pages run one after the other.
+    """
+
+    def __init__(self, store: IStore) -> None:
+        self._store = store
+        self._turns = DeferredSemaphore(AT_A_TIME)
+
+    async def entries(
+        self, wanted: LogFilter, before: int | None, limit: int
+    ) -> Sequence[LogEntry]:
+        await self._turns.acquire()
+        try:
+            return await self._store.log_entries(wanted, before, limit)
+        finally:
+            self._turns.release()
+
+    async def entries_after(self, wanted: LogFilter, after: int, limit: int) -> Sequence[LogEntry]:
+        return await self._store.log_entries_after(wanted, after, limit)

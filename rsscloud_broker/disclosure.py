@@ -1,0 +1,99 @@
+"""Says how much strangers see of callbacks' URLs and of clients' addresses.
+
+Everything that shows them to people without an account goes through ``Disclosure``: pages, event
+streams and JSON.  The configuration chooses the mode, ``[pages] callbacks``:
+
+========  =============================  ==================
+Mode      Callbacks                      Addresses
+========  =============================  ==================
+``url``   the URL, without its query     whole
+``host``  the host                       the network
+``none``  nothing                        nothing
+========  =============================  ==================
+
+The query of a callback is never shown, since it may hold a secret of the subscriber; nor are a
+user name, a password and a fragment.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address, ip_network
+from typing import Final, Literal, TypeAlias
+
+from attrs import evolve, frozen
+
+from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model import host_of
+
+#: How much is shown.
+Mode: TypeAlias = Literal["url", "host", "none"]
+
+#: What stands for a host that is not shown.
+HIDDEN: Final = "a subscriber"
+
+_PARTS = re.compile(
+    r"(?P<scheme>[a-z]+://)(?:[^/?#@]*@)?(?P<rest>[^?#]*)(?P<query>[?#].*)?", re.IGNORECASE
+)
+_URL = re.compile(r"https?://[^\s\"'<>]+", re.IGNORECASE)
+
+
+@frozen
+class Disclosure:
+    """What strangers see.
+
+    :ivar mode: see the docstring of this module.
+    """
+
+    mode: Mode = "host"
+
+    def callback(self, url: str) -> str:
+        """What is shown of a callback's URL; empty for nothing."""
+        if self.mode == "none":
+            return ""
+        parts = _PARTS.match(url)
+        if self.mode == "host" or parts is None:
+            return host_of(url)
+        return f"{parts['scheme']}{parts['rest']}{'?…' if parts['query'] else ''}"
+
+    def address(self, address: str) -> str:
+        """What is shown of a client's address; empty for nothing.
+
+        The network of an IPv4 address has 24 bits, that of an IPv6 address 48.
+        """
+        if self.mode == "url":
+            return address
+        if self.mode == "none":
+            return ""
+        try:
+            parsed = ip_address(address.partition("%")[0])
+        except ValueError:
+            return ""
+        parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+        return str(ip_network(f"{parsed}/{24 if parsed.version == 4 else 48}", strict=False))
+
+    def entry(self, entry: LogEntry) -> LogEntry:
+        """An entry of the event log with only those parts that strangers may see.
+
+        Accounts are never shown to them.  Reasons are written by the broker, and may repeat a
+        URL or a host; what is not shown elsewhere is not shown there.
+        """
+        reason = entry.reason
+        hides_host = self.mode == "none" and bool(entry.callback or entry.kind == "host")
+        if entry.callback:
+            reason = _URL.sub(lambda found: self._in_reason(found[0], entry.topic), reason)
+        if hides_host and entry.host:
+            reason = re.sub(re.escape(entry.host), HIDDEN, reason, flags=re.IGNORECASE)
+        return evolve(
+            entry,
+            host="" if hides_host else entry.host,
+            callback=self.callback(entry.callback) if entry.callback else "",
+            source=self.address(entry.source) if entry.source else "",
+            account="",
+            reason=reason,
+        )
+
+    def _in_reason(self, url: str, topic: str) -> str:
+        """What is shown of a URL within a reason; topics are public."""
+        is_topic = bool(topic) and url.startswith(topic)
+        return url if is_topic else self.callback(url) or HIDDEN

@@ -1,0 +1,211 @@
+"""The event log sink: writes what the broker did, and refused to do, into a table of the database.
+
+Pages read the table, on every node that shares the database.  ``log_of_events`` says which event
+becomes which entries.
+
+The sink gathers entries for a quarter of a second, or until there are five hundred, and writes
+them in one operation.  If the database cannot be used, up to ``MOST_WAITING`` entries wait; further
+ones are lost, and the log of the process says so.  Nothing else waits for the event log.
+
+Anybody can cause refused requests, as many as they like, and none of them is stored elsewhere.  So
+that they do not push everything else out of the event log, only some of each minute get an entry
+of their own, for each caller and in all; one more entry counts the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from attrs import field, frozen
+from attrs.validators import and_, ge, gt, le
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from zope.interface import implementer
+
+from rsscloud_broker.events import Event, NotificationDelivered, PingRefused, SubscriptionDenied
+from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
+from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.timing import EachPeriod
+
+#: Seconds for which entries are gathered, and how many are written in one operation.
+GATHER, BATCH = 0.25, 500
+
+#: How many entries may wait in memory while the database cannot be used.
+MOST_WAITING = 20_000
+
+#: How many rows are looked at in one operation that prunes, and how many such operations there are
+#: in a minute at most.
+PORTION, PORTIONS = 2000, 1000
+
+#: How many refusals get an entry of their own in a minute: of one caller, and in all.
+REFUSALS_OF_SOURCE, REFUSALS = 30, 1000
+
+_DAY: Final = 86_400.0
+
+
+@frozen
+class EventLogOptions:
+    """Options of the event log.
+
+    :ivar days: days for which an entry is kept.
+    :ivar max_entries: how many entries are kept at most; a million take some 300 MB.
+    :ivar successes: whether every single notification that a subscriber accepts gets an entry; if
+        not, an entry for each fan-out counts them.
+    """
+
+    days: float = field(default=7.0, validator=and_(gt(0), le(3650)))
+    max_entries: int = field(default=1_000_000, validator=ge(1000))
+    successes: bool = False
+
+
+@implementer(IEventSink)
+class EventLogSink(EachPeriod):
+    """Writes an entry for each event; removes old entries each minute."""
+
+    def __init__(self, options: EventLogOptions, parts: SinkParts) -> None:
+        super().__init__(parts.clock, 60, self._each_minute, name="event_log", at_start=True)
+        self.handles = tuple(
+            kind for kind in LOGGED if options.successes or kind is not NotificationDelivered
+        )
+        self._store = parts.store
+        self._wall_seconds = parts.clock.wall_seconds
+        self._options = options
+        self._store_retry = StoreRetry(parts.clock, "The event log")
+        self._waiting: list[LogEntry] = []
+        self._losing = False
+        self._gathering: IDelayedCall | None = None
+        self._writing: Deferred[None] | None = None
+        self._refusals: Counter[str] = Counter()  # of this minute, by caller
+        self._logged_refusals = self._further_refusals = 0
+
+    def startService(self) -> None:
+        self._store_retry.stopped = False
+        super().startService()
+
+    def stopService(self) -> Deferred[None]:
+        """Stop; the Deferred fires when the entries that wait are written.
+
+        Events that come later, since other parts are still stopping, are written one by one.
+        """
+        pruned = super().stopService()
+        self._store_retry.stop()
+        return Deferred.fromCoroutine(self._stop(pruned))
+
+    async def _stop(self, pruned: Deferred[None] | None) -> None:
+        if pruned is not None:
+            await pruned
+        self._count_refusals()
+        await self._write()
+
+    async def handle(self, event: Event) -> None:
+        now = self._wall_seconds()
+        if isinstance(event, PingRefused | SubscriptionDenied) and self._is_one_too_many(event):
+            return
+        self._add(entries_of(event, now))
+        if not self.running:
+            await self._write()
+        elif len(self._waiting) >= BATCH:
+            self._begin_to_write()
+        elif self._gathering is None and self._writing is None:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Write what waits in a moment."""
+        self._gathering = self._clock.callLater(GATHER, self._begin_to_write)
+
+    def _add(self, entries: Sequence[LogEntry]) -> None:
+        """Have entries written, unless too many wait."""
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting += entries
+        elif not self._losing:
+            self._losing = True
+            self.log.error(
+                "The event log loses entries: {waiting} wait to be written, as many as may.",
+                waiting=MOST_WAITING,
+            )
+
+    # --- refusals
+
+    def _is_one_too_many(self, event: PingRefused | SubscriptionDenied) -> bool:
+        """Count a refusal.
+
+        :returns: whether it gets no entry of its own.
+        """
+        source = bucket_of(event.source)
+        is_full = self._logged_refusals >= REFUSALS
+        if is_full or self._refusals[source] >= REFUSALS_OF_SOURCE:
+            self._further_refusals += 1
+            return True
+        self._refusals[source] += 1
+        self._logged_refusals += 1
+        return False
+
+    def _count_refusals(self) -> None:
+        """Add the entry for the refusals of the last minute that got none of their own."""
+        self._refusals.clear()
+        self._logged_refusals = 0
+        count, self._further_refusals = self._further_refusals, 0
+        if count:
+            now = self._wall_seconds()
+            self._add([LogEntry("ping", "refused", now, numbers={"requests": count})])
+
+    # --- writing
+
+    def _begin_to_write(self) -> None:
+        if self._writing is None:
+            Deferred.fromCoroutine(self._write())
+
+    async def _write(self) -> None:
+        """Write the entries that wait; all of them if the broker stops."""
+        if self._gathering is not None and self._gathering.active():
+            self._gathering.cancel()
+        self._gathering = None
+        if self._writing is not None:
+            written: Deferred[None] = Deferred()
+            self._writing.addCallback(written.callback)
+            await written
+            return
+        writing: Deferred[None] = Deferred()
+        self._writing = writing
+        await self._write_batch()
+        # What came meanwhile is gathered, unless it is much, or the broker stops.
+        while len(self._waiting) >= BATCH or (self._waiting and not self.running):
+            await self._write_batch()
+        self._writing = None
+        if self._waiting:
+            self._gather()
+        writing.callback(None)
+
+    async def _write_batch(self) -> None:
+        batch = self._waiting[:BATCH]
+        if not batch:
+            return
+        try:
+            await self._store_retry(partial(self._store.add_log_entries, batch))
+            self._losing = False
+        except CancelledError:  # the broker stops, and the database cannot be used
+            batch = self._waiting
+        except Exception:  # log a bug, and go on with the next entries
+            self.log.failure("Some entries of the event log could not be written.")
+        del self._waiting[: len(batch)]
+
+    # --- each minute
+
+    async def _each_minute(self) -> None:
+        self._count_refusals()
+        self._begin_to_write()
+        await self._prune()
+
+    async def _prune(self) -> None:
+        """Remove old entries, in portions, so that no other operation waits long."""
+        before = self._wall_seconds() - self._options.days * _DAY
+        for _ in range(PORTIONS):
+            removed = await self._store.prune_log(before, self._options.max_entries, PORTION)
+            if removed < PORTION or not self.running:
+                return

@@ -1,0 +1,303 @@
+"""Turns events into entries of the event log, for ``event_log``.
+
+Nothing here waits or stores anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from attrs import evolve
+
+from rsscloud_broker.events import (
+    Event,
+    FanOutBegun,
+    FanOutEnded,
+    HostReachable,
+    HostUnreachable,
+    NotificationDelivered,
+    NotificationFailed,
+    PingAccepted,
+    PingRefused,
+    SubscriptionDenied,
+    SubscriptionRemoved,
+    SubscriptionRequested,
+    SubscriptionsSwept,
+    SubscriptionStored,
+    TopicEnded,
+    TopicFetched,
+    TopicFetchFailed,
+    TopicMoved,
+    TopicRevived,
+)
+from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model import Callback, Subscription, host_of
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.wire.text import clean
+
+#: Longer texts are cut to so many characters: strangers write parts of them.
+MAX_URL, MAX_REASON = 2048, 500
+
+#: The reason of a notification's entry if the subscriber wants no more of them.
+WANTS_NO_MORE: Final = "the subscriber wants no more notifications"
+
+
+def entries_of(event: Event, now: float) -> list[LogEntry]:
+    """The entries for an event; none if the event log does not handle its class.
+
+    :param now: the time, for events that say none.
+    """
+    if type(event) is PingAccepted:  # most events are such
+        return [_clipped(_ping_accepted(event))]
+    make = _MAKERS.get(type(event))
+    return [] if make is None else [_clipped(entry) for entry in make(event, now)]
+
+
+def _clipped(entry: LogEntry) -> LogEntry:
+    """An entry whose texts fit to be stored; nearly all do."""
+    if len(entry.topic) > MAX_URL:
+        entry = evolve(entry, topic=entry.topic[:MAX_URL], host=entry.host[:255])
+    if entry.reason:  # the reasons of some errors begin with the topic
+        reason = clean(entry.reason).removeprefix(f"{entry.topic}: ")
+        entry = evolve(entry, reason=reason[:MAX_REASON])
+    return entry
+
+
+def _ping_accepted(event: PingAccepted) -> LogEntry:
+    topic = normal_form(event.url)
+    outcome = "repeated" if event.repeated else "accepted"
+    return LogEntry("ping", outcome, event.at, 0, topic, host_of(topic), source=event.source)
+
+
+def _ping_refused(event: PingRefused, now: float) -> Iterator[LogEntry]:
+    topic = normal_form(clean(event.url))
+    yield LogEntry(
+        "ping",
+        "refused",
+        event.at,
+        topic=topic,
+        host=host_of(topic),
+        source=event.source,
+        reason=event.reason,
+    )
+
+
+def _fetched(event: TopicFetched, now: float) -> Iterator[LogEntry]:
+    yield LogEntry(
+        "fetch",
+        "changed" if event.changed else "unchanged",
+        event.at,
+        topic=event.topic,
+        host=host_of(event.topic),
+        reason=event.result,
+        numbers=_milliseconds(event.seconds),
+    )
+
+
+def _fetch_failed(event: TopicFetchFailed, now: float) -> Iterator[LogEntry]:
+    yield LogEntry(
+        "fetch",
+        "failed",
+        event.at,
+        topic=event.topic,
+        host=host_of(event.topic),
+        reason=event.reason,
+        numbers=_milliseconds(event.seconds),
+    )
+
+
+def _milliseconds(seconds: float) -> dict[str, float]:
+    return {"milliseconds": round(seconds * 1000)}
+
+
+def _topic_ended(event: TopicEnded, now: float) -> Iterator[LogEntry]:
+    yield _of_topic("topic", "ended", event.topic, event.at, event.reason)
+
+
+def _topic_revived(event: TopicRevived, now: float) -> Iterator[LogEntry]:
+    yield _of_topic("topic", "revived", event.topic, event.at)
+
+
+def _topic_moved(event: TopicMoved, now: float) -> Iterator[LogEntry]:
+    yield _of_topic("topic", "moved", event.topic, event.at, event.to)
+
+
+def _of_topic(kind: str, outcome: str, topic: str, at: float, reason: str = "") -> LogEntry:
+    return LogEntry(kind, outcome, at, topic=topic, host=host_of(topic), reason=reason)
+
+
+def _requested(event: SubscriptionRequested, now: float) -> Iterator[LogEntry]:
+    reason = "to end it" if event.unsubscribe else ""
+    yield _of_callback(
+        "subscription", "requested", event.topic, event.callback, event.at, event.source, reason
+    )
+
+
+def _denied(event: SubscriptionDenied, now: float) -> Iterator[LogEntry]:
+    yield _of_callback(
+        "subscription", "denied", event.topic, event.callback, event.at, event.source, event.reason
+    )
+
+
+def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
+    subscription = event.subscription
+    yield _of_callback(
+        "subscription",
+        "renewed" if subscription.renewed else "verified",
+        subscription.topic,
+        subscription.callback,
+        subscription.lease.granted_at,
+        event.source,
+        numbers={"lease_seconds": subscription.lease.seconds},
+    )
+
+
+def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
+    yield _of_callback(
+        "subscription", "unsubscribed", event.topic, event.callback, now, event.source
+    )
+
+
+def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
+    """An entry for each subscription that the event names, and one for the rest of either kind."""
+    left = {"expired": event.swept.expired, "dropped": event.swept.failing}
+    for one in event.swept.named:
+        outcome = "dropped" if one.error else "expired"
+        left[outcome] -= 1
+        reason = f"too many notifications failed in a row: {one.error}" if one.error else ""
+        yield _of_callback(
+            "subscription", outcome, one.topic, one.callback, event.at, reason=reason
+        )
+    for outcome, count in left.items():
+        if count > 0:
+            yield LogEntry("subscription", outcome, event.at, numbers={"subscriptions": count})
+
+
+def _of_callback(
+    kind: str,
+    outcome: str,
+    topic: str,
+    callback: Callback,
+    at: float,
+    source: str = "",
+    reason: str = "",
+    numbers: Mapping[str, float] | None = None,
+) -> LogEntry:
+    return LogEntry(
+        kind,
+        outcome,
+        at,
+        topic=clean(topic),
+        host=callback.host[:255],
+        protocol=callback.protocol,
+        callback=clean(callback.url)[:MAX_URL],
+        source=source,
+        reason=reason,
+        numbers=numbers or {},
+    )
+
+
+def _begun(event: FanOutBegun, now: float) -> Iterator[LogEntry]:
+    yield _of_topic("fan-out", "begun", event.topic, event.at)
+
+
+def _ended(event: FanOutEnded, now: float) -> Iterator[LogEntry]:
+    numbers = {
+        "delivered": event.delivered,
+        "failed": event.failed,
+        "waiting": event.waiting,
+        "last_seconds": round(event.last, 3),
+    }
+    if event.first is not None:
+        numbers["first_seconds"] = round(event.first, 3)
+    yield evolve(_of_topic("fan-out", "ended", event.topic, event.at), numbers=numbers)
+
+
+def _delivered(event: NotificationDelivered, now: float) -> Iterator[LogEntry]:
+    yield _of_notification("delivered", event.subscription, event.at)
+
+
+def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
+    subscription = event.subscription
+    if not subscription.ended:
+        retried = event.retry_at is not None
+        yield _of_notification(
+            "failed" if retried else "given up",
+            subscription,
+            event.at,
+            event.reason,
+            {"retry_at": round(event.retry_at, 3)} if event.retry_at is not None else {},
+        )
+    if event.ends:
+        why = f"the topic ended: {subscription.ended}" if subscription.ended else WANTS_NO_MORE
+        yield _of_callback(
+            "subscription",
+            "dropped",
+            subscription.topic,
+            subscription.callback,
+            event.at,
+            reason=why,
+        )
+
+
+def _of_notification(
+    outcome: str,
+    subscription: Subscription,
+    at: float,
+    reason: str = "",
+    numbers: Mapping[str, float] | None = None,
+) -> LogEntry:
+    return _of_callback(
+        "notification",
+        outcome,
+        subscription.topic,
+        subscription.callback,
+        at,
+        reason=reason,
+        numbers={"attempts": (subscription.attempts or 0) + 1, **(numbers or {})},
+    )
+
+
+def _unreachable(event: HostUnreachable, now: float) -> Iterator[LogEntry]:
+    numbers = {"failures": event.failures, "retry_at": round(event.retry_at, 3)}
+    yield LogEntry(
+        "host",
+        "unreachable",
+        event.at,
+        host=event.host[:255],
+        reason=event.reason,
+        numbers=numbers | _port(event.port),
+    )
+
+
+def _reachable(event: HostReachable, now: float) -> Iterator[LogEntry]:
+    yield LogEntry("host", "reachable", event.at, host=event.host[:255], numbers=_port(event.port))
+
+
+def _port(port: int | None) -> dict[str, float]:
+    return {} if port is None else {"port": port}
+
+
+_MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
+    PingRefused: _ping_refused,
+    TopicFetched: _fetched,
+    TopicFetchFailed: _fetch_failed,
+    TopicEnded: _topic_ended,
+    TopicRevived: _topic_revived,
+    TopicMoved: _topic_moved,
+    SubscriptionRequested: _requested,
+    SubscriptionDenied: _denied,
+    SubscriptionStored: _stored,
+    SubscriptionRemoved: _removed,
+    SubscriptionsSwept: _swept,
+    FanOutBegun: _begun,
+    FanOutEnded: _ended,
+    NotificationDelivered: _delivered,
+    NotificationFailed: _failed,
+    HostUnreachable: _unreachable,
+    HostReachable: _reachable,
+}
+
+#: The classes of events that become entries.
+LOGGED: Final = (PingAccepted, *_MAKERS)

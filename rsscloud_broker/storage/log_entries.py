@@ -1,0 +1,269 @@
+"""Stores, reads and prunes the entries of the event log.
+
+The table gets more rows than any other, and readers search it by topic and host.  A URL may be too
+long for an index, and long texts make indexes large.  So each row has hashes of its topic and its
+host, and the indexes are over those.
+
+Hashes come in no order, and an index of a million of them has thousands of pages: five hundred new
+rows would change nearly as many pages, and the database would write all of them.  So the indexes
+begin with the number of a block of ids: new rows change only the pages of the newest block, some
+dozens.  A reader looks into one block after the other; a million rows have 62.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    delete,
+    false,
+    func,
+    insert,
+    literal_column,
+    select,
+    true,
+    union_all,
+)
+
+from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
+from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage.row_batch import RowBatch
+from rsscloud_broker.storage.schema import LOG_BLOCK, log_entry, to_micros, to_seconds
+
+#: How many entries of a topic or a host are searched for those of a kind.  A search through all of
+#: them could take seconds.
+SEARCHED = 10_000
+
+#: How many ids a block has, as in ``schema.LOG_BLOCK``.
+_BLOCK = 16_384
+
+_BLOCK_OF = literal_column(f"log_entry.{LOG_BLOCK}", BigInteger)
+
+_ROW = log_entry.c
+_COLUMNS = (
+    _ROW.id,
+    _ROW.kind,
+    _ROW.outcome,
+    _ROW.at,
+    _ROW.topic,
+    _ROW.host,
+    _ROW.protocol,
+    _ROW.callback,
+    _ROW.source,
+    _ROW.account,
+    _ROW.reason,
+    _ROW.numbers,
+)
+
+
+def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
+    """See ``IStore.add_log_entries``."""
+    if not entries:
+        return
+    rows: list[dict[str, Any]] = [
+        {
+            "at": to_micros(entry.at),
+            "kind": entry.kind,
+            "outcome": entry.outcome,
+            "topic": entry.topic,
+            "host": entry.host,
+            "protocol": entry.protocol,
+            "callback": entry.callback,
+            "source": entry.source,
+            "account": entry.account,
+            "reason": entry.reason,
+            "numbers": json.dumps(dict(entry.numbers)) if entry.numbers else "",
+            "topic_key": _key(entry.topic),
+            "host_key": _key(entry.host),
+        }
+        for entry in entries
+    ]
+    if sqlite.serves(conn):
+        sqlite.insert_at_once(conn, log_entry, rows)
+    else:
+        conn.execute(insert(log_entry), rows)
+
+
+def _key(text: str) -> int | None:
+    """A hash of a text; None for an empty text."""
+    if not text:
+        return None
+    return crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def log_entries(
+    conn: Connection, wanted: LogFilter, before: int | None, limit: int
+) -> list[LogEntry]:
+    """See ``IStore.log_entries``."""
+    bound = _settled(conn) if before is None else _ROW.id < before
+    if wanted.topic or wanted.host:
+        last = _last_block(conn) if before is None else (before - 1) // _BLOCK
+        return _of_key(conn, wanted, bound, range(last, _first_block(conn) - 1, -1), limit)
+    found = _entries(conn, _select(wanted, bound, _ROW.id.desc(), limit))
+    return sorted(found, key=lambda entry: -entry.id)
+
+
+def log_entries_after(
+    conn: Connection, wanted: LogFilter, after: int, limit: int
+) -> list[LogEntry]:
+    """See ``IStore.log_entries_after``."""
+    bound = _settled(conn) & (_ROW.id > after)
+    if wanted.topic or wanted.host:
+        first = max((after + 1) // _BLOCK, _first_block(conn))
+        return _of_key(conn, wanted, bound, range(first, _last_block(conn) + 1), limit)
+    found = _entries(conn, _select(wanted, bound, _ROW.id.asc(), limit))
+    return sorted(found, key=lambda entry: entry.id)
+
+
+def _settled(conn: Connection) -> ColumnElement[bool]:
+    """Whether no row with a smaller id can appear any more.
+
+    PostgreSQL gives out ids before the commit, so a row may appear after one with a greater id.
+    A row is settled when all transactions that still run began after the one that wrote it; or
+    after two minutes, since no transaction of a broker takes so long, while one of another
+    program on the same server may take hours.
+
+    On SQLite every row is settled, since only one transaction writes at a time.
+    """
+    if conn.dialect.name != postgresql.DIALECT:
+        return true()
+    return literal_column(
+        "(age(log_entry.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid) "
+        "OR log_entry.at < extract(epoch FROM clock_timestamp() - interval '2 minutes') * 1000000)",
+        Boolean,
+    )
+
+
+def _first_block(conn: Connection) -> int:
+    return (conn.execute(select(func.min(_ROW.id))).scalar() or 0) // _BLOCK
+
+
+def _last_block(conn: Connection) -> int:
+    return (conn.execute(select(func.max(_ROW.id))).scalar() or 0) // _BLOCK
+
+
+def _of_key(
+    conn: Connection,
+    wanted: LogFilter,
+    bound: ColumnElement[bool],
+    blocks: range,
+    limit: int,
+) -> list[LogEntry]:
+    """The first entries of a topic or a host.
+
+    :param blocks: the blocks to look into, in the order of the entries.
+    """
+    step = blocks.step
+    order = (_ROW.id + 0).asc() if step > 0 else (_ROW.id + 0).desc()
+    text, key = (wanted.topic, _ROW.topic_key) if wanted.topic else (wanted.host, _ROW.host_key)
+    conditions = _conditions(wanted)
+    found: list[LogEntry] = []
+    done, number, to_search = 0, 1, SEARCHED
+    while len(found) < limit and done < len(blocks) and to_search > 0:
+        # The more blocks had too little, the more are looked into at once.
+        some = blocks[done : done + number]
+        done, number = done + number, number * 2
+        missing = limit - len(found)
+        ids = select(_ROW.id).where(_BLOCK_OF.in_(some), key == _key(text), bound).order_by(order)
+        searched = ids.limit(missing if len(conditions) == 1 else to_search).subquery()
+        query = (
+            select(*_COLUMNS)
+            .join(searched, searched.c.id == _ROW.id)
+            .where(*conditions)
+            .order_by(order)
+            .limit(missing)
+        )
+        found += sorted(_entries(conn, query), key=lambda entry: entry.id * step)
+        to_search -= conn.execute(select(func.count()).select_from(searched)).scalar_one()
+    return found
+
+
+def _select(
+    wanted: LogFilter, bound: ColumnElement[bool], order: ColumnElement[Any], limit: int
+) -> Select[Any]:
+    """Select the first entries in an order that pass a bound and a filter of kinds."""
+    query = select(*_COLUMNS).order_by(order).limit(limit)
+    if wanted.kind or wanted.outcome:
+        return query.where(_ROW.id.in_(_of_kinds(wanted, bound, order, limit)))
+    return query.where(bound)
+
+
+def _entries(conn: Connection, query: Select[Any]) -> list[LogEntry]:
+    """The entries that a query selects, in any order."""
+    return [_entry(row) for row in RowBatch(query).read(conn, {})]
+
+
+def _conditions(wanted: LogFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a filter."""
+    pairs: tuple[tuple[str, Column[Any]], ...] = (
+        (wanted.topic, _ROW.topic),
+        (wanted.host, _ROW.host),
+        (wanted.kind, _ROW.kind),
+        (wanted.outcome, _ROW.outcome),
+    )
+    return [column == text for text, column in pairs if text]
+
+
+def _of_kinds(
+    wanted: LogFilter, bound: ColumnElement[bool], order: ColumnElement[Any], limit: int
+) -> Select[Any]:
+    """Select the ids of the first entries of each kind and outcome that pass a filter.
+
+    The index has them in order of their ids for one kind and outcome, and not for several.
+    """
+    pairs = [
+        (kind, outcome)
+        for kind, outcomes in KINDS.items()
+        for outcome in outcomes
+        if wanted.kind in ("", kind) and wanted.outcome in ("", outcome)
+    ]
+    parts = []
+    for kind, outcome in pairs:
+        of_pair = select(_ROW.id).where(_ROW.kind == kind, _ROW.outcome == outcome, bound)
+        part = of_pair.order_by(order).limit(limit).subquery()
+        parts.append(select(part.c.id))
+    if not parts:
+        return select(_ROW.id).where(false())
+    return select(union_all(*parts).subquery().c.id)
+
+
+def _entry(row: Sequence[Any]) -> LogEntry:
+    (
+        key, kind, outcome, at, topic, host, protocol, callback, source, account, reason, numbers,
+    ) = row  # fmt: skip
+    return LogEntry(
+        kind,
+        outcome,
+        to_seconds(at),
+        key,
+        topic,
+        host,
+        protocol,
+        callback,
+        source,
+        account,
+        reason,
+        json.loads(numbers) if numbers else {},
+    )
+
+
+def prune_log(conn: Connection, before: float, keep: int, limit: int) -> int:
+    """See ``IStore.prune_log``."""
+    newest = conn.execute(select(func.max(_ROW.id))).scalar()
+    if newest is None:
+        return 0
+    oldest = select(_ROW.id).order_by(_ROW.id).limit(limit)
+    removable = (_ROW.at < to_micros(before)) | (_ROW.id <= newest - keep)
+    return conn.execute(delete(log_entry).where(_ROW.id.in_(oldest), removable)).rowcount

@@ -1,0 +1,251 @@
+"""The front door for the event log: ``/log``, and its event stream ``/log/events``.
+
+::
+
+    GET /log?topic=URL&host=NAME&kind=KIND&outcome=OUTCOME&before=ID
+    GET /log/events?topic=URL&host=NAME&kind=KIND&outcome=OUTCOME&after=ID
+
+All parameters are optional.  The page shows the newest entries, and links to older ones.  Without
+a script it is a plain page; with one, new lines appear as they come.  ``event_stream`` describes
+the stream.  ``/viewLog`` is the path of the same page in rsscloud-server.
+
+Anybody may read both, so they show no more than ``disclosure`` allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from attrs import asdict, evolve, field, frozen
+from attrs.validators import ge
+from twisted.web.http import OK
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.template import Flattenable, Tag, tags
+from twisted.web.util import Redirect
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import FrontDoorParts, IEventLog, IFrontDoor, Route, SoapService
+from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.event_stream import Watchers
+from rsscloud_broker.web.log_lines import line_of
+from rsscloud_broker.wire.text import clean, decode
+
+#: How many entries are on a page.
+ON_PAGE: Final = 100
+
+#: The largest id that the databases can store.
+_MAX_ID: Final = 2**63 - 1
+
+#: Of all connections, those who watch the log may have one in so many.
+_SHARE: Final = 2
+
+_OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
+
+
+@frozen
+class EventLogDoorOptions:
+    """Options of the front door for the event log.
+
+    :ivar watchers: how many browsers may watch the log at the same time; never more than half of
+        the connections that the broker accepts.
+    :ivar watchers_per_address: how many of them may be at one address.
+    """
+
+    watchers: int = field(default=1000, validator=ge(0))
+    watchers_per_address: int = field(default=20, validator=ge(1))
+
+
+@implementer(IFrontDoor)
+class EventLogDoor:
+    """The front door for ``/log``.  It has no routes if the broker keeps no event log."""
+
+    name = "event_log"
+
+    def __init__(self, options: EventLogDoorOptions, parts: FrontDoorParts) -> None:
+        self._resources: dict[str, IResource] = {}
+        event_log = parts.event_log
+        if event_log is None:
+            return
+
+        def disclosed(entry: LogEntry) -> LogEntry:
+            return parts.disclosure.entry(entry)
+
+        watchers = Watchers(
+            event_log,
+            parts.clock,
+            disclosed,
+            lambda entry: line_of(entry).as_json(),
+            lambda: min(options.watchers, parts.max_connections() // _SHARE),
+            options.watchers_per_address,
+        )
+        self._resources = {
+            "/log": Answers(LogPage(event_log, parts).answer),
+            "/log/events": LogEvents(watchers),
+            "/viewLog": Redirect(b"/log"),
+        }
+
+    def routes(self) -> Sequence[Route]:
+        return [Route(path, "GET", resource) for path, resource in self._resources.items()]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+
+@frozen
+class Asked:
+    """What a request for the log asks for.
+
+    :ivar number: the parameter ``before`` or ``after``; None if there is none.
+    :ivar fault: what is wrong with the parameters, in sentences; empty if nothing is.
+    """
+
+    wanted: LogFilter
+    number: int | None
+    fault: str
+
+    @classmethod
+    def of(cls, request: Request, number: str) -> Asked:
+        """Read the parameters of a request.  What cannot be used is left out.
+
+        :param number: the name of the parameter with an id.
+        """
+        values = {
+            name: clean(decode(found[0]))
+            for name in ("topic", "host", "kind", "outcome", number)
+            if (found := (request.args or {}).get(name.encode("ascii")))
+        }
+        faults = []
+        key = values.pop(number, "")
+        if key and not (key.isascii() and key.isdigit() and int(key[:20]) <= _MAX_ID):
+            faults.append(f"The parameter {number} is the number of an entry.")
+            key = ""
+        for name, words in (("kind", tuple(KINDS)), ("outcome", _OUTCOMES)):
+            if values.get(name, "") not in ("", *words):
+                faults.append(f"The {name} is one of {', '.join(words)}.")
+                del values[name]
+        wanted = LogFilter(**values)
+        wanted = evolve(wanted, topic=normal_form(wanted.topic), host=wanted.host.lower())
+        return cls(wanted, int(key) if key else None, " ".join(faults))
+
+
+def query_of(wanted: LogFilter, **more: object) -> str:
+    """The query of a URL with this filter; empty or with ``?`` before it."""
+    fields = {name: value for name, value in (asdict(wanted) | more).items() if value != ""}
+    return f"?{urlencode(fields)}" if fields else ""
+
+
+class LogPage:
+    """The page ``/log``."""
+
+    def __init__(self, event_log: IEventLog, parts: FrontDoorParts) -> None:
+        self._event_log = event_log
+        self._disclosure = parts.disclosure
+        self._pages = parts.pages
+
+    async def answer(self, request: Request) -> Answer:
+        """The page with the entries that the query of a request asks for."""
+        page = await self._page(Asked.of(request, "before"))
+        return Answer(page, headers={"cache-control": "no-store"})
+
+    async def _page(self, asked: Asked) -> bytes:
+        wanted, before = asked.wanted, asked.number
+        found = await self._event_log.entries(wanted, before, ON_PAGE + 1)
+        shown = found[:ON_PAGE]
+        # A filter must not find what is not shown.
+        public = [one for one in map(self._disclosure.entry, shown) if wanted.passes(one)]
+        older = query_of(wanted, before=shown[-1].id) if len(found) > ON_PAGE else ""
+        return await self._pages.render(
+            "Event log",
+            "log.html",
+            here="/log",
+            message=asked.fault,
+            topic=wanted.topic,
+            host=wanted.host,
+            kinds=_select("kind", tuple(KINDS), wanted.kind, "all"),
+            outcomes=_select("outcome", _OUTCOMES, wanted.outcome, "any"),
+            entries=self._entries(wanted, public, before, shown[0].id if shown else 0),
+            live="live" if before is None else "",
+            older=tags.p(tags.a("Older entries", href=f"/log{older}", rel="next")) if older else "",
+            newer=tags.p(tags.a("Newest entries", href=f"/log{query_of(wanted)}"))
+            if before is not None
+            else "",
+        )
+
+    def _entries(
+        self, wanted: LogFilter, entries: Sequence[LogEntry], before: int | None, newest: int
+    ) -> Flattenable:
+        """The list of entries.  On the first page the script adds new ones to it."""
+        more = {}
+        if before is None:
+            # A filter may have found nothing yet: the stream then begins with the next entry.
+            after = {"after": newest} if newest else {}
+            more["data-stream"] = f"/log/events{query_of(wanted, **after)}"
+        items = [line_of(entry).as_item() for entry in entries]
+        nothing = "" if items else tags.p("There is nothing here yet.", id="nothing")
+        return [nothing, tags.ol(items, id="entries", class_="log", **more)]
+
+
+def _select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:
+    """A field of the form in which one word is chosen, or all."""
+    options = [tags.option(everything, value="")]
+    for word in words:
+        more = {"selected": "selected"} if word == chosen else {}
+        options.append(tags.option(word, value=word, **more))
+    return tags.select(options, name=name)
+
+
+class LogEvents(Resource):
+    """The event stream ``/log/events``."""
+
+    isLeaf = True
+
+    def __init__(self, watchers: Watchers) -> None:
+        super().__init__()
+        self._watchers = watchers
+
+    def render_HEAD(self, request: Request) -> bytes:
+        self._set_headers(request)
+        return b""
+
+    def render_GET(self, request: Request) -> bytes | int:
+        asked = Asked.of(request, "after")
+        if asked.fault:
+            return _plain(request, 400, asked.fault)
+        address = str(request.getClientAddress().host)
+        if not self._watchers.has_room(address):
+            request.setHeader("retry-after", "60")
+            return _plain(
+                request, 503, "As many people watch the log as may. Please reload it later."
+            )
+        self._set_headers(request)
+        after = _last_event_id(request)
+        self._watchers.add(request, asked.wanted, asked.number if after is None else after, address)
+        return NOT_DONE_YET
+
+    def _set_headers(self, request: Request) -> None:
+        request.setResponseCode(OK)
+        request.setHeader("content-type", "text/event-stream; charset=utf-8")
+        request.setHeader("cache-control", "no-store")
+        request.setHeader("x-accel-buffering", "no")  # nginx would gather the lines
+
+
+def _last_event_id(request: Request) -> int | None:
+    """The id after which a browser goes on whose connection broke; None if it says none."""
+    (sent, *_) = request.requestHeaders.getRawHeaders("last-event-id") or [""]
+    usable = sent.isascii() and sent.isdigit() and len(sent) < 20
+    return min(int(sent), _MAX_ID) if usable else None
+
+
+def _plain(request: Request, status: int, text: str) -> bytes:
+    request.setResponseCode(status)
+    request.setHeader("content-type", "text/plain; charset=utf-8")
+    return f"{text}\n".encode()

@@ -1,0 +1,308 @@
+"""Streams the event log to browsers as server-sent events, while they watch.
+
+However many people watch, the log is read once every half second, and not at all while nobody
+watches.  ``Watchers`` keeps the last entries in memory, so that a browser whose connection broke
+gets what it missed without a read of its own.  Watchers with the same filter share their text.
+
+Each watcher gets what it reads: if its connection is full, up to ``MAX_BACKLOG`` bytes wait for it,
+and then the broker cuts it off.  The browser connects again by itself, and says where it was.
+
+The stream has these events (https://html.spec.whatwg.org/multipage/server-sent-events.html)::
+
+    id: 1234
+    data: {"id": 1234, "at": "2026-11-22T10:30:00Z", "before": "A ping for ", ...}
+
+    event: skipped          so many lines were left out, since too many came at once
+    data: 412
+
+    event: gap              lines are missing: the connection was broken for too long
+    data: 0
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IClock, IEventLog
+from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.sources import bucket_of
+
+#: Seconds between two reads of the log.
+PAUSE: Final = 0.5
+
+#: Seconds after which a comment is sent, so that no proxy closes a silent connection.
+HEARTBEAT: Final = 15.0
+
+#: How many entries are read at a time, and how many are kept in memory.
+READ, KEPT = 5000, 2000
+
+#: How many lines a watcher gets at a time; the others are counted.  Nobody reads more.
+LINES: Final = 25
+
+#: How many bytes wait for a watcher that does not read, beside those in its connection's buffer.
+MAX_BACKLOG: Final = 64 * 1024
+
+#: How many watchers are written to in one turn of the reactor, so that nothing else waits long.
+AT_ONCE: Final = 50
+
+_EVERYTHING: Final = LogFilter()
+_GAP: Final = b"event: gap\ndata: 0\n\n"
+
+
+@implementer(IPushProducer)
+@define(eq=False)
+class Watcher:
+    """One browser that watches the log.
+
+    :ivar wanted: which entries it wants.
+    :ivar over: whether the connection has ended.
+    """
+
+    request: Request
+    wanted: LogFilter
+    over: bool = False
+    _paused: bool = False
+    _backlog: deque[bytes] = field(factory=deque)
+    _bytes: int = 0
+
+    def send(self, data: bytes) -> None:
+        """Send some bytes as soon as the browser reads; cut it off if too many wait."""
+        if self.over:
+            return
+        if not self._paused:
+            self.request.write(data)
+            return
+        self._backlog.append(data)
+        self._bytes += len(data)
+        channel = self.request.channel
+        if self._bytes > MAX_BACKLOG and channel is not None:
+            channel.forceAbortClient()
+
+    def pauseProducing(self) -> None:
+        self._paused = True
+
+    def resumeProducing(self) -> None:
+        self._paused = False
+        while self._backlog and not self._paused and not self.over:
+            data = self._backlog.popleft()
+            self._bytes -= len(data)
+            self.request.write(data)
+
+    def stopProducing(self) -> None:
+        self.over = True
+
+
+@define(eq=False)
+class _Shown:
+    """An entry with only what watchers may see, and its bytes in the stream once they are made."""
+
+    entry: LogEntry
+    _bytes: bytes = b""
+
+    def data(self, show: Callable[[LogEntry], bytes]) -> bytes:
+        """The bytes of the entry in the stream."""
+        if not self._bytes:
+            self._bytes = b"id: %d\ndata: %s\n\n" % (self.entry.id, show(self.entry))
+        return self._bytes
+
+
+class Watchers:
+    """All who watch the log.
+
+    :param disclosed: returns an entry with only what watchers may see.
+    :param show: the data of such an entry, on one line.
+    :param most: returns how many may watch at the same time.
+    :param most_of_address: how many of them may come from one address.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        event_log: IEventLog,
+        clock: IClock,
+        disclosed: Callable[[LogEntry], LogEntry],
+        show: Callable[[LogEntry], bytes],
+        most: Callable[[], int],
+        most_of_address: int,
+    ) -> None:
+        self._event_log = event_log
+        self._clock = clock
+        self._disclosed = disclosed
+        self._show = show
+        self._most = most
+        self._most_of_address = most_of_address
+        self._joining: dict[Watcher, int | None] = {}  # each with the last entry that it has seen
+        self._watchers: dict[Watcher, None] = {}
+        self._of_address: Counter[str] = Counter()
+        self._kept: deque[_Shown] = deque(maxlen=KEPT)
+        # The id of the last entry that was read; None until the first read.
+        self._position: int | None = None
+        self._running = False
+        self._pause: Deferred[None] | None = None
+        self._failing = False
+        self._beat_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._watchers) + len(self._joining)
+
+    def has_room(self, address: str) -> bool:
+        """Whether one more may watch from an address."""
+        full = len(self) >= self._most()
+        return not full and self._of_address[bucket_of(address)] < self._most_of_address
+
+    def add(self, request: Request, wanted: LogFilter, after: int | None, address: str) -> None:
+        """Stream entries to a browser until it goes away.
+
+        :param after: the id of the last entry that it has seen; None to begin with the next one.
+        """
+        bucket = bucket_of(address)
+        self._of_address[bucket] += 1
+        watcher = Watcher(request, wanted)
+        self._joining[watcher] = after
+
+        def gone(result: object) -> None:
+            watcher.over = True
+            self._joining.pop(watcher, None)
+            self._watchers.pop(watcher, None)
+            self._of_address[bucket] -= 1
+            if not self._of_address[bucket]:
+                del self._of_address[bucket]
+            if not self and self._pause is not None:
+                self._pause.cancel()
+
+        request.notifyFinish().addBoth(gone)
+        request.registerProducer(watcher, True)
+        watcher.send(b": the event log\n\n")
+        if not self._running:
+            self._running = True
+            Deferred.fromCoroutine(self._run())
+        elif self._position is not None:
+            self._admit()
+
+    # --- reading
+
+    async def _run(self) -> None:
+        """Read the log, and send what is new, for as long as anybody watches."""
+        self._position = None
+        self._beat_at = self._clock.seconds() + HEARTBEAT
+        while self:
+            try:
+                await self._send_news()
+                self._failing = False
+            except Unavailable as error:
+                if not self._failing:
+                    self._failing = True
+                    self.log.error("The event log cannot be read: {error}", error=error)
+            except Exception:  # log a bug, and try again
+                self.log.failure("Sending the event log to those who watch it failed.")
+            await self._rest()
+        self._running = False
+
+    async def _rest(self) -> None:
+        """Wait for ``PAUSE`` seconds, or until nobody watches any more."""
+        if not self:
+            return
+        self._pause = deferLater(self._clock, PAUSE)
+        with suppress(CancelledError):
+            await self._pause
+        self._pause = None
+
+    async def _send_news(self) -> None:
+        if self._position is None:
+            newest = await self._event_log.entries(_EVERYTHING, None, 1)
+            self._go_to(max((newest[0].id if newest else 0) - KEPT, 0))
+        news = await self._read()
+        for_whom = list(self._watchers)
+        self._admit()
+        data = self._chosen(news, for_whom)
+        if self._clock.seconds() >= self._beat_at:
+            self._beat_at = self._clock.seconds() + HEARTBEAT
+            for watcher in for_whom:
+                data.setdefault(watcher.wanted, b":\n\n")
+        if data:
+            await self._send(data, for_whom)
+
+    def _go_to(self, position: int) -> None:
+        """Go on after another entry.  What is kept ends before it."""
+        self._position = position
+        self._kept.clear()
+
+    async def _read(self) -> list[_Shown]:
+        """Read and keep what is new."""
+        assert self._position is not None  # it was set before
+        entries = await self._event_log.entries_after(_EVERYTHING, self._position, READ)
+        if entries:
+            self._position = entries[-1].id
+        news = [_Shown(self._disclosed(entry)) for entry in entries]
+        self._kept.extend(news)
+        return news
+
+    # --- sending
+
+    def _admit(self) -> None:
+        """Send those who have just come what they missed; from now on they get what is new."""
+        joining, self._joining = self._joining, {}
+        for watcher, after in joining.items():
+            self._watchers[watcher] = None
+            if after is not None:
+                self._catch_up(watcher, after)
+
+    def _catch_up(self, watcher: Watcher, after: int) -> None:
+        missed = [one for one in self._kept if one.entry.id > after]
+        # The oldest that is kept may be the one that comes next, or others were before it.
+        is_gap = len(missed) == len(self._kept) > 0 and self._kept[0].entry.id > after + 1
+        chosen = [one for one in missed if watcher.wanted.passes(one.entry)]
+        if is_gap or chosen:
+            watcher.send((_GAP if is_gap else b"") + self._joined(chosen))
+
+    def _chosen(
+        self, news: Sequence[_Shown], watchers: Iterable[Watcher]
+    ) -> dict[LogFilter, bytes]:
+        """The bytes of the new entries that pass each of the watchers' filters."""
+        filters = {_key(watcher.wanted): watcher.wanted for watcher in watchers}
+        masks = {tuple(map(bool, key)) for key in filters}
+        chosen: defaultdict[LogFilter, list[_Shown]] = defaultdict(list)
+        for one in news:
+            key = _key(one.entry)
+            # Look each filter up that the entry passes: there may be a thousand different ones.
+            for mask in masks:
+                wanted = filters.get(tuple(map(_if, key, mask)))
+                if wanted is not None:
+                    chosen[wanted].append(one)
+        return {wanted: self._joined(some) for wanted, some in chosen.items()}
+
+    def _joined(self, shown: Sequence[_Shown]) -> bytes:
+        """The bytes of the last of some entries, and how many others there are."""
+        data = b"".join(one.data(self._show) for one in shown[-LINES:])
+        skipped = len(shown) - LINES
+        return b"event: skipped\ndata: %d\n\n%s" % (skipped, data) if skipped > 0 else data
+
+    async def _send(self, data: Mapping[LogFilter, bytes], watchers: Sequence[Watcher]) -> None:
+        """Send each watcher the bytes for its filter, a few in each turn of the reactor."""
+        for start in range(0, len(watchers), AT_ONCE):
+            if start:
+                await deferLater(self._clock, 0)
+            for watcher in watchers[start : start + AT_ONCE]:
+                if some := data.get(watcher.wanted):
+                    watcher.send(some)
+
+
+def _key(of: LogEntry | LogFilter) -> tuple[str, ...]:
+    return of.topic, of.host, of.kind, of.outcome
+
+
+def _if(value: str, wanted: bool) -> str:  # called by map
+    return value if wanted else ""

@@ -1,0 +1,252 @@
+"""Says the entries of the event log in sentences, for the page and for its event stream.
+
+A line names its topic once, and links to the page of the topic.  So its sentence comes in three
+parts: what stands before the topic, the topic, and what stands after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlencode
+
+from attrs import frozen
+from twisted.web.template import Tag, tags
+
+from rsscloud_broker.disclosure import HIDDEN
+from rsscloud_broker.log_entries import LogEntry
+
+
+@frozen
+class Line:
+    """One entry as people read it.
+
+    :ivar at: the time, such as ``2026-11-22T10:30:00Z``.
+    :ivar before, topic, after: the parts of the sentence; the topic may be empty.
+    """
+
+    id: int
+    at: str
+    kind: str
+    outcome: str
+    before: str
+    topic: str
+    after: str
+
+    @property
+    def link(self) -> str:
+        """The path of the page about the topic; empty if the topic is no web address."""
+        if not self.topic.startswith(("http://", "https://")):
+            return ""
+        return f"/topic?{urlencode({'url': self.topic})}"
+
+    def as_json(self) -> bytes:
+        """The line as a JSON object, on one line."""
+        fields = {
+            "id": self.id,
+            "at": self.at,
+            "kind": self.kind,
+            "outcome": self.outcome,
+            "before": self.before,
+            "topic": self.topic,
+            "after": self.after,
+            "link": self.link,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode("ascii")
+
+    def as_item(self) -> Tag:
+        """The line as an item of a list."""
+        topic = tags.a(tags.bdi(self.topic), href=self.link) if self.link else self.topic
+        return tags.li(
+            tags.time(self.at.replace("T", " ").rstrip("Z"), datetime=self.at),
+            tags.span(self.before, topic, self.after),
+            class_=f"outcome-{self.outcome.replace(' ', '-')}",
+        )
+
+
+def line_of(entry: LogEntry) -> Line:
+    """The line for an entry.
+
+    :param entry: an entry with only those parts that the readers may see: see ``disclosure``.
+    """
+    say = _SENTENCES.get((entry.kind, entry.outcome), _other)
+    before, after = say(entry)
+    topic = entry.topic
+    if not (topic and after):  # there is no topic, or the sentence has no place for it
+        before, topic, after = f"{before.strip()}{after}", "", ""
+    at = datetime.fromtimestamp(int(entry.at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Line(entry.id, at, entry.kind, entry.outcome, before, topic, after)
+
+
+#: Takes an entry, and returns what stands before and after its topic.
+_Sentence = Callable[[LogEntry], tuple[str, str]]
+
+
+def _who(entry: LogEntry) -> str:
+    """The subscriber of an entry."""
+    return entry.callback or entry.host or HIDDEN
+
+
+def _why(entry: LogEntry) -> str:
+    """The end of a sentence: the reason, if there is one."""
+    reason = entry.reason.strip().rstrip(".")
+    return f": {reason}." if reason else "."
+
+
+def _from(entry: LogEntry) -> str:
+    return f" It came from {entry.source}." if entry.source else ""
+
+
+def _took(entry: LogEntry) -> str:
+    details = [entry.reason] if entry.reason and entry.outcome != "failed" else []
+    if (milliseconds := entry.numbers.get("milliseconds")) is not None:
+        details.append(f"after {milliseconds:,.0f} ms")
+    return f" ({', '.join(details)})" if details else ""
+
+
+def _count(entry: LogEntry, name: str) -> int:
+    return int(entry.numbers.get(name, 0))
+
+
+def _clock_time(entry: LogEntry) -> str:
+    """The time of the next attempt, with its date if that is another day."""
+    when = datetime.fromtimestamp(entry.numbers.get("retry_at", 0.0), UTC)
+    same_day = when.date() == datetime.fromtimestamp(entry.at, UTC).date()
+    return f"{when:%H:%M:%S} UTC" if same_day else f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if seconds >= unit or unit == 1:
+            number = round(seconds / unit, 1)
+            return f"{number:g} {name}{'' if number == 1 else 's'}"
+    raise AssertionError("one second is the last unit")
+
+
+def _ping_refused(entry: LogEntry) -> tuple[str, str]:
+    if more := _count(entry, "requests"):
+        requests = "1 more request was" if more == 1 else f"{more:,} more requests were"
+        return f"{requests} refused within a minute.", ""
+    return "A ping for ", f" was refused{_why(entry)}{_from(entry)}"
+
+
+def _requested(entry: LogEntry) -> tuple[str, str]:
+    if entry.reason:
+        return f"{_who(entry)} asked to be notified of ", f" no longer.{_from(entry)}"
+    return f"{_who(entry)} asked to be notified of ", f" ({entry.protocol}).{_from(entry)}"
+
+
+def _subscribed(entry: LogEntry) -> tuple[str, str]:
+    lease = _duration(entry.numbers.get("lease_seconds", 0.0))
+    if entry.outcome == "renewed":
+        return f"{_who(entry)} renewed its subscription to ", f" for {lease}."
+    return f"{_who(entry)} confirmed: it is subscribed to ", f" for {lease}."
+
+
+def _removed(entry: LogEntry) -> tuple[str, str]:
+    what = "has expired" if entry.outcome == "expired" else "was dropped"
+    if more := _count(entry, "subscriptions"):
+        many = what.replace("has", "have").replace("was", "were") if more > 1 else what
+        return f"{more:,} more subscription{'s' if more > 1 else ''} {many}.", ""
+    return f"The subscription of {_who(entry)} to ", f" {what}{_why(entry)}"
+
+
+def _fan_out_ended(entry: LogEntry) -> tuple[str, str]:
+    delivered, failed, waiting = (
+        _count(entry, name) for name in ("delivered", "failed", "waiting")
+    )
+    if not delivered + failed + waiting:
+        return "Nobody had to be notified of ", "."
+    counts = [f"{delivered:,} accepted"]
+    counts += [f"{failed:,} failed"] if failed else []
+    counts += [f"{waiting:,} wait{'s' if waiting == 1 else ''}"] if waiting else []
+    last = f"the last after {entry.numbers.get('last_seconds', 0.0):g} s"
+    first = entry.numbers.get("first_seconds")
+    times = last if first is None else f"the first after {first:g} s, {last}"
+    return "The subscribers of ", f" were notified: {', '.join(counts)}; {times}."
+
+
+def _failed(entry: LogEntry) -> tuple[str, str]:
+    reason = entry.reason.strip().rstrip(".") or "it did not accept the notification"
+    if entry.outcome == "given up":
+        what_next = "the broker makes no further attempt"
+    else:
+        what_next = f"the next attempt is at {_clock_time(entry)}"
+    return f"{_who(entry)} was not notified of ", f": {reason}; {what_next}."
+
+
+def _unreachable(entry: LogEntry) -> tuple[str, str]:
+    until = _clock_time(entry)
+    reason = f" ({entry.reason})" if entry.reason else ""
+    return f"{_host(entry)} does not answer{reason}: it is not called until {until}.", ""
+
+
+def _host(entry: LogEntry) -> str:
+    port = _count(entry, "port")
+    name = entry.host or "The host of a subscriber"
+    return f"{name}, port {port}," if port and entry.host else name
+
+
+def _other(entry: LogEntry) -> tuple[str, str]:
+    """A sentence for what has none of its own, such as kinds of a later version."""
+    return f"{entry.kind} {entry.outcome} ", _why(entry)
+
+
+_SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
+    ("ping", "accepted"): lambda entry: ("A ping for ", f" was accepted.{_from(entry)}"),
+    ("ping", "repeated"): lambda entry: (
+        "A ping for ",
+        f" was accepted, and not recorded again: the same one came a moment ago.{_from(entry)}",
+    ),
+    ("ping", "refused"): _ping_refused,
+    ("fetch", "changed"): lambda entry: (
+        "The broker fetched ",
+        f": it has changed{_took(entry)}.",
+    ),
+    ("fetch", "unchanged"): lambda entry: (
+        "The broker fetched ",
+        f": it has not changed{_took(entry)}.",
+    ),
+    ("fetch", "failed"): lambda entry: (
+        "The broker could not fetch ",
+        f"{_why(entry).rstrip('.')}{_took(entry)}.",
+    ),
+    ("topic", "ended"): lambda entry: ("", f" has ended{_why(entry)}"),
+    ("topic", "revived"): lambda entry: ("", " had ended, and is fetched again."),
+    ("topic", "moved"): lambda entry: ("", f" has moved to {entry.reason}, with its subscribers."),
+    ("subscription", "requested"): _requested,
+    ("subscription", "verified"): _subscribed,
+    ("subscription", "renewed"): _subscribed,
+    ("subscription", "denied"): lambda entry: (
+        f"The request of {_who(entry)} about ",
+        f" failed{_why(entry)}{_from(entry)}",
+    ),
+    ("subscription", "unsubscribed"): lambda entry: (f"{_who(entry)} unsubscribed from ", "."),
+    ("subscription", "expired"): _removed,
+    ("subscription", "dropped"): _removed,
+    ("fan-out", "begun"): lambda entry: (
+        "The broker begins to notify the subscribers of ",
+        ".",
+    ),
+    ("fan-out", "ended"): _fan_out_ended,
+    ("notification", "delivered"): lambda entry: (f"{_who(entry)} was notified of ", "."),
+    ("notification", "failed"): _failed,
+    ("notification", "given up"): _failed,
+    ("host", "unreachable"): _unreachable,
+    ("host", "reachable"): lambda entry: (f"{_host(entry)} answers again.", ""),
+    ("relay", "delivered"): lambda entry: (
+        "The broker passed a ping for ",
+        f" on to {entry.host or 'another server'}.",
+    ),
+    ("relay", "failed"): lambda entry: (
+        "The broker could not pass a ping for ",
+        f" on to {entry.host or 'another server'}{_why(entry)}",
+    ),
+    ("administration", "done"): lambda entry: ("An administrator: ", _why(entry).lstrip(":")),
+    ("administration", "failed"): lambda entry: (
+        "An administrator tried: ",
+        _why(entry).lstrip(":"),
+    ),
+}

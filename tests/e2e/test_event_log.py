@@ -1,0 +1,108 @@
+"""The event log of a broker in a process of its own, watched by a thousand browsers."""
+
+from __future__ import annotations
+
+import json
+import re
+import selectors
+import socket
+import time
+from urllib.parse import urlencode
+
+from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, request, until
+from tests.e2e.servers import HttpPostReceiver
+
+WATCHERS = 1000
+SUBSCRIPTIONS = 100
+
+_CONFIGURATION = f"""
+[http]
+max_connections = {3 * WATCHERS}
+max_connections_per_address = {3 * WATCHERS}
+[front_doors.event_log]
+watchers_per_address = {WATCHERS}
+"""
+
+
+class Watchers:
+    """Many clients of the event stream, in one thread."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._selector = selectors.DefaultSelector()
+        self.received: dict[socket.socket, bytes] = {}
+
+    def open(self, query: str) -> socket.socket:
+        """Begin to watch."""
+        client = socket.create_connection(("127.0.0.1", self._port), TIMEOUT)
+        client.sendall(f"GET /log/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        self._selector.register(client, selectors.EVENT_READ)
+        self.received[client] = b""
+        return client
+
+    def read(self) -> None:
+        """Read what has come, and wait for a moment if nothing has."""
+        for key, _ in self._selector.select(0.1):
+            assert isinstance(key.fileobj, socket.socket)
+            self.received[key.fileobj] += key.fileobj.recv(65_536)
+
+    def all_have(self, text: str) -> bool:
+        """Whether a text has come to each of them by now."""
+        self.read()
+        return all(text.encode() in data for data in self.received.values())
+
+    def close(self) -> None:
+        for client in self.received:
+            client.close()
+        self._selector.close()
+
+
+class EventLogTests(EndToEndTestCase):
+    def test_a_thousand_watch_while_subscribers_are_notified(self) -> None:
+        broker = self.own_broker(_CONFIGURATION)
+        broker.start()
+        origin, receiver = self.origin(), self.served(HttpPostReceiver())
+        topic = origin.feed()
+        for number in range(SUBSCRIPTIONS):
+            answer = broker.subscribe(receiver, topic, path=f"/notify/{number}")
+            self.assertIn('success="true"', answer.text)
+        receiver.heard.clear()
+        watchers = Watchers(broker.port)
+        self.addCleanup(watchers.close)
+        of_topic = f"?{urlencode({'topic': topic})}"
+        for number in range(WATCHERS):
+            watchers.open(of_topic if number % 2 else "")
+        until(lambda: watchers.all_have(": the event log"), "all to be answered")
+
+        origin.change(topic)
+        began = time.monotonic()
+        broker.ping(topic)
+        until(lambda: len(receiver.heard) >= SUBSCRIPTIONS, "all subscribers to be told")
+        self.assertLess(time.monotonic() - began, 10.0)
+        for words in ("A ping for ", "it has changed", " were notified: "):
+            until(lambda words=words: watchers.all_have(words), f"all to read {words!r}")  # type: ignore[misc] # bound now
+        self.assertEqual(request(f"{broker.url}/log").status, 200)
+
+        # A page that was loaded before shows the same, and one more client finds no room.
+        page = request(f"{broker.url}/log{of_topic}").text
+        counts = re.search(r" were notified: (\d+) accepted(?:, (\d+) waits?)?;", page)
+        assert counts is not None, page
+        self.assertEqual(sum(map(int, filter(None, counts.groups()))), SUBSCRIPTIONS)
+        self.assertEqual(request(f"{broker.url}/log/events").status, 503)
+
+    def test_entries_outlive_the_process(self) -> None:
+        broker = self.own_broker()
+        broker.start()
+        origin = self.origin()
+        broker.ping(origin.feed())
+        broker.stop()
+        broker.start()
+        page = request(f"{broker.url}/log").text
+        self.assertIn("A ping for ", page)
+        self.assertIn("it has changed", page)
+        watchers = Watchers(broker.port)
+        self.addCleanup(watchers.close)
+        client = watchers.open("?after=1")
+        until(lambda: watchers.all_have("\ndata: "), "what was missed")
+        line = watchers.received[client].partition(b"\ndata: ")[2].partition(b"\n")[0]
+        self.assertEqual(json.loads(line)["id"], 2)

@@ -1,0 +1,204 @@
+"""The events of distribution for the event log: fan-outs, notifications, hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+
+from rsscloud_broker.events import (
+    Event,
+    FanOutBegun,
+    FanOutEnded,
+    HostReachable,
+    HostUnreachable,
+    NotificationDelivered,
+    NotificationFailed,
+)
+from rsscloud_broker.model import Outcome
+from rsscloud_broker.sinks import walk
+from rsscloud_broker.sinks.breakers import THRESHOLD
+from tests.sinks.engine import FEED, EngineTestCase
+
+NO = Outcome(False, "status 500")
+NO_ANSWER = Outcome(False, "it timed out", answered=False)
+REFUSED = Outcome(False, "connection refused", answered=False, port_only=True)
+
+
+class LoggedCase(EngineTestCase):
+    def logged(self, *kinds: type[Event]) -> list[Any]:
+        """The events of some classes, in order."""
+        return [event for event in self.bus.events if isinstance(event, kinds)]
+
+
+class FanOutTests(LoggedCase):
+    def ended(self) -> FanOutEnded:
+        (event,) = self.logged(FanOutEnded)
+        assert isinstance(event, FanOutEnded)
+        return event
+
+    def counts(self) -> tuple[int, int, int]:
+        event = self.ended()
+        return event.delivered, event.failed, event.waiting
+
+    def test_begun_and_ended_with_counts(self) -> None:
+        bad, *_ = self.subscribe_many(5)
+        self.notifier.outcomes[bad] = NO
+        self.notifier.takes = 0.25
+        self.start()
+        self.change()
+        self.advance(2)
+        (begun,) = self.logged(FanOutBegun)
+        self.assertEqual(begun.topic, FEED)
+        self.assertEqual(self.counts(), (4, 1, 0))
+        event = self.ended()
+        assert event.first is not None
+        self.assertAlmostEqual(event.first, 0.25, 1)
+        self.assertTrue(event.first <= event.last < 1, event)
+        self.assertTrue(begun.at < event.at)
+
+    def test_nobody_accepts(self) -> None:
+        (bad,) = self.subscribe_many(1)
+        self.notifier.outcomes[bad] = NO
+        self.start()
+        self.change()
+        self.advance(2)
+        self.assertEqual((self.counts(), self.ended().first), ((0, 1, 0), None))
+
+    def test_those_that_answer_later_are_counted_as_waiting(self) -> None:
+        slow, *_ = self.subscribe_many(3)
+        self.notifier.holds.add(slow)
+        self.start()
+        self.change()
+        self.advance(2)
+        self.assertEqual(self.counts(), (2, 0, 1))
+        self.notifier.held[0][1].callback(None)
+        self.advance(2)
+        self.assertEqual(self.counts(), (2, 0, 1))
+
+    def test_turns_are_one_fan_out(self) -> None:
+        """A walk that stops for others, and goes on later, begins and ends once."""
+        other = "http://feeds.example/other.xml"
+        self.patch_turn(10)
+        self.subscribe_many(60)
+        self.subscribe_many(60, other)
+        self.start(max_fanouts=1, slice_size=10)
+        self.change()
+        self.change(other)
+        self.advance(20)
+        for topic in (FEED, other):
+            events = [one for one in self.logged(FanOutBegun, FanOutEnded) if one.topic == topic]
+            self.assertEqual([type(one) for one in events], [FanOutBegun, FanOutEnded])
+            self.assertEqual(events[1].delivered, 60)
+
+    def patch_turn(self, number: int) -> None:
+        self.patch(walk, "SUBSCRIPTIONS_PER_TURN", number)
+
+    def test_after_a_crash_it_ends_and_does_not_begin_again(self) -> None:
+        urls = self.subscribe_many(300)
+        self.notifier.holds.update(urls[200:])
+        self.start()
+        self.change()
+        self.advance(0.3)
+        self.crash()
+        self.notifier.holds.clear()
+        self.bus.events.clear()
+        self.start()
+        self.advance(5)
+        self.assertEqual(self.logged(FanOutBegun), [])
+        self.assertEqual(self.ended().failed, 0)
+
+
+class NotificationTests(LoggedCase):
+    retries = (5.0,)
+
+    def failures(self) -> list[tuple[str, bool, bool]]:
+        """The reason of each failure, whether it is retried, and whether the subscription ends."""
+        return [
+            (one.reason, one.retry_at is not None, one.ends)
+            for one in self.logged(NotificationFailed)
+        ]
+
+    def fail_all(self, outcome: Outcome) -> None:
+        (url,) = self.subscribe_many(1)
+        self.notifier.outcomes[url] = outcome
+        self.start()
+        self.change()
+
+    def test_failed_then_given_up(self) -> None:
+        self.fail_all(NO)
+        self.advance(2)
+        self.assertEqual(self.failures(), [("status 500", True, False)])
+        (event,) = self.logged(NotificationFailed)
+        self.assertAlmostEqual(event.retry_at - event.at, 5.0, 1)
+        self.advance(10)
+        self.assertEqual(self.failures()[1:], [("status 500", False, False)])
+
+    def test_gone(self) -> None:
+        self.fail_all(evolve(NO, gone=True))
+        self.advance(2)
+        self.assertEqual(self.failures(), [("status 500", False, True)])
+
+    def test_topic_that_ended(self) -> None:
+        self.subscribe_many(1)
+        self.start()
+        self.end_topic("it is gone")
+        self.advance(2)
+        (event,) = self.logged(NotificationFailed)
+        self.assertEqual((event.ends, event.subscription.ended), (True, "it is gone"))
+
+    def test_it_is_published_after_it_is_stored(self) -> None:
+        self.unavailable.add("record_slice")
+        self.fail_all(NO)
+        self.advance(2)
+        self.assertEqual(self.failures(), [])
+        self.unavailable.clear()
+        self.advance(15)
+        self.assertEqual(self.failures()[0], ("status 500", True, False))
+
+    def test_single_successes(self) -> None:
+        urls = self.subscribe_many(2)
+        self.start()
+        self.change()
+        self.advance(2)
+        delivered = [one.subscription.callback.url for one in self.logged(NotificationDelivered)]
+        self.assertEqual(sorted(delivered), sorted(urls))
+
+    def test_single_successes_that_nobody_wants(self) -> None:
+        self.patch(self.bus, "wants", lambda kind: False)
+        self.subscribe_many(2)
+        self.start()
+        self.change()
+        self.advance(2)
+        self.assertEqual(self.logged(NotificationDelivered), [])
+
+
+class HostTests(LoggedCase):
+    def open(self, outcome: Outcome) -> None:
+        self.subscribe_many(THRESHOLD, host="reader.example:8000")
+        self.notifier.outcomes["reader.example"] = outcome
+        self.start(breaker_pause=10)
+        self.change()
+        self.advance(2)
+
+    def test_unreachable_and_reachable(self) -> None:
+        self.open(NO_ANSWER)
+        (event,) = self.logged(HostUnreachable)
+        self.assertEqual(
+            (event.host, event.port, event.reason, event.failures),
+            ("reader.example", None, "it timed out", THRESHOLD),
+        )
+        self.assertAlmostEqual(event.retry_at - event.at, 10.0, 1)
+        self.notifier.outcomes.clear()
+        self.advance(30)
+        (closed,) = self.logged(HostReachable)
+        self.assertEqual((closed.host, closed.port), ("reader.example", None))
+
+    def test_only_a_port(self) -> None:
+        self.open(REFUSED)
+        (event,) = self.logged(HostUnreachable)
+        self.assertEqual((event.host, event.port), ("reader.example", 8000))
+        self.notifier.outcomes.clear()
+        self.advance(30)
+        (closed,) = self.logged(HostReachable)
+        self.assertEqual((closed.host, closed.port), ("reader.example", 8000))

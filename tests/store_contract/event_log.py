@@ -1,0 +1,148 @@
+"""The contract of ``IStore``: the event log."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rsscloud_broker.log_entries import LogEntry, LogFilter
+from tests.store_contract.basics import FEED, OTHER_FEED, RecordsContract, a_long_url
+
+EVERYTHING = LogFilter()
+
+
+def an_entry(number: int = 1, topic: str = FEED, host: str = "feeds.example") -> LogEntry:
+    """An entry about a ping; the number is its time."""
+    return LogEntry("ping", "accepted", float(number), topic=topic, host=host)
+
+
+class EventLogContract(RecordsContract):
+    """The tests of the event log that every ``IStore`` must pass."""
+
+    async def times(
+        self, wanted: LogFilter = EVERYTHING, before: int | None = None, limit: int = 100
+    ) -> list[float]:
+        """The times of the entries, newest first."""
+        found = await self.store.log_entries(wanted, before, limit)
+        ids = [entry.id for entry in found]
+        self.assertEqual(ids, sorted(ids, reverse=True))
+        return [entry.at for entry in found]
+
+    async def times_after(
+        self, after: int, wanted: LogFilter = EVERYTHING, limit: int = 100
+    ) -> list[float]:
+        """The times of the entries after another one, oldest first."""
+        found = await self.store.log_entries_after(wanted, after, limit)
+        return [entry.at for entry in found]
+
+    async def test_every_field_of_an_entry_is_kept(self) -> None:
+        entry = LogEntry(
+            "notification",
+            "failed",
+            1000.25,
+            topic=FEED,
+            host="reader.example",
+            protocol="http-post",
+            callback="http://reader.example/notify",
+            source="192.0.2.7",
+            account="ada",
+            reason="its server answered with status 500 \N{PILE OF POO}",
+            numbers={"status": 500, "seconds": 0.25},
+        )
+        await self.store.add_log_entries([entry, an_entry()])
+        second, first = await self.store.log_entries(EVERYTHING, None, 10)
+        self.assertEqual(evolve(first, id=0), entry)
+        self.assertEqual(evolve(second, id=0), an_entry())
+        self.assertTrue(0 < first.id < second.id)
+
+    async def test_nothing(self) -> None:
+        await self.store.add_log_entries([])
+        self.assertEqual(await self.times(), [])
+        self.assertEqual(await self.times_after(0), [])
+        self.assertEqual(await self.store.prune_log(1000.0, 10, 10), 0)
+
+    async def test_pages_of_entries(self) -> None:
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 8)])
+        first = await self.store.log_entries(EVERYTHING, None, 3)
+        self.assertEqual([entry.at for entry in first], [7, 6, 5])
+        self.assertEqual(await self.times(before=first[-1].id, limit=3), [4, 3, 2])
+        self.assertEqual(await self.times(before=first[-1].id), [4, 3, 2, 1])
+
+    async def test_entries_after_another(self) -> None:
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 6)])
+        second = (await self.store.log_entries_after(EVERYTHING, 0, 2))[-1]
+        self.assertEqual(second.at, 2)
+        self.assertEqual(await self.times_after(second.id), [3, 4, 5])
+        self.assertEqual(await self.times_after(second.id, limit=1), [3])
+        self.assertEqual(await self.times_after(second.id + 3), [])
+
+    async def test_filters(self) -> None:
+        entries = [
+            an_entry(1),
+            an_entry(2, OTHER_FEED),
+            evolve(an_entry(3, FEED, "reader.example"), kind="notification", outcome="failed"),
+            evolve(an_entry(4, FEED, "reader.example"), kind="notification", outcome="given up"),
+            evolve(an_entry(5), kind="fetch", outcome="failed"),
+            LogEntry("host", "unreachable", 6.0, host="reader.example"),
+        ]
+        await self.store.add_log_entries(entries)
+        table = {
+            LogFilter(): [6, 5, 4, 3, 2, 1],
+            LogFilter(topic=FEED): [5, 4, 3, 1],
+            LogFilter(topic=FEED[:-1]): [],
+            LogFilter(host="reader.example"): [6, 4, 3],
+            LogFilter(topic=FEED, host="reader.example"): [4, 3],
+            LogFilter(kind="notification"): [4, 3],
+            LogFilter(outcome="failed"): [5, 3],
+            LogFilter(kind="fetch", outcome="failed"): [5],
+            LogFilter(kind="ping", outcome="failed"): [],
+            LogFilter(kind="no such kind"): [],
+            LogFilter(topic=FEED, kind="fetch"): [5],
+            LogFilter(topic=FEED, host="reader.example", kind="notification", outcome="failed"): [
+                3
+            ],
+            LogFilter(host="reader.example", outcome="unreachable"): [6],
+        }
+        for wanted, times in table.items():
+            self.assertEqual(await self.times(wanted), times, wanted)
+            self.assertEqual(await self.times(wanted, limit=1), times[:1], wanted)
+            self.assertEqual(await self.times_after(0, wanted), times[::-1], wanted)
+            for entry in entries:
+                self.assertEqual(wanted.passes(entry), entry.at in times, (wanted, entry))
+
+    async def test_filter_with_a_bound(self) -> None:
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 5)])
+        (_, third, *_) = await self.store.log_entries(EVERYTHING, None, 4)
+        for wanted in (LogFilter(topic=FEED), LogFilter(kind="ping"), LogFilter(FEED, kind="ping")):
+            self.assertEqual(await self.times(wanted, third.id), [2, 1], wanted)
+            self.assertEqual(await self.times_after(third.id, wanted), [4], wanted)
+
+    async def test_long_urls_in_the_event_log(self) -> None:
+        topic, callback = a_long_url("topic"), a_long_url("callback")
+        entry = evolve(an_entry(1, topic), callback=callback, reason=a_long_url("reason"))
+        await self.store.add_log_entries([entry])
+        (found,) = await self.store.log_entries(LogFilter(topic=topic), None, 10)
+        self.assertEqual(evolve(found, id=0), entry)
+
+    async def test_more_entries_than_one_statement_takes(self) -> None:
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 701)])
+        self.assertEqual(await self.times_after(0, limit=1000), list(range(1, 701)))
+
+    async def test_old_entries_are_pruned_in_portions(self) -> None:
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
+        self.assertEqual(await self.store.prune_log(8.0, 1000, 4), 4)
+        self.assertEqual(await self.times_after(0), [5, 6, 7, 8, 9, 10])
+        self.assertEqual(await self.store.prune_log(8.0, 1000, 4), 3)
+        self.assertEqual(await self.store.prune_log(8.0, 1000, 4), 0)
+        self.assertEqual(await self.times_after(0), [8, 9, 10])
+
+    async def test_only_so_many_entries_are_kept(self) -> None:
+        await self.store.add_log_entries([an_entry(number) for number in range(1, 11)])
+        self.assertEqual(await self.store.prune_log(0.0, 3, 100), 7)
+        self.assertEqual(await self.times_after(0), [8, 9, 10])
+
+    async def test_ids_of_pruned_entries_are_not_used_again(self) -> None:
+        await self.store.add_log_entries([an_entry(1)])
+        (first,) = await self.store.log_entries(EVERYTHING, None, 10)
+        self.assertEqual(await self.store.prune_log(2.0, 10, 10), 1)
+        await self.store.add_log_entries([an_entry(3)])
+        self.assertEqual(await self.times_after(first.id), [3])

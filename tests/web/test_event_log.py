@@ -1,0 +1,161 @@
+"""The page of the event log."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from lxml import html
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.disclosure import Disclosure, Mode
+from rsscloud_broker.log_entries import KINDS, LogEntry
+from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.web.event_log import ON_PAGE, EventLogDoor, EventLogDoorOptions
+from tests.front_doors.fixture import NOON, House
+
+FEED = "http://feeds.example/rss.xml"
+CALLBACK = "http://reader.example/notify?token=s3cret"
+
+
+class LogCase(SynchronousTestCase):
+    """A site with an event log in memory."""
+
+    mode: Mode = "host"
+
+    def setUp(self) -> None:
+        self.house = House(self, doors=frozenset({"event_log"}), disclosure=Disclosure(self.mode))
+
+    def add(self, *entries: LogEntry) -> None:
+        self.successResultOf(self.house.store.add_log_entries(entries))
+
+    def ping(self, number: int = 1) -> LogEntry:
+        return LogEntry(
+            "ping", "accepted", NOON, topic=f"http://site{number}.example/", host="site.example"
+        )
+
+
+class PageTests(LogCase):
+    def page(self, path: str = "/log", **query: str) -> Any:
+        answer = self.house.get(path, **query)
+        self.assertEqual((answer.status, answer.headers.get_content_type()), (200, "text/html"))
+        return html.document_fromstring(answer.text)
+
+    def lines(self, page: Any) -> list[str]:
+        return [item.text_content() for item in page.xpath("//ol[@id='entries']/li/span")]
+
+    def test_nothing_yet(self) -> None:
+        page = self.page()
+        self.assertEqual(page.xpath("string(//p[@id='nothing'])"), "There is nothing here yet.")
+        self.assertEqual(page.xpath("//ol/@data-stream"), ["/log/events"])
+
+    def test_newest_first_with_links(self) -> None:
+        self.add(self.ping(1), self.ping(2))
+        page = self.page()
+        self.assertEqual(
+            self.lines(page),
+            [f"A ping for http://site{n}.example/ was accepted." for n in (2, 1)],
+        )
+        self.assertEqual(
+            page.xpath("//ol//a/@href"),
+            [f"/topic?url=http%3A%2F%2Fsite{n}.example%2F" for n in (2, 1)],
+        )
+        self.assertEqual(page.xpath("//ol/li[1]/time/@datetime"), ["2026-09-29T12:00:00Z"])
+        self.assertEqual(page.xpath("//ol/@data-stream"), ["/log/events?after=2"])
+        self.assertEqual(page.xpath("//script/@src"), ["/log.js"])
+
+    def test_older_entries(self) -> None:
+        self.add(*(self.ping(number) for number in range(1, 2 * ON_PAGE + 2)))
+        page, seen = self.page(kind="ping"), 0
+        for count in (ON_PAGE, ON_PAGE, 1):
+            self.assertEqual(len(self.lines(page)), count)
+            seen += count
+            older = page.xpath("//a[@rel='next']/@href")
+            if older:
+                page = self.page(older[0])
+                self.assertEqual(page.xpath("//ol/@data-stream | //script"), [])
+                self.assertEqual(
+                    page.xpath("//a[text()='Newest entries']/@href"), ["/log?kind=ping"]
+                )
+        self.assertEqual((seen, older), (2 * ON_PAGE + 1, []))
+
+    def test_filters_are_in_the_url_and_the_form(self) -> None:
+        self.add(self.ping(), LogEntry("notification", "given up", NOON, topic=FEED, host="b"))
+        page = self.page(
+            topic="HTTP://Feeds.example:80/rss.xml", kind="notification", outcome="given up"
+        )
+        self.assertEqual(len(self.lines(page)), 1)
+        self.assertEqual(page.xpath("//input[@name='topic']/@value"), [FEED])
+        self.assertEqual(page.xpath("//option[@selected]/@value"), ["notification", "given up"])
+        query = parse_qs(urlsplit(page.xpath("string(//ol/@data-stream)")).query)
+        self.assertEqual(
+            query,
+            {"topic": [FEED], "kind": ["notification"], "outcome": ["given up"], "after": ["2"]},
+        )
+        self.assertEqual(len(self.lines(self.page(host="Site.Example"))), 1)
+        self.assertEqual(page.xpath("//select[@name='kind']/option/@value"), ["", *KINDS])
+
+    def test_parameters_that_cannot_be_used_are_named(self) -> None:
+        self.add(self.ping())
+        for query in ({"kind": "x"}, {"outcome": "x"}, {"before": "x"}, {"before": "9" * 30}):
+            page = self.page(**query)
+            (name,) = query
+            self.assertIn(f" {name} is ", page.xpath("string(//p[@role='alert'])"))
+            self.assertEqual(len(self.lines(page)), 1)
+
+    def test_strangers_write_nothing_but_text(self) -> None:
+        bad = '"><script>alert(1)</script>'
+        self.add(LogEntry("ping", "refused", NOON, topic=bad, host=bad, reason=bad))
+        for page in (self.page(), self.page(topic=bad), self.page(host=bad, kind=bad)):
+            self.assertEqual(page.xpath("//script/@src"), ["/log.js"])
+            self.assertEqual(page.xpath("//script[not(@src)]"), [])
+        self.assertIn(bad, self.lines(self.page())[0])
+
+    def test_callbacks_are_shown_in_part(self) -> None:
+        self.add(
+            LogEntry(
+                "subscription",
+                "verified",
+                NOON,
+                topic=FEED,
+                host="reader.example",
+                callback=CALLBACK,
+                source="192.0.2.7",
+            )
+        )
+        text = self.house.get("/log").text
+        self.assertIn("reader.example", text)
+        for secret in ("notify", "s3cret", "192.0.2.7"):
+            self.assertNotIn(secret, text)
+
+    def test_the_path_of_rsscloud_server(self) -> None:
+        answer = self.house.get("/viewLog")
+        self.assertEqual((answer.status, answer.headers["location"]), (302, "/log"))
+
+    def test_store_that_is_unavailable(self) -> None:
+        self.house.break_store()
+        answer = self.house.get("/log")
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+
+    def test_head(self) -> None:
+        answer = self.house.ask("HEAD", "/log")
+        self.assertEqual((answer.status, answer.body), (200, b""))
+
+    def test_no_event_log_no_page(self) -> None:
+        door = EventLogDoor(EventLogDoorOptions(), front_door_parts())
+        self.assertEqual(door.routes(), [])
+
+
+class HiddenTests(LogCase):
+    mode: Mode = "none"
+
+    def test_nothing_of_callbacks_is_shown_or_found(self) -> None:
+        self.add(
+            LogEntry(
+                "notification", "delivered", NOON, topic=FEED, host="reader.example",
+                callback=CALLBACK, reason="reader.example",
+            )
+        )  # fmt: skip
+        self.assertNotIn("reader.example", self.house.get("/log", topic=FEED).text.split("<ol")[1])
+        text = self.house.get("/log", host="reader.example").text
+        self.assertIn("There is nothing here yet.", text)

@@ -1,0 +1,319 @@
+"""The event stream of the event log: what watchers get, and what they may cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Http
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.web.event_log import EventLogDoorOptions
+from rsscloud_broker.web.event_stream import HEARTBEAT, KEPT, LINES, MAX_BACKLOG, PAUSE
+from tests.front_doors.exchange import Exchange
+from tests.front_doors.fixture import CALLER, NOON, House
+
+FEED = "http://feeds.example/rss.xml"
+
+
+class StreamCase(SynchronousTestCase):
+    """A site with an event log in memory, and clients that watch it."""
+
+    http = Http()
+    options = EventLogDoorOptions()
+
+    def setUp(self) -> None:
+        self.house = House(
+            self,
+            doors=frozenset({"event_log"}),
+            http=self.http,
+            options={"event_log": self.options},
+        )
+        self.reads: list[tuple[Any, ...]] = []
+        self.failure: Exception | None = None
+        store: Any = self.house.store
+        self._read = store.log_entries_after
+        self.patch(store, "log_entries_after", self._watched)
+
+    def _watched(self, *args: Any) -> Deferred[Any]:
+        self.reads.append(args)
+        if self.failure is not None:
+            raise self.failure
+        found: Deferred[Any] = self._read(*args)
+        return found
+
+    def add(self, *numbers: int, topic: str = "", outcome: str = "accepted") -> None:
+        entries = [
+            LogEntry("ping", outcome, NOON, topic=topic or f"http://site{number}.example/")
+            for number in numbers
+        ]
+        self.successResultOf(self.house.store.add_log_entries(entries))
+
+    def watch(self, query: str = "", last: str | None = None, peer: str = CALLER) -> Exchange:
+        headers = {} if last is None else {"Last-Event-ID": last}
+        return self.house.begin("GET", f"/log/events{query}", headers=headers, peer=peer)
+
+    def wait(self, seconds: float = PAUSE) -> None:
+        """Let time pass, and then all turns that are due at once."""
+        self.house.clock.advance(seconds)
+        for _ in range(100):
+            self.house.clock.advance(0)
+
+    def events(self, exchange: Exchange) -> list[str]:
+        """The topics of the lines that came, and the names of other events."""
+        found = []
+        for block in self.text(exchange).split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line[1:])
+            if "event" in fields:
+                found.append(f"{fields['event']} {fields['data']}")
+            elif "data" in fields:
+                line = json.loads(fields["data"])
+                self.assertEqual(str(line["id"]), fields["id"])
+                found.append(line["topic"])
+        return found
+
+    def text(self, exchange: Exchange) -> str:
+        """The body that came so far."""
+        head, _, rest = exchange.transport.value().partition(b"\r\n\r\n")
+        self.assertIn(b"200 OK", head)
+        body = b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body += rest[: int(size, 16)]
+            rest = rest[int(size, 16) + 2 :]
+        return body.decode()
+
+    def pause(self, exchange: Exchange, *, again: bool = False) -> None:
+        """Say that the buffers of a connection are full, or empty again."""
+        producer: Any = exchange.transport.producer
+        if again:
+            producer.resumeProducing()
+        else:
+            producer.pauseProducing()
+
+    def leave(self, exchange: Exchange) -> None:
+        exchange.transport.loseConnection()
+
+
+class StreamTests(StreamCase):
+    def test_new_entries_come_in_order(self) -> None:
+        self.add(1)
+        watcher = self.watch()
+        self.assertEqual(self.events(watcher), [])
+        self.add(2, 3)
+        self.wait()
+        self.assertEqual(self.events(watcher), ["http://site2.example/", "http://site3.example/"])
+        self.add(4)
+        self.wait()
+        self.assertEqual(self.events(watcher)[2:], ["http://site4.example/"])
+
+    def test_headers(self) -> None:
+        head = self.watch().transport.value().partition(b"\r\n\r\n")[0].lower()
+        self.assertIn(b"content-type: text/event-stream", head)
+        self.assertIn(b"cache-control: no-store", head)
+        self.assertIn(b"x-accel-buffering: no", head)
+        answer = self.house.ask("HEAD", "/log/events")
+        self.assertEqual(answer.headers.get_content_type(), "text/event-stream")
+
+    def test_it_goes_on_where_the_page_ended(self) -> None:
+        self.add(1, 2, 3)
+        watcher = self.watch("?after=2")
+        self.assertEqual(self.events(watcher), ["http://site3.example/"])
+
+    def test_it_goes_on_after_a_broken_connection(self) -> None:
+        self.watch()
+        self.add(*range(1, 6))
+        self.wait()
+        again = self.watch("?after=1", last="3")  # the header is newer than the URL
+        self.assertEqual(self.events(again), ["http://site4.example/", "http://site5.example/"])
+
+    def test_strange_ids_begin_with_the_next_entry(self) -> None:
+        self.add(1)
+        for last in ("", "x", "-1", "1" * 30, "99"):
+            watcher = self.watch(last=last)
+            self.assertEqual(self.events(watcher), [], last)
+        self.add(2)
+        self.wait()
+        self.assertEqual(self.events(watcher), ["http://site2.example/"])
+
+    def test_gap_too_long(self) -> None:
+        self.add(*range(KEPT + 10))
+        watcher = self.watch(last="3")
+        self.assertEqual(self.events(watcher)[0], "gap 0")
+        self.assertEqual(
+            self.events(self.watch(last=str(KEPT + 5)))[:1], ["http://site2005.example/"]
+        )
+
+    def test_filters(self) -> None:
+        by_topic, by_outcome, by_both, none = (
+            self.watch(query)
+            for query in (
+                f"?topic={FEED}",
+                "?outcome=refused",
+                f"?topic={FEED}&kind=ping&outcome=refused",
+                "?kind=host",
+            )
+        )
+        self.add(1, topic=FEED)
+        self.add(2, outcome="refused")
+        self.add(3, topic=FEED, outcome="refused")
+        self.wait()
+        self.assertEqual(self.events(by_topic), [FEED, FEED])
+        self.assertEqual(self.events(by_outcome), ["http://site2.example/", FEED])
+        self.assertEqual(self.events(by_both), [FEED])
+        self.assertEqual(self.events(none), [])
+
+    def test_wrong_parameters(self) -> None:
+        answer = self.house.get("/log/events", kind="x")
+        self.assertEqual(answer.status, 400)
+        self.assertIn("The kind is one of ping, fetch", answer.text)
+
+    def test_too_many_lines_at_once_are_counted(self) -> None:
+        watcher = self.watch()
+        self.add(*range(LINES + 7))
+        self.wait()
+        events = self.events(watcher)
+        self.assertEqual((events[0], len(events)), ("skipped 7", LINES + 1))
+        self.assertEqual(events[-1], f"http://site{LINES + 6}.example/")
+
+    def test_heartbeat(self) -> None:
+        watcher = self.watch()
+        before = len(self.text(watcher))
+        for _ in range(int(HEARTBEAT / PAUSE) + 2):
+            self.wait()
+        self.assertEqual(self.text(watcher)[before:], ":\n\n")
+
+    def test_secrets_are_not_sent(self) -> None:
+        watcher = self.watch()
+        entry = LogEntry(
+            "subscription", "verified", NOON, topic=FEED, host="reader.example",
+            callback="http://reader.example/notify?token=s3cret", source="192.0.2.7",
+        )  # fmt: skip
+        self.successResultOf(self.house.store.add_log_entries([entry]))
+        self.wait()
+        self.assertIn("reader.example confirmed", self.text(watcher))
+        for secret in ("notify", "s3cret", "192.0.2.7"):
+            self.assertNotIn(secret, self.text(watcher))
+
+
+class CostTests(StreamCase):
+    http = Http(idle_timeout=30.0)
+
+    def test_one_read_for_all_and_none_when_nobody_watches(self) -> None:
+        watchers = [self.watch(f"?topic=http://site{n % 7}.example/") for n in range(20)]
+        self.reads.clear()
+        self.add(*range(20))
+        self.wait()
+        self.assertEqual(len(self.reads), 1)
+        for watcher in watchers:
+            self.leave(watcher)
+        self.reads.clear()
+        for _ in range(10):
+            self.wait()
+        self.assertEqual((self.reads, self.house.timers()), ([], []))
+
+    def test_it_begins_again_for_the_next_who_watches(self) -> None:
+        self.leave(self.watch())
+        self.wait()
+        self.add(1)
+        watcher = self.watch()
+        self.add(2)
+        self.wait()
+        self.assertEqual(self.events(watcher), ["http://site2.example/"])
+
+    def test_unavailable_store_is_logged_once_and_tried_again(self) -> None:
+        watcher = self.watch()
+        self.failure = Unavailable("no disk")
+        with capturedLogs() as logged:
+            for _ in range(5):
+                self.wait()
+        self.assertEqual(len(logged), 1)
+        self.failure = None
+        self.add(1)
+        self.wait()
+        self.assertEqual(self.events(watcher), ["http://site1.example/"])
+
+    def test_bug_does_not_end_the_stream(self) -> None:
+        watcher = self.watch()
+        self.failure = ValueError("a bug")
+        self.wait()
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+        self.failure = None
+        self.add(1)
+        self.wait()
+        self.assertEqual(self.events(watcher), ["http://site1.example/"])
+
+    def test_watcher_that_does_not_read_gets_what_waits_when_it_reads_again(self) -> None:
+        watcher = self.watch()
+        self.pause(watcher)
+        self.add(1)
+        self.wait()
+        self.add(2)
+        self.wait()
+        self.assertEqual(self.events(watcher), [])
+        self.pause(watcher, again=True)
+        self.assertEqual(self.events(watcher), ["http://site1.example/", "http://site2.example/"])
+
+    def test_watcher_that_does_not_read_is_cut_off_when_too_much_waits(self) -> None:
+        watcher, other = self.watch(), self.watch()
+        self.pause(watcher)
+        sent = 0
+        while watcher.open and sent < 3 * MAX_BACKLOG:
+            before = len(self.text(other))
+            self.add(*range(LINES))
+            self.wait(0.5)
+            sent += len(self.text(other)) - before
+        self.assertFalse(watcher.open)
+        self.assertTrue(MAX_BACKLOG < sent < MAX_BACKLOG + 20_000, sent)
+        self.assertTrue(other.open)
+
+    def test_watcher_that_does_not_read_is_cut_off_after_the_idle_time(self) -> None:
+        watcher = self.watch()
+        self.pause(watcher)
+        self.wait(29.0)
+        self.assertTrue(watcher.open)
+        self.wait(1.5)
+        self.assertFalse(watcher.open)
+
+    def test_silent_stream_is_not_cut_off(self) -> None:
+        watcher = self.watch()
+        for _ in range(10):
+            self.wait(30.0)
+        self.assertTrue(watcher.open)
+
+
+class LimitTests(StreamCase):
+    http = Http(max_connections=12)
+    options = EventLogDoorOptions(watchers=5, watchers_per_address=3)
+
+    def statuses(self, *peers: str) -> list[bytes]:
+        watchers = [self.watch(peer=peer) for peer in peers]
+        return [watcher.transport.value()[9:12] for watcher in watchers]
+
+    def test_of_an_address(self) -> None:
+        self.assertEqual(self.statuses(*[CALLER] * 4), [b"200"] * 3 + [b"503"])
+        self.assertEqual(self.statuses("192.0.2.8"), [b"200"])
+
+    def test_of_all(self) -> None:
+        peers = [f"192.0.2.{n}" for n in range(6)]
+        self.assertEqual(self.statuses(*peers), [b"200"] * 5 + [b"503"])
+
+    def test_who_leaves_makes_room(self) -> None:
+        watchers = [self.watch() for _ in range(3)]
+        self.leave(watchers[0])
+        self.assertEqual(self.statuses(CALLER, CALLER), [b"200", b"503"])
+
+    def test_refusal_says_when_to_come_back(self) -> None:
+        self.statuses(*[CALLER] * 3)
+        answer = self.house.get("/log/events")
+        self.assertEqual(answer.headers["retry-after"], "60")
+        self.assertIn("reload", answer.text)
+
+    def test_half_of_the_connections_stay_free(self) -> None:
+        self.house.limits.change(Http(max_connections=6))
+        peers = [f"192.0.2.{n}" for n in range(4)]
+        self.assertEqual(self.statuses(*peers), [b"200"] * 3 + [b"503"])
