@@ -21,6 +21,7 @@ Where to look:
 ``discovery``    finds plugins and selects those that run
 ``making``       makes the parts of plugins, and names the plugin that fails
 ``start_checks`` checks data directory, database and ports before a start
+``account_parts`` makes the parts of accounts
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
 ``logs``         writes the log, as text or JSON
@@ -34,6 +35,7 @@ Where to look:
 ``outbound``     the HTTP clients, and the guard that checks every address
 ``storage``      tables, the store with its one writer, migrations
 ``web``          pages for people
+``accounts``     accounts: names, passwords, sessions, API tokens
 ``client``       clients that ping a broker, subscribe and listen
 ``plugins``      the drop-in path for makers of front doors, notifiers and sinks
 ``testing``      fakes and contract tests, for authors of plugins too

@@ -24,6 +24,7 @@ from twisted.python.components import Componentized
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__, allocation, data_lock, fd_limit
+from rsscloud_broker.account_parts import make_accounts
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
@@ -70,8 +71,9 @@ from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
-from rsscloud_broker.storage import Store, UnfitDatabase, migrate
+from rsscloud_broker.storage import AccountStore, Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
+from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages, error_page
 from rsscloud_broker.wire.text import clean
@@ -258,9 +260,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{public_url})"
 
-    clock = SystemClock(reactor)
-    counters = Counters()
-    store = Store(reactor, config.database_url, bounds=config.storage.bounds)
+    clock, counters = SystemClock(reactor), Counters()
+    threads = StoreThreads(reactor)
+    store = Store(reactor, config.database_url, threads, config.storage.bounds)
+    accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
@@ -356,6 +359,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         running=running,
         has_hub=has_hub,
+        callers=accounts.callers,
+        accounts=accounts.accounts,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     limits = HTTPLimits(config.http, reactor)
@@ -389,6 +394,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         store,
         filing,
         unpacking,
+        *accounts.services,
         space,
         resolver,
         callbacks,

@@ -481,9 +481,8 @@ class ExampleTests(SynchronousTestCase):
         self.assertEqual(loaded.database_url, Config().database_url)
         self.assertEqual(loaded.public_url, "http://localhost:5337")
         # These two have no default of their own: it is derived from other keys.
-        core = attrs.evolve(
-            loaded, database=None, public_url=None, front_doors={}, notifiers={}, sinks={}
-        )
+        plugins: dict[str, Any] = {kind: {} for kind in KINDS}
+        core = attrs.evolve(loaded, database=None, public_url=None, **plugins)
         self.assertEqual(core, Config())
 
     def test_names_every_core_key(self) -> None:
@@ -496,7 +495,15 @@ class ExampleTests(SynchronousTestCase):
         loaded = self.uncommented()
         self.assertEqual(
             set(loaded.front_doors),
-            {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "resourcesync"},
+            {
+                "rsscloud",
+                "ping_sink",
+                "change_lists",
+                "websub",
+                "front_page",
+                "resourcesync",
+                "accounts",
+            },
         )
         self.assertEqual(
             set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap", "websub"}
@@ -504,6 +511,7 @@ class ExampleTests(SynchronousTestCase):
         self.assertEqual(
             set(loaded.sinks), {"distribution", "change_list", "archive", "resourcesync"}
         )
+        self.assertEqual(set(loaded.checkers), {"password"})
 
     def test_options_of_the_bundled_plugins(self) -> None:
         """The example has each option, with its default."""

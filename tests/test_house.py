@@ -21,6 +21,7 @@ PACKAGE = Path(rsscloud_broker.__file__).parent
 
 #: What a room may not import from outside the house.
 FORBIDDEN = {
+    "accounts": ("twisted.web", "treq", "sqlalchemy", "lxml"),
     "core": ("twisted.web", "treq", "sqlalchemy", "lxml"),
     "bus": ("twisted.web", "treq", "sqlalchemy", "lxml"),
     "sinks": ("twisted.web", "treq", "sqlalchemy"),
@@ -34,7 +35,7 @@ FORBIDDEN = {
 
 
 #: What applications may use.  Modules of no room are small helpers, and of no use to them.
-PUBLIC = {"interfaces", "wire", "web", "client", "testing", "apps"}
+PUBLIC = {"interfaces", "wire", "web", "client", "accounts", "testing", "apps"}
 
 
 class HouseTests(SynchronousTestCase):

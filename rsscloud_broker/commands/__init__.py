@@ -4,12 +4,13 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 
 ``talking``   talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``tending``   looks after a broker: export, import, sweep, topic
+``accounts``  manages accounts: account add, passwd, list, remove, token
 ``checking``  examines a configuration: check-config, plugins
 ``shared``    has the options and the error messages that all commands share
 """
 
 # Importing these modules adds their commands to the group.
-from rsscloud_broker.commands import checking, talking, tending
+from rsscloud_broker.commands import accounts, checking, talking, tending
 from rsscloud_broker.commands.shared import main
 
-__all__ = ["checking", "main", "talking", "tending"]
+__all__ = ["accounts", "checking", "main", "talking", "tending"]

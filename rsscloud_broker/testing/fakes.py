@@ -9,12 +9,14 @@ from attrs import evolve, frozen
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.filepath import FilePath
+from twisted.web.template import Flattenable
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, TopicChanged
 from rsscloud_broker.interfaces import (
+    Caller,
     FrontDoorParts,
     IBroker,
     IEventBus,
@@ -341,7 +343,9 @@ class FakeBroker:
 class FakePages:
     """Renders pages that show the names of their templates and slots."""
 
-    async def render(self, title: str, template: str, **slots: str) -> bytes:
+    async def render(
+        self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+    ) -> bytes:
         return repr((title, template, sorted(slots.items()))).encode()
 
 

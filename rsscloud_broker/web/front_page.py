@@ -18,7 +18,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Ping
 from rsscloud_broker.web.assets import ASSETS, Asset
 from rsscloud_broker.web.pages import linked, rendered
@@ -85,6 +85,7 @@ class _FrontPage(Resource):
         super().__init__()
         self._broker = parts.broker
         self._clock = parts.clock
+        self._callers = parts.callers
         self._shows_pings = options.recent_pings
         self._slots = slots
         self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
@@ -101,23 +102,35 @@ class _FrontPage(Resource):
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> None:
+        viewer = await self._viewer(request)
         page = await self._current()
+        if viewer is not None:  # the page is for this person only
+            request.setHeader(b"cache-control", b"no-store")
+            page = self._rendered(viewer)
         if request.channel is not None:  # otherwise the client has hung up
             request.setHeader(b"content-length", b"%d" % len(page))
             request.write(page)
             request.finish()
 
+    async def _viewer(self, request: Request) -> Caller | None:
+        """Who has signed in and looks at the page."""
+        try:
+            return await self._callers.caller(request) if self._callers else None
+        except Unavailable:
+            return None
+
     async def _current(self) -> bytes:
         """The page with the current list of pings."""
         pings = await self._recent()
         if pings is not self._pings or not self._page:
-            now = self._clock.wall_seconds()
-            recent = "" if pings is None else _list_of(pings, now)
-            self._page = rendered(
-                "rsscloud-broker", "front_page.html", **self._slots, recent=recent
-            )
             self._pings = pings
+            self._page = self._rendered(None)
         return self._page
+
+    def _rendered(self, viewer: Caller | None) -> bytes:
+        """The page with the list of pings that it has now."""
+        recent = "" if self._pings is None else _list_of(self._pings, self._clock.wall_seconds())
+        return rendered("rsscloud-broker", "front_page.html", viewer, **self._slots, recent=recent)
 
     async def _recent(self) -> Sequence[Ping] | None:
         """The pings to show; None to show no list."""

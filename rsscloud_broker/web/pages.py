@@ -4,9 +4,10 @@ A template is a file of this package in the XML form of ``twisted.web.template``
 ``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
 every page.
 
-The pages are public: nobody logs in, there are no cookies, and a form does only what anybody can do
-with one request.  So the forms have no token against forged requests (CSRF): another person's
-browser would give a forger nothing but its address, on which the limits on requests count.
+Most pages are public, and a form on them does only what anybody can do with one request.  So these
+forms have no token against forged requests (CSRF): another person's browser would give a forger
+nothing but its address, on which the limits on requests count.  Forms for people who have signed in
+have such a token: see ``callers``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from twisted.web.template import (
 )
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IPages
+from rsscloud_broker.interfaces import Caller, IPages
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -99,14 +100,19 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
-def rendered(title: str, template: str, **slots: Flattenable) -> bytes:
+def rendered(
+    title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+) -> bytes:
     """Render a template inside the frame.
 
     :param template: the name of the template's file.
+    :param viewer: who has signed in; None if nobody has.
     :param slots: the contents of its slots, by name.
     :returns: the whole HTML document, in UTF-8.
     """
-    frame = _Page("frame.html", {"title": title, "content": _Page(template, dict(slots))})
+    content = _Page(template, dict(slots))
+    shown = _viewer(viewer) if viewer else ""
+    frame = _Page("frame.html", {"title": title, "viewer": shown, "content": content})
     documents: list[bytes] = []
     failures: list[Failure] = []
     # The Deferred has already fired: nothing in these templates has to be waited for.
@@ -114,6 +120,15 @@ def rendered(title: str, template: str, **slots: Flattenable) -> bytes:
     for failure in failures:
         failure.raiseException()
     return b"<!DOCTYPE html>\n" + documents[0]
+
+
+def _viewer(caller: Caller) -> Tag:
+    """Who has signed in, with a form to sign out."""
+    token = tags.input(type="hidden", name="csrf", value=caller.csrf)
+    sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
+    return tags.div(tags.span("Signed in as ", tags.a(caller.name, href="/account")), sign_out)(
+        class_="viewer"
+    )
 
 
 def error_page(status: int, message: str) -> bytes:
@@ -130,5 +145,7 @@ def error_page(status: int, message: str) -> bytes:
 class Pages:
     """Renders templates inside the frame, for the front doors."""
 
-    async def render(self, title: str, template: str, **slots: str) -> bytes:
-        return rendered(title, template, **slots)
+    async def render(
+        self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+    ) -> bytes:
+        return rendered(title, template, viewer, **slots)
