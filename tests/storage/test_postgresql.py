@@ -7,13 +7,17 @@ from sqlalchemy.exc import OperationalError
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import Store
+from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage import migrating
-from tests.storage.databases import threaded_store
-from tests.store_contract import make_bounds_tests, make_store_tests
+from tests.storage.databases import threaded_account_store, threaded_store
+from tests.store_contract import (
+    make_account_store_tests,
+    make_bounds_tests,
+    make_store_tests,
+)
 
 
 def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
@@ -28,6 +32,15 @@ class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL keeps its limits."""
+
+
+def postgresql_account_store(case: TestCase) -> AccountStore:
+    """Start a store of accounts on a database of its own.  It stops when the test ends."""
+    return threaded_account_store(case, case.enterContext(borrowed_database()))
+
+
+class PostgreSQLAccountStoreTests(make_account_store_tests(postgresql_account_store)):  # type: ignore[misc] # made at run time
+    """The store of accounts on PostgreSQL passes the contract."""
 
 
 #: Selects the indexes, constraints and columns of a database, in no order.
