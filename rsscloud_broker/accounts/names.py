@@ -17,18 +17,18 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])", re.ASCII)
 #: of servers, and words that would make others believe that an account speaks for the broker.
 RESERVED: Final = frozenset(
     """
-    abuse account accounts admin administrator all anonymous api app apps archive assets atom auth
-    autoconfig backup blog blogs broadcasthost broker callback change changes changes-xml cloud
-    config contact css dashboard data default dns docs doctor edit events everybody everyone favicon
-    feed feeds files ftp guest health help home host hostmaster hub imap index info is isatap js
-    json list lists local localdomain localhost log login logout logs mail mailer-daemon me metrics
-    new news nobody noc notify null opml owner ping pingform pings please-notify pleasenotify
-    pleasenotifyform pop postmaster privacy public pubsubhubbub register reset river robots root
-    rpc rpc2 rss rsscloud search security server settings sign-in sign-out sign-up signin signout
-    signup site sitemap smtp soap ssl static statistics stats status style subscribe subscription
-    subscriptions support sysadmin system terms test token tokens topic topics undefined unsubscribe
-    user username users view viewlog weblogupdates webmaster websub well-known wpad write www xml
-    xmlrpc
+    abuse account accounts admin administrator all anonymous api app apps archive assets atom
+    auth autoconfig backup blog blogs broadcasthost broker callback change changes changes-xml
+    cloud config contact css dashboard data default dns docs doctor edit events everybody
+    everyone favicon feed feeds files ftp guest health help home host hostmaster hub imap index
+    info is isatap js json list lists local localdomain localhost log login logout logs mail
+    mailer-daemon me metrics new news nobody noc notify null opml owner ping pingform pings
+    pingsiteform please-notify pleasenotify pleasenotifyform pop postmaster privacy public
+    pubsubhubbub register reset resourcesync river robots root rpc rpc2 rss rsscloud search
+    security server settings sign-in sign-out sign-up signin signout signup site sitemap smtp
+    soap ssl static statistics stats status style subscribe subscription subscriptions support
+    sysadmin system terms test token tokens topic topics undefined unsubscribe user username
+    users view viewlog weblogupdates webmaster websub well-known wpad write www xml xmlrpc
     """.split()  # noqa: SIM905 # as a list it would take a line for each word
 )
 
