@@ -121,14 +121,19 @@ class SignInPages:
         return redirect(_next(request))
 
     async def sign_out(self, request: Request) -> Answer:
-        """End the session, and lead to the front page."""
+        """End the session, and lead to the front page.
+
+        A browser sends no cookie with a form of another site.  It would obey an answer that
+        removes the cookie all the same, so only a form that has passed the check gets that.
+        """
         caller = await self._callers.caller(request)
-        if caller is not None:
-            try:
-                self._callers.check_form(request, caller)
-            except ForgedForm as error:
-                return refused(error)
-            await self._accounts.sign_out(self._cookies.get(request, SESSION))
+        if caller is None or caller.session is None:
+            return redirect("/")
+        try:
+            self._callers.check_form(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        await self._accounts.sign_out(self._cookies.get(request, SESSION))
         self._cookies.remove(request, SESSION)
         return redirect("/")
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from tests.e2e.chromium import Chromium
 from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, run
 from tests.e2e.programs import program
 from tests.postgresql import borrowed_database
@@ -94,3 +95,53 @@ class AccountsTests(EndToEndTestCase):
     def test_on_postgresql(self) -> None:
         url = self.enterContext(borrowed_database())
         self.try_out(self.own_broker(f'database = "{url}"\n'))
+
+
+class BrowserTests(EndToEndTestCase):
+    """A real browser, with its own idea of cookies and of who sends a form."""
+
+    def test_an_evening_of_an_administrator(self) -> None:
+        broker = self.own_broker()
+        done = run(
+            *("rsscloud-broker", "account", "add", "dave", "--admin", "--password-stdin"),
+            *("--data", broker.data),
+            stdin=PASSWORD,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        broker.start()
+        browser = Chromium(self.directory() / "profile")
+        browser.start()
+        self.addCleanup(browser.stop)
+
+        def text(selector: str) -> str:
+            found = browser.evaluate(f"document.querySelector('{selector}')?.innerText ?? ''")
+            return str(found)
+
+        browser.screen(390, phone=True)
+        browser.open(f"{broker.url}/account")
+        browser.submit("main form", {"name": "dave", "password": "wrong"})
+        self.assertEqual(text("[role=alert]"), "The name or the password is wrong.")
+        browser.submit("main form", {"name": "dave", "password": PASSWORD})
+        self.assertEqual(browser.evaluate("location.pathname"), "/account")
+        self.assertEqual(text(".viewer a"), "dave")
+        self.assertEqual(browser.evaluate("document.cookie"), "")  # all are HttpOnly
+        self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
+
+        browser.evaluate("document.querySelector('[value=metrics]').checked = true")
+        browser.submit("form[aria-labelledby=tokens]", {"name": "a dashboard", "days": "9"})
+        self.assertRegex(text("pre"), "^rsb_")
+        self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
+        fields = {"old": PASSWORD, "new": "another horse", "again": "another horse"}
+        browser.submit("form[aria-labelledby=password]", fields)
+        self.assertIn("Your password has changed", text("[role=status]"))
+
+        # A page of another site sends the form to sign out: SameSite keeps the cookie back.
+        forged = f"<form method=post action={broker.url}/signout><button></button></form>"
+        browser.open(f"data:text/html,{forged}")
+        browser.click("button")
+        browser.open(f"{broker.url}/")
+        self.assertEqual(text(".viewer a"), "dave")
+        browser.click(".viewer button")
+        self.assertEqual(text(".viewer a"), "")
+        browser.open(f"{broker.url}/account")
+        self.assertEqual(browser.evaluate("location.pathname"), "/signin")
