@@ -34,8 +34,6 @@ from rsscloud_broker.accounts.secrets import (
 )
 from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany
 from rsscloud_broker.interfaces import (
-    EVERYBODYS_SCOPES,
-    SCOPES,
     Account,
     Caller,
     IAccount,
@@ -47,6 +45,7 @@ from rsscloud_broker.interfaces import (
     SignIn,
     Token,
 )
+from rsscloud_broker.interfaces.accounts import EVERYBODYS_SCOPES, SCOPES
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.text import clean
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Final
 
 from rsscloud_broker.errors import InvalidAccount
-from rsscloud_broker.interfaces import SCOPES
+from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.wire.text import clean
 
 #: How the secret of every API token begins, so that people and scanners recognise it.

@@ -34,7 +34,8 @@ from rsscloud_broker.commands.shared import (
 )
 from rsscloud_broker.config import Accounts
 from rsscloud_broker.errors import InvalidAccount
-from rsscloud_broker.interfaces import SCOPES, Account
+from rsscloud_broker.interfaces import Account
+from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.storage import accounts as rows
 
 _DAY = 86_400

@@ -16,8 +16,6 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a `
 from __future__ import annotations
 
 from rsscloud_broker.interfaces.accounts import (
-    EVERYBODYS_SCOPES,
-    SCOPES,
     Account,
     Caller,
     CheckerParts,
@@ -55,8 +53,6 @@ from rsscloud_broker.interfaces.store import IDiskSpace, IStore
 from rsscloud_broker.interfaces.views import IEventLog
 
 __all__ = [
-    "EVERYBODYS_SCOPES",
-    "SCOPES",
     "Account",
     "Caller",
     "CheckerParts",

@@ -12,7 +12,8 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.accounts.accounts import MAX_TOKENS, TOUCH_EACH
 from rsscloud_broker.accounts.secrets import digest_of
 from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany
-from rsscloud_broker.interfaces import SCOPES, IAccounts, SignedIn, SignIn
+from rsscloud_broker.interfaces import IAccounts, SignedIn, SignIn
+from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.storage.account_schema import session, token
 from rsscloud_broker.testing.clock import About
 from tests.accounts.fixture import PASSWORD, PATIENT, QUICK, AccountHouse
