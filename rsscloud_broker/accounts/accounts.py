@@ -11,7 +11,8 @@ alike, and gets the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from twisted.cred.credentials import UsernamePassword
@@ -32,7 +33,7 @@ from rsscloud_broker.accounts.secrets import (
     new_secret,
     new_token,
 )
-from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany
+from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
 from rsscloud_broker.interfaces import (
     Account,
     Caller,
@@ -101,7 +102,7 @@ class Accounts:
         account, session = found
         now = self._clock.wall_seconds()
         if now - session.used_at >= TOUCH_EACH:
-            await self._store.touch_session(session.id, now)
+            await _if_possible(self._store.touch_session(session.id, now))
         return self._caller(account, session, secret)
 
     async def caller_of_token(self, secret: str) -> Caller | None:
@@ -112,7 +113,7 @@ class Accounts:
         account, token = found
         now = self._clock.wall_seconds()
         if token.used_at is None or now - token.used_at >= TOUCH_EACH:
-            await self._store.touch_token(token.id, now)
+            await _if_possible(self._store.touch_token(token.id, now))
         withheld = frozenset() if account.is_admin else frozenset({"admin"})
         return Caller(account, (token.scopes & SCOPES.keys()) - withheld)
 
@@ -208,10 +209,11 @@ class Accounts:
             raise InvalidAccount(
                 "the password of this account is not kept here; change it where it is kept"
             )
+        keep = caller.session.id if caller.session else 0
         self._limit(self._take_source(bucket_of(source)), "from your address")
+        self._limit(self._take_name(f"{name} in session {keep}"), "in this session")
         if not await self._passwords.check(name, old):
             raise SignInFailed
-        keep = caller.session.id if caller.session else 0
         await self._store.set_password(name, await self._passwords.hash(new), keep)
         self.log.info("{name} has changed the password.", name=name)
 
@@ -242,6 +244,12 @@ class Accounts:
 
     async def remove_token(self, caller: Caller, token: int) -> bool:
         return await self._store.remove_token(caller.account.id, token)
+
+
+async def _if_possible(storing: Awaitable[None]) -> None:
+    """Wait until something is stored that nobody needs, unless the store is unavailable."""
+    with suppress(Unavailable):
+        await storing
 
 
 def _scopes_of(account: Account) -> frozenset[str]:

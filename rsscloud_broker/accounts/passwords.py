@@ -99,10 +99,10 @@ class Passwords:
     async def check(self, name: str, password: str) -> bool:
         known = await self._store.stored_password(name) if is_name(name) else None
         stored = known.hash if known else ""
-        right: bool = await self._do(self._matches, stored, password)
-        if right and self._hasher.is_outdated(stored):
-            await self._store.rehash(name, stored, await self.hash(password))
-        return right
+        right, better = await self._do(self._compare, stored, password)
+        if better:
+            await self._store.rehash(name, stored, better)
+        return bool(right)
 
     async def hash(self, password: str) -> str:
         """The hash of a new password.
@@ -112,13 +112,18 @@ class Passwords:
         hashed: str = await self._do(self._hasher.hash, password)
         return hashed
 
-    def _matches(self, stored: str, password: str) -> bool:
-        """Whether a password is right.  Hashes it in any case, so that the time tells nothing."""
+    def _compare(self, stored: str, password: str) -> tuple[bool, str]:
+        """Whether a password is right, and a better hash of it if its hash is outdated.
+
+        It is hashed in any case, so that the time tells nothing.
+        """
         of_nobody = self._hasher.of_nobody  # made at the first check, whatever account it is for
         if len(_normal(password)) > MAX_BYTES:
             password, stored = "", ""
         right = self._hasher.matches(stored or of_nobody, password)
-        return right and bool(stored)
+        if not right or not stored:
+            return False, ""
+        return True, self._hasher.hash(password) if self._hasher.is_outdated(stored) else ""
 
     async def _do(self, work: Callable[..., Any], *arguments: Any) -> Any:
         if self._waiting >= MAX_WAITING:

@@ -6,12 +6,13 @@ from typing import Any
 
 from attrs import evolve
 from sqlalchemy import select
+from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.accounts.accounts import MAX_TOKENS, TOUCH_EACH
 from rsscloud_broker.accounts.secrets import digest_of
-from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany
+from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
 from rsscloud_broker.interfaces import IAccounts, SignedIn, SignIn
 from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.storage.account_schema import session, token
@@ -193,12 +194,23 @@ class AttackerTests(AccountsTestCase):
 
     def test_passwords_cannot_be_guessed_with_a_stolen_session(self) -> None:
         caller = self.sign_in().caller
-        for _ in range(4):
-            self.error(
-                self.accounts.change_password(caller, "wrong", "a new password", HOME),
-                SignInFailed,
-            )
-        self.error(self.accounts.change_password(caller, PASSWORD, "a new password", HOME), TooMany)
+
+        def change(old: str, source: str) -> Any:
+            return self.accounts.change_password(caller, old, "a new password", source)
+
+        for number in range(5):
+            self.error(change("wrong", f"198.51.100.{number}"), SignInFailed)
+        error = self.error(change(PASSWORD, "198.51.100.99"), TooMany)
+        self.assertIn("in this session", str(error))
+        self.assertEqual(self.sign_in().caller.name, "dave")
+
+    def test_passwords_cannot_be_guessed_from_one_address_in_many_sessions(self) -> None:
+        callers = [self.sign_in(source=f"192.0.2.{number}").caller for number in range(5)]
+        new = "a new password"
+        for caller in callers:
+            self.error(self.accounts.change_password(caller, "x", new, ATTACKER), SignInFailed)
+        work = self.accounts.change_password(callers[0], PASSWORD, new, ATTACKER)
+        self.assertIn("from your address", str(self.error(work, TooMany)))
 
 
 class SessionsTests(AccountsTestCase):
@@ -232,6 +244,18 @@ class SessionsTests(AccountsTestCase):
             self.caller(signed_in.secret)
             used.append(self.result(self.accounts.sessions(signed_in.caller))[0].used_at)
         self.assertEqual(len(set(used)), 2)
+
+    def test_goes_on_while_nothing_can_be_stored(self) -> None:
+        """That it was used is not worth an error."""
+        signed_in = self.sign_in()
+        _, token = self.result(self.accounts.add_token(signed_in.caller, "x", {"log"}, None))
+        self.clock.advance(TOUCH_EACH + 1)
+        for touch in ("touch_session", "touch_token"):
+            self.patch(
+                self.house.store, touch, lambda *arguments: fail(Unavailable("the disk is full"))
+            )
+        self.assertIsNotNone(self.caller(signed_in.secret))
+        self.assertIsNotNone(self.result(self.accounts.caller_of_token(token)))
 
     def test_signing_out(self) -> None:
         first, second = self.sign_in(), self.sign_in()

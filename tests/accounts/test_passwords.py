@@ -125,9 +125,9 @@ class PasswordsTests(SynchronousTestCase):
         self.assertTrue(self.check("dave", PASSWORD))
 
     def test_only_so_many_wait(self) -> None:
-        waiting: list[Deferred[bool]] = []
+        waiting: list[Deferred[tuple[bool, str]]] = []
 
-        def in_thread(*arguments: object) -> Deferred[bool]:
+        def in_thread(*arguments: object) -> Deferred[tuple[bool, str]]:
             waiting.append(Deferred())
             return waiting[-1]
 
@@ -136,7 +136,7 @@ class PasswordsTests(SynchronousTestCase):
         error = self.house.error(passwords.check("dave", "x"), TooMany)
         self.assertIn("too many people sign in at this moment", str(error))
         for one in waiting[:]:
-            one.callback(False)
+            one.callback((False, ""))
         self.assertEqual([self.successResultOf(one) for one in checks], [False] * MAX_WAITING)
         self.assertNoResult(Deferred.fromCoroutine(passwords.check("dave", "x")))
 
