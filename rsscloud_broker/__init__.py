@@ -22,6 +22,8 @@ Where to look:
 ``discovery``    finds plugins and selects those that run
 ``making``       makes the parts of plugins, and names the plugin that fails
 ``start_checks`` checks data directory, database and ports before a start
+``account_parts`` makes the parts of accounts
+``outbound_parts``  makes the clients that call other servers
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
 ``logs``         writes the log, as text or JSON
@@ -36,6 +38,7 @@ Where to look:
 ``storage``      tables, the store with its one writer, migrations
 ``web``          pages for people
 ``remembering``  remembers for a moment what was read for pages
+``accounts``     accounts: names, passwords, sessions, API tokens
 ``client``       clients that ping a broker, subscribe and listen
 ``plugins``      the drop-in path for makers of front doors, notifiers and sinks
 ``testing``      fakes and contract tests, for authors of plugins too

@@ -21,6 +21,7 @@ import attrs
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 
+from rsscloud_broker.account_options import Accounts
 from rsscloud_broker.disclosure import Mode
 from rsscloud_broker.logs import Log
 from rsscloud_broker.options import ConfigError, broken_rule, build, nearest
@@ -38,6 +39,7 @@ from rsscloud_broker.rules import (
 from rsscloud_broker.urls import normal_form
 
 __all__ = [
+    "Accounts",
     "Config",
     "ConfigError",
     "Egress",
@@ -290,6 +292,7 @@ class Config:
     :ivar front_doors: the tables of front doors by name, as they were read.
     :ivar notifiers: the tables of notifiers by name, as they were read.
     :ivar sinks: the tables of sinks by name, as they were read.
+    :ivar checkers: the tables of credentials checkers by name, as they were read.
     """
 
     data: str = field(default="rsscloud-broker-data", validator=and_(not_empty, is_path))
@@ -307,10 +310,12 @@ class Config:
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)
     pages: Pages = field(factory=Pages)
+    accounts: Accounts = field(factory=Accounts)
     log: Log = field(factory=Log)
     front_doors: dict[str, Any] = field(factory=dict, validator=holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=holds_tables)
+    checkers: dict[str, Any] = field(factory=dict, validator=holds_tables)
 
     @property
     def database_url(self) -> str:

@@ -1,9 +1,9 @@
 """Finds plugins, and selects those that run.
 
-`discover` finds the makers of front doors, notifiers and sinks: the bundled ones and those that
-other packages installed into ``rsscloud_broker.plugins``.  `select` picks the makers that the
-configuration enables, and checks their options.  A plugin of another package runs only if the
-configuration has a table for it.
+`discover` finds the makers of front doors, notifiers, sinks and credentials checkers: the bundled
+ones and those that other packages installed into ``rsscloud_broker.plugins``.  `select` picks the
+makers that the configuration enables, and checks their options.  A plugin of another package runs
+only if the configuration has a table for it.
 
 ``twisted.plugin`` silently skips modules that it cannot import, and objects that provide none of
 the broker's interfaces.  This module reports all of these at once, and the broker does not start
@@ -29,7 +29,13 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker import plugins
 from rsscloud_broker.config import ConfigError, build, nearest
-from rsscloud_broker.interfaces import IFrontDoorMaker, INotifierMaker, IPluginMaker, ISinkMaker
+from rsscloud_broker.interfaces import (
+    ICheckerMaker,
+    IFrontDoorMaker,
+    INotifierMaker,
+    IPluginMaker,
+    ISinkMaker,
+)
 from rsscloud_broker.provenance import PluginLocation
 
 Maker = TypeVar("Maker", bound=IPluginMaker)
@@ -39,6 +45,7 @@ KINDS: Final[Mapping[str, InterfaceClass]] = {
     "front_doors": IFrontDoorMaker,
     "notifiers": INotifierMaker,
     "sinks": ISinkMaker,
+    "checkers": ICheckerMaker,
 }
 
 #: The module whose makers run unless the configuration disables them.
@@ -60,6 +67,7 @@ class Makers:
     front_doors: dict[str, IFrontDoorMaker] = field(factory=dict)
     notifiers: dict[str, INotifierMaker] = field(factory=dict)
     sinks: dict[str, ISinkMaker] = field(factory=dict)
+    checkers: dict[str, ICheckerMaker] = field(factory=dict)
     _locations: dict[int, PluginLocation] = field(factory=dict, eq=False, repr=False)
 
     def package_of(self, maker: IPluginMaker) -> str:

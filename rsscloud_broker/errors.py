@@ -94,6 +94,21 @@ class TooMany(Refused):
         self.retry_after = retry_after
 
 
+class SignInFailed(Refused):
+    """The name or the password of somebody who wants to sign in is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("the name or the password is wrong")
+
+
+class InvalidAccount(Refused):
+    """A name, a password or a token of an account cannot be used.  Nothing was changed."""
+
+
+class ForgedForm(Refused):
+    """A form that only signed-in people may send did not come from a page of the broker."""
+
+
 class Unavailable(Exception):
     """The broker lacks a resource that it needs for a request; nothing was changed.
 

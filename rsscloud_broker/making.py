@@ -1,4 +1,4 @@
-"""Makes the front doors, notifiers and sinks of plugins, and explains failures to the operator.
+"""Makes the parts that plugins provide, and explains failures to the operator.
 
 ``tap`` calls it at the start.  A plugin may be anybody's code: its ``make`` may raise any
 exception, or return an object that lacks a method.  The error then says which plugin of which
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
+from twisted.cred.checkers import ICredentialsChecker
 from zope.interface import Invalid, implementer
 from zope.interface.exceptions import (
     BrokenImplementation,
@@ -47,6 +48,7 @@ _PRODUCTS: Final[Mapping[str, _Kind]] = {
     "front_doors": _Kind("front door", IFrontDoor),
     "notifiers": _Kind("notifier", INotifier),
     "sinks": _Kind("sink", IEventSink),
+    "checkers": _Kind("credentials checker", ICredentialsChecker),
 }
 
 

@@ -24,6 +24,7 @@ from twisted.python.components import Componentized
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__, allocation, data_lock, fd_limit
+from rsscloud_broker.account_parts import make_accounts
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
@@ -56,36 +57,22 @@ from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
-from rsscloud_broker.outbound import (
-    AddressGuard,
-    AnswerBudget,
-    CallbackClient,
-    Resolver,
-    TLSContext,
-    TopicClient,
-    TopicFetcher,
-    URLPolicy,
-)
 from rsscloud_broker.outbound.decoding import AT_A_TIME
-from rsscloud_broker.outbound.guard import own_listeners
-from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
+from rsscloud_broker.outbound_parts import make_outbound
+from rsscloud_broker.own_topics import OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
-from rsscloud_broker.storage import Store, UnfitDatabase, migrate
+from rsscloud_broker.storage import AccountStore, Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
+from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
 
 __all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
-
-#: The deadline in seconds of a call to a callback, and how many bytes of its answer are read.
-CALLBACK_DEADLINE, CALLBACK_BODY = 15.0, 64 * 1024
-#: The deadline in seconds of a fetch.
-TOPIC_DEADLINE = 30.0
 
 #: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
 STOP_WITHIN, MOMENT = 8.5, 0.1
@@ -258,49 +245,18 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     public_url = config.address
     outgoing = OTHER_DESCRIPTORS + _notifications(chosen["sinks"])
     service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
-    product = f"rsscloud-broker/{__version__}"
-    user_agent = f"{product} (+{public_url})"
 
-    clock = SystemClock(reactor)
-    counters = Counters()
-    store = Store(reactor, config.database_url, bounds=config.storage.bounds)
+    clock, counters = SystemClock(reactor), Counters()
+    threads = StoreThreads(reactor)
+    store = Store(reactor, config.database_url, threads, config.storage.bounds)
+    accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2)
     decoding = Workers(reactor, "decoding", AT_A_TIME)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
-    resolver = Resolver(reactor, config.egress.name_servers)
-    tls = TLSContext()
-    own = tuple(own_listeners(config.listen))
-    callback_guard = AddressGuard(config.egress.callback_networks, own)
-    topic_guard = AddressGuard(config.egress.topic_networks, own)
-    callbacks = CallbackClient(
-        reactor,
-        resolver,
-        callback_guard,
-        tls,
-        user_agent=user_agent,
-        deadline=CALLBACK_DEADLINE,
-        body_limit=CALLBACK_BODY,
-        budget=AnswerBudget.of_callbacks(),
-    )
-    budget = AnswerBudget.of_topics(config.topics.body_limit, reactor.callFromThread)
-    topics = TopicClient(
-        reactor,
-        resolver,
-        topic_guard,
-        tls,
-        user_agent=user_agent,
-        deadline=TOPIC_DEADLINE,
-        body_limit=config.topics.body_limit,
-        budget=budget,
-        in_thread=decoding,
-    )
-    notifiers = make_notifiers(makers, chosen["notifiers"], callbacks)
-    fetcher = TopicFetcher(topics, clock, product, public_url, budget)
-    reading = OwnTopics(
-        fetcher, URLPolicy(resolver, topic_guard, reactor), public_url, public_directory, filing
-    )
+    outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding)
+    notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
     # A hub takes subscriptions in, and calls whom it subscribed.
     has_hub = "websub" in running and "websub" in notifiers
@@ -308,7 +264,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, reading, bus, clock, counters, limiter, pushed),
+        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -327,8 +283,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         clock,
         admission,
         access,
-        reading,
-        URLPolicy(resolver, callback_guard, reactor),
+        outbound.fetcher,
+        outbound.callback_policy,
         counters,
         space,
     )
@@ -367,6 +323,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
         disclosure=Disclosure(config.pages.callbacks),
         max_connections=lambda: limits.http.max_connections,
+        callers=accounts.callers,
+        accounts=accounts.accounts,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     site = bounded_site(
@@ -379,8 +337,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     service.reloading = Reloading(
         config,
         Parts(
-            topics=topics,
-            callbacks=callbacks,
+            topics=outbound.topics,
+            callbacks=outbound.callbacks,
             http=limits,
             admission=admission,
             access=access,
@@ -399,10 +357,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         store,
         filing,
         decoding,
+        *accounts.services,
         space,
-        resolver,
-        callbacks,
-        topics,
+        outbound.resolver,
+        outbound.callbacks,
+        outbound.topics,
         bus,
         detector,
         intents,

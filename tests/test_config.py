@@ -481,9 +481,8 @@ class ExampleTests(SynchronousTestCase):
         self.assertEqual(loaded.database_url, Config().database_url)
         self.assertEqual(loaded.public_url, "http://localhost:5337")
         # These two have no default of their own: it is derived from other keys.
-        core = attrs.evolve(
-            loaded, database=None, public_url=None, front_doors={}, notifiers={}, sinks={}
-        )
+        plugins: dict[str, Any] = {kind: {} for kind in KINDS}
+        core = attrs.evolve(loaded, database=None, public_url=None, **plugins)
         self.assertEqual(core, Config())
 
     def test_names_every_core_key(self) -> None:
@@ -502,6 +501,7 @@ class ExampleTests(SynchronousTestCase):
             set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap", "websub"}
         )
         self.assertEqual(set(loaded.sinks), set(BUNDLED["sinks"]))
+        self.assertEqual(set(loaded.checkers), {"password"})
 
     def test_options_of_the_bundled_plugins(self) -> None:
         """The example has each option, with its default."""

@@ -21,6 +21,7 @@ PACKAGE = Path(rsscloud_broker.__file__).parent
 
 #: What a room may not import from outside the house.
 FORBIDDEN = {
+    "accounts": ("twisted.web", "treq", "sqlalchemy", "lxml"),
     "core": ("twisted.web", "treq", "sqlalchemy", "lxml"),
     "bus": ("twisted.web", "treq", "sqlalchemy", "lxml"),
     "sinks": ("twisted.web", "treq", "sqlalchemy"),
@@ -34,7 +35,7 @@ FORBIDDEN = {
 
 
 #: The packages that applications and plugins may use.  Only their tests use ``testing``.
-PUBLIC = {"interfaces", "wire", "web", "client", "testing", "apps"}
+PUBLIC = {"interfaces", "wire", "web", "client", "accounts", "testing", "apps"}
 
 #: The modules that they may use: the values that the interfaces exchange, and what makes those.
 PUBLIC_MODULES = {

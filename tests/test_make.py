@@ -155,6 +155,7 @@ class ProgramsTests(MakeTestCase):
             "systemd-socket-activate",
             "postgres",
             "chromium",
+            "curl",
         ):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))

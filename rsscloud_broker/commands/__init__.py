@@ -4,6 +4,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 
 ``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``tending``     looks after a broker: export, import, sweep, topic
+``accounts``    manages accounts: account add, passwd, list, remove, token
 ``checking``    examines a configuration: check-config, plugins
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
@@ -23,6 +24,10 @@ from rsscloud_broker import __version__
 
 #: Each command: its name, where it is (module and attribute), and the first sentence of its help.
 COMMANDS = {
+    "account": (
+        "accounts:account",
+        "Manage the accounts of people and programs that look after a broker.",
+    ),
     "check-config": (
         "checking:check_config",
         "Check whether a broker would start, and show what would run.",

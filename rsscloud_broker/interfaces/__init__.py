@@ -4,6 +4,7 @@
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
 - ``store``: the database, and the check for free disk space
 - ``views``: what pages may read
+- ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -14,10 +15,26 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a `
 
 from __future__ import annotations
 
+from rsscloud_broker.interfaces.accounts import (
+    Account,
+    Caller,
+    CheckerParts,
+    IAccount,
+    IAccounts,
+    IAccountStore,
+    ICallers,
+    IPasswords,
+    Session,
+    SignedIn,
+    SignIn,
+    StoredPassword,
+    Token,
+)
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
+    ICheckerMaker,
     IFrontDoor,
     IFrontDoorMaker,
     INotifier,
@@ -36,8 +53,16 @@ from rsscloud_broker.interfaces.store import IDiskSpace, IStore
 from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
 
 __all__ = [
+    "Account",
+    "Caller",
+    "CheckerParts",
     "FrontDoorParts",
+    "IAccount",
+    "IAccountStore",
+    "IAccounts",
     "IBroker",
+    "ICallers",
+    "ICheckerMaker",
     "IClock",
     "IDiskSpace",
     "IEventBus",
@@ -49,6 +74,7 @@ __all__ = [
     "INotifierMaker",
     "IOutbound",
     "IPages",
+    "IPasswords",
     "IPluginMaker",
     "IPushesContent",
     "ISinkMaker",
@@ -59,8 +85,13 @@ __all__ = [
     "IURLPolicy",
     "OutboundReply",
     "Route",
+    "Session",
+    "SignIn",
+    "SignedIn",
     "SinkParts",
     "SoapDescription",
     "SoapOperation",
     "SoapService",
+    "StoredPassword",
+    "Token",
 ]

@@ -1,8 +1,8 @@
 """What a plugin implements, and what the broker gives it.
 
 A plugin is a maker: it has a name, a class for its options, and a method ``make`` that makes one
-part of the broker.  There are three kinds of parts: a front door takes requests in, a notifier
-calls subscribers, and a sink handles events.
+part of the broker.  There are four kinds of parts: a front door takes requests in, a notifier
+calls subscribers, a sink handles events, and a checker checks the passwords of those who sign in.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
+from twisted.cred.checkers import ICredentialsChecker
 from twisted.plugin import IPlugin
 from twisted.python.filepath import FilePath
 from twisted.web.resource import IResource
@@ -20,6 +21,7 @@ from zope.interface import Attribute, Interface
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
+from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
@@ -120,10 +122,14 @@ class IFrontDoor(Interface):
 class IPages(Interface):
     """Renders HTML pages for people, all in the same frame and style."""
 
-    def render(title: str, template: str, **slots: Flattenable) -> Awaitable[bytes]:
+    def render(
+        title: str, template: str, viewer: Caller | None = ..., /, **slots: Flattenable
+    ) -> Awaitable[bytes]:
         """Render a whole HTML document.
 
         :param template: the name of a template in ``rsscloud_broker/web``.
+        :param viewer: who has signed in and looks at the page; the frame shows the name and a
+            form to sign out.  Caches must not keep such a page.
         :param slots: contents for the slots of the template: texts, which are escaped, or
             elements made with ``twisted.web.template.tags``.  The slot ``here`` is the path of
             the page, which the navigation marks as the current one.  An element with
@@ -190,6 +196,8 @@ class FrontDoorParts:
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     :ivar disclosure: how much strangers see of callbacks' URLs and of clients' addresses.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
+    :ivar callers: finds out who makes a request; None if the broker has no accounts.
+    :ivar accounts: what accounts can do; None if the broker has no accounts.
     """
 
     broker: IBroker
@@ -206,6 +214,8 @@ class FrontDoorParts:
     event_log: IEventLog | None = None
     disclosure: Disclosure = field(factory=Disclosure)
     max_connections: Callable[[], int] = lambda: 2000
+    callers: ICallers | None = None
+    accounts: IAccounts | None = None
 
 
 @frozen
@@ -267,6 +277,21 @@ class ISinkMaker(IPluginMaker):
 
     def make(options: Any, parts: SinkParts) -> IEventSink:
         """Make a sink with these options."""
+
+
+class ICheckerMaker(IPluginMaker):
+    """Makes a checker of credentials: ``[checkers.NAME]``.
+
+    When somebody signs in, the broker asks the checkers in the order of their names.  The first
+    that accepts the name and the password decides.
+    """
+
+    def make(options: Any, parts: CheckerParts) -> ICredentialsChecker:
+        """Make a credentials checker of ``twisted.cred`` with these options.
+
+        Its ``credentialInterfaces`` must contain ``IUsernamePassword``.  The avatar id that it
+        returns is the name of an account, in ASCII.
+        """
 
 
 class IPushesContent(Interface):

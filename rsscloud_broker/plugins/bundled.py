@@ -1,4 +1,4 @@
-"""The makers of the front doors, notifiers and sinks that come with the broker."""
+"""The makers of the front doors, notifiers, sinks and checkers that come with the broker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from attrs import frozen
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
+from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -17,6 +18,7 @@ from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_b
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import (
+    ICheckerMaker,
     IFrontDoorMaker,
     INotifier,
     INotifierMaker,
@@ -37,6 +39,7 @@ from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
 from rsscloud_broker.web.event_log import EventLogDoor, EventLogDoorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
+from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
 from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
 from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
 
@@ -64,6 +67,11 @@ class NotifierMaker(_Maker):
 @implementer(IPlugin, ISinkMaker)
 class SinkMaker(_Maker):
     """Makes a sink from its options and parts."""
+
+
+@implementer(IPlugin, ICheckerMaker)
+class CheckerMaker(_Maker):
+    """Makes a credentials checker from its options and parts."""
 
 
 @implementer(IPushesContent)
@@ -142,6 +150,12 @@ public_lists = FrontDoorMaker(
 stats = FrontDoorMaker(
     "stats", "the statistics page, and the same numbers as JSON", StatsOptions, StatsDoor
 )
+accounts = FrontDoorMaker(
+    "accounts",
+    "the pages to sign in and out, and to manage one's own account",
+    AccountsOptions,
+    AccountsDoor,
+)
 
 http_post = NotifierMaker(
     "http_post",
@@ -199,4 +213,11 @@ resourcesync_source = PushingSinkMaker(
     ResourceSyncSinkOptions,
     ResourceSyncSink,
     pushed_by_the_source,
+)
+
+password = CheckerMaker(
+    "password",
+    "accepts the passwords that the broker stores",
+    PasswordCheckerOptions,
+    PasswordChecker,
 )

@@ -5,6 +5,7 @@ first.  Commands that work on the database beside a running broker use ``open_da
 the functions here that take a connection.
 """
 
+from rsscloud_broker.storage.accounts import AccountStore
 from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.examination import Examination, database_file, examine
 from rsscloud_broker.storage.exchange import (
@@ -21,6 +22,7 @@ from rsscloud_broker.storage.topics import revive_topic
 from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 
 __all__ = [
+    "AccountStore",
     "Examination",
     "Imported",
     "InvalidDocument",

@@ -16,6 +16,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, TopicChanged
 from rsscloud_broker.interfaces import (
+    Caller,
     FrontDoorParts,
     IBroker,
     IEventBus,
@@ -348,7 +349,9 @@ class FakeBroker:
 class FakePages:
     """Renders pages that show the names of their templates and slots."""
 
-    async def render(self, title: str, template: str, **slots: Flattenable) -> bytes:
+    async def render(
+        self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+    ) -> bytes:
         return repr((title, template, sorted(slots.items()))).encode()
 
 

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import Store
+from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.engine import database_errors, for_writing
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.readers import read_once
@@ -57,3 +57,10 @@ def memory_store(bounds: Bounds = DEFAULT_BOUNDS) -> Store:
     store = Store(unused, "sqlite://", threads=CallersThread(), bounds=bounds)
     store.startService()
     return store
+
+
+def memory_accounts() -> AccountStore:
+    """Make a store of accounts in memory, whose methods return Deferreds that have fired."""
+    threads = CallersThread()
+    Store(cast(IReactorFromThreads, Clock()), "sqlite://", threads=threads).startService()
+    return AccountStore(threads)

@@ -14,7 +14,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Ping
 from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.assets import ASSETS, Asset
@@ -84,26 +84,42 @@ class _FrontPage:
         self._broker = parts.broker
         self._render = parts.pages.render
         self._clock = parts.clock
+        self._callers = parts.callers
         self._shows_pings = options.recent_pings
         self._slots = slots
         self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
         self._page = b""
 
     async def answer(self, request: Request) -> Answer:
-        """The front page."""
-        return Answer(await self._current())
+        """The front page, for whoever looks at it."""
+        viewer = await self._viewer(request)
+        page = await self._current()
+        if viewer is None:
+            return Answer(page)
+        # The page is for this person only.
+        return Answer(await self._rendered(viewer), headers={"cache-control": "no-store"})
+
+    async def _viewer(self, request: Request) -> Caller | None:
+        """Who has signed in and looks at the page."""
+        try:
+            return await self._callers.caller(request) if self._callers else None
+        except Unavailable:
+            return None
 
     async def _current(self) -> bytes:
         """The page with the current list of pings."""
         pings = await self._recent()
         if pings is not self._pings or not self._page:
-            now = self._clock.wall_seconds()
-            recent = "" if pings is None else _list_of(pings, now)
-            self._page = await self._render(
-                "rsscloud-broker", "front_page.html", **self._slots, recent=recent
-            )
             self._pings = pings
+            self._page = await self._rendered(None)
         return self._page
+
+    async def _rendered(self, viewer: Caller | None) -> bytes:
+        """The page with the list of pings that it has now."""
+        recent = "" if self._pings is None else _list_of(self._pings, self._clock.wall_seconds())
+        return await self._render(
+            "rsscloud-broker", "front_page.html", viewer, **self._slots, recent=recent
+        )
 
     async def _recent(self) -> Sequence[Ping] | None:
         """The pings to show; None to show no list."""

@@ -4,9 +4,10 @@ A template is a file of this package in the XML form of ``twisted.web.template``
 ``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
 every page, with the navigation.
 
-The pages are public: nobody logs in, there are no cookies, and a form does only what anybody can do
-with one request.  So the forms have no token against forged requests (CSRF): another person's
-browser would give a forger nothing but its address, on which the limits on requests count.
+Most pages are public, and a form on them does only what anybody can do with one request.  So these
+forms have no token against forged requests (CSRF): another person's browser would give a forger
+nothing but its address, on which the limits on requests count.  Forms for people who have signed in
+have such a token: see ``callers``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from twisted.web.template import (
 )
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IPages
+from rsscloud_broker.interfaces import Caller, IPages
 from rsscloud_broker.web.navigation import navigation
 
 _TEMPLATES = FilePath(__file__).parent()
@@ -108,6 +109,15 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
+def _viewer(caller: Caller) -> Tag:
+    """Who has signed in, with a form to sign out."""
+    token = tags.input(type="hidden", name="csrf", value=caller.csrf)
+    sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
+    return tags.div(tags.span("Signed in as ", tags.a(caller.name, href="/account")), sign_out)(
+        class_="viewer"
+    )
+
+
 @implementer(IPages)
 class Pages:
     """Renders templates inside the frame.
@@ -118,8 +128,10 @@ class Pages:
     def __init__(self, running: Set[str] = frozenset()) -> None:
         self._running = running
 
-    async def render(self, title: str, template: str, **slots: Flattenable) -> bytes:
-        return self._rendered(title, template, **slots)
+    async def render(
+        self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+    ) -> bytes:
+        return self._rendered(title, template, viewer, **slots)
 
     def error(self, status: int, message: str) -> bytes:
         """Render the page that says what went wrong, with links to the front page and ``/docs``.
@@ -130,10 +142,13 @@ class Pages:
         heading = _HEADINGS.get(status, _OTHER_HEADING)
         return self._rendered(heading, "error.html", heading=heading, message=message)
 
-    def _rendered(self, title: str, template: str, **slots: Flattenable) -> bytes:
+    def _rendered(
+        self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
+    ) -> bytes:
         frame = {
             "title": title,
             "navigation": navigation(self._running, str(slots.pop("here", ""))),
+            "viewer": _viewer(viewer) if viewer else "",
             "content": _Page(template, dict(slots)),
         }
         documents: list[bytes] = []

@@ -92,7 +92,7 @@ class FanOutTests(LoggedCase):
             self.assertEqual(events[1].delivered, 60)
 
     def patch_turn(self, number: int) -> None:
-        self.patch(walk, "SUBSCRIPTIONS_PER_TURN", number)
+        self.patch(walk, "TURN_SUBSCRIPTIONS", number)
 
     def test_after_a_crash_it_ends_and_does_not_begin_again(self) -> None:
         urls = self.subscribe_many(300)

@@ -15,9 +15,10 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import Store, migrate
+from rsscloud_broker.storage import AccountStore, Store, migrate
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 
@@ -45,6 +46,15 @@ def threaded_store(
     store.startService()
     case.addCleanup(store.stopService)
     return store
+
+
+def threaded_account_store(case: TestCase, url: str | None = None) -> AccountStore:
+    """Start a store as `threaded_store` does, and return the store of accounts beside it."""
+    threads = StoreThreads(IReactorFromThreads(reactor))
+    store = Store(IReactorFromThreads(reactor), url or file_database(case), threads)
+    store.startService()
+    case.addCleanup(store.stopService)
+    return AccountStore(threads)
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class PostgresqlTests(SynchronousTestCase):
 
     def test_a_role_that_may_only_read(self) -> None:
         said = self.refusal(self.borrowed("SELECT ON ALL TABLES IN SCHEMA public"))
-        self.assertIn(f"the role {self.role} lacks INSERT, UPDATE, DELETE on alembic_version", said)
+        self.assertIn(f"the role {self.role} lacks INSERT, UPDATE, DELETE on account, ", said)
         self.assertIn(", and USAGE on the sequences ", said)
 
     def test_a_role_that_may_make_no_tables(self) -> None:

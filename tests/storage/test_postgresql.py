@@ -12,14 +12,18 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import Store, open_database
+from rsscloud_broker.storage import AccountStore, Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import migrating
-from tests.storage.databases import threaded_store
-from tests.store_contract import make_bounds_tests, make_store_tests
+from tests.storage.databases import threaded_account_store, threaded_store
+from tests.store_contract import (
+    make_account_store_tests,
+    make_bounds_tests,
+    make_store_tests,
+)
 
 
 def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
@@ -59,6 +63,15 @@ class EventLogOrderTests(TestCase):
             await store.add_log_entries([LogEntry("host", "reachable", now - 121)])
             self.assertEqual(await read(), ["host"])
         self.assertEqual(await read(), ["ping", "fetch", "host"])
+
+
+def postgresql_account_store(case: TestCase) -> AccountStore:
+    """Start a store of accounts on a database of its own.  It stops when the test ends."""
+    return threaded_account_store(case, case.enterContext(borrowed_database()))
+
+
+class PostgreSQLAccountStoreTests(make_account_store_tests(postgresql_account_store)):  # type: ignore[misc] # made at run time
+    """The store of accounts on PostgreSQL passes the contract."""
 
 
 #: Selects the indexes, constraints and columns of a database, in no order.

@@ -1,0 +1,34 @@
+"""Accounts: who may do what, how people sign in, and with what programs prove who they are.
+
+The package knows neither HTTP nor SQL.  ``web.callers`` reads cookies and headers, and
+``IAccountStore`` keeps the data.
+
+``names``      which names an account may have
+``passwords``  hashes passwords with argon2id, and checks them
+``portal``     ``twisted.cred``: the checkers that are asked, and the realm of accounts
+``secrets``    makes the secrets of sessions and tokens, and what is derived from them
+``accounts``   implements ``IAccounts``: signing in and out, sessions, passwords, tokens
+``sweeping``   deletes expired sessions and tokens
+"""
+
+from rsscloud_broker.accounts.accounts import Accounts
+from rsscloud_broker.accounts.names import check_name
+from rsscloud_broker.accounts.passwords import Hasher, Passwords, check_password
+from rsscloud_broker.accounts.portal import AccountRealm, AnyOf, PasswordChecker
+from rsscloud_broker.accounts.secrets import check_token, digest_of, new_token
+from rsscloud_broker.accounts.sweeping import AccountSweeper
+
+__all__ = [
+    "AccountRealm",
+    "AccountSweeper",
+    "Accounts",
+    "AnyOf",
+    "Hasher",
+    "PasswordChecker",
+    "Passwords",
+    "check_name",
+    "check_password",
+    "check_token",
+    "digest_of",
+    "new_token",
+]

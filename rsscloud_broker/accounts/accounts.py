@@ -1,0 +1,257 @@
+"""Implements ``IAccounts``: signing in and out, sessions, passwords and API tokens.
+
+**Guessing passwords.**  Attempts are limited for each source and for each account.  Anybody could
+use up the attempts of an account and so lock its owner out; so a browser in which somebody has
+signed in to the account before has attempts of its own.  It proves that by a mark in a cookie (see
+OWASP, "Device cookies").  And tokens come back all the time: nobody is ever locked out for good.
+
+**Whether there is an account.**  An attempt for a name without an account takes as long, is limited
+alike, and gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from twisted.cred.credentials import UsernamePassword
+from twisted.cred.error import UnauthorizedLogin
+from twisted.cred.portal import Portal
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.account_options import Accounts as AccountOptions
+from rsscloud_broker.accounts.names import is_name
+from rsscloud_broker.accounts.passwords import Passwords, check_password
+from rsscloud_broker.accounts.secrets import (
+    check_token,
+    csrf_of,
+    digest_of,
+    known_browser,
+    mark_of,
+    new_secret,
+    new_token,
+)
+from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
+from rsscloud_broker.interfaces import (
+    Account,
+    Caller,
+    IAccount,
+    IAccounts,
+    IAccountStore,
+    IClock,
+    Session,
+    SignedIn,
+    SignIn,
+    Token,
+)
+from rsscloud_broker.interfaces.accounts import EVERYBODYS_SCOPES, SCOPES
+from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.wire.text import clean
+
+#: How many sessions and API tokens an account may have.
+MAX_SESSIONS, MAX_TOKENS = 50, 50
+
+#: How many characters of a browser's name are kept.
+MAX_BROWSER: Final = 200
+
+#: Seconds between two writes of when a session or a token was last used.
+TOUCH_EACH: Final = 60.0
+
+_DAY: Final = 86_400
+
+
+@implementer(IAccounts)
+class Accounts:
+    """Signs people in and out, and manages what belongs to their accounts.
+
+    :param portal: checks names with passwords, and hands out accounts.
+    :param take_source: takes a token from the bucket of a source; returns 0, or the seconds to
+        wait: see ``core.rate_limits.RateLimit.take``.
+    :param take_name: the same for the name of an account, or for one browser of an account.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IAccountStore,
+        portal: Portal,
+        passwords: Passwords,
+        clock: IClock,
+        options: AccountOptions,
+        take_source: Callable[[str], int],
+        take_name: Callable[[str], int],
+    ) -> None:
+        self._store = store
+        self._portal = portal
+        self._passwords = passwords
+        self._clock = clock
+        self._options = options
+        self._take_source = take_source
+        self._take_name = take_name
+
+    # callers
+
+    async def caller_of_session(self, secret: str) -> Caller | None:
+        digest = digest_of(secret)
+        found = await self._store.session(digest) if digest else None
+        if found is None or not self._is_alive(found[1]):
+            return None
+        account, session = found
+        now = self._clock.wall_seconds()
+        if now - session.used_at >= TOUCH_EACH:
+            await _if_possible(self._store.touch_session(session.id, now))
+        return self._caller(account, session, secret)
+
+    async def caller_of_token(self, secret: str) -> Caller | None:
+        digest = digest_of(secret)
+        found = await self._store.token(digest) if digest else None
+        if found is None or not self._is_valid(found[1]):
+            return None
+        account, token = found
+        now = self._clock.wall_seconds()
+        if token.used_at is None or now - token.used_at >= TOUCH_EACH:
+            await _if_possible(self._store.touch_token(token.id, now))
+        withheld = frozenset() if account.is_admin else frozenset({"admin"})
+        return Caller(account, (token.scopes & SCOPES.keys()) - withheld)
+
+    def _caller(self, account: Account, session: Session, secret: str) -> Caller:
+        return Caller(account, _scopes_of(account), csrf_of(secret), session)
+
+    def _is_alive(self, session: Session) -> bool:
+        now = self._clock.wall_seconds()
+        return now < min(session.expires_at, session.used_at + self._options.session_idle)
+
+    def _is_valid(self, token: Token) -> bool:
+        return token.expires_at is None or self._clock.wall_seconds() < token.expires_at
+
+    # signing in and out
+
+    async def sign_in(self, attempt: SignIn) -> SignedIn:
+        name = attempt.name.strip().lower()
+        account = await self._checked(name, attempt.password, attempt.source, attempt.known)
+        stored = await self._store.stored_password(account.name)
+        secret, now = new_secret(), self._clock.wall_seconds()
+        expires_at = now + self._options.session_life
+        session = await self._store.add_session(
+            account.id,
+            digest_of(secret),
+            now,
+            expires_at,
+            attempt.source,
+            clean(attempt.browser)[:MAX_BROWSER],
+            digest_of(attempt.former),
+            MAX_SESSIONS,
+        )
+        if stored is None or session is None:  # the account was removed a moment ago
+            raise SignInFailed
+        known = mark_of(account.name, stored.hash) if stored.hash else ""
+        self.log.info("{name} signed in from {source}.", name=account.name, source=attempt.source)
+        return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
+
+    async def _checked(self, name: str, password: str, source: str, known: str) -> Account:
+        """The account, if the password is right and there were not too many attempts."""
+        self._limit(self._take_source(bucket_of(source)), "from your address")
+        browser = await self._browser_of(known, name)
+        self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
+        credentials = UsernamePassword(
+            *(text.encode("utf-8", "replace") for text in (name, password))
+        )
+        try:
+            _, account, _ = await self._portal.login(credentials, None, IAccount)
+        except UnauthorizedLogin:
+            shown = name if is_name(name) else "a name that nobody can have"
+            self.log.info(
+                "An attempt to sign in as {name} from {source} failed.", name=shown, source=source
+            )
+            raise SignInFailed from None
+        assert isinstance(account, Account)
+        return account
+
+    async def _browser_of(self, known: str, name: str) -> str:
+        """The key of a browser in which somebody has signed in to an account; else empty."""
+        if not known or not is_name(name):
+            return ""
+        stored = await self._store.stored_password(name)
+        return known_browser(known, name, stored.hash) if stored else ""
+
+    def _limit(self, pause: int, where: str) -> None:
+        if pause:
+            raise TooMany(f"there were too many attempts to sign in {where}", pause)
+
+    async def sign_out(self, secret: str) -> None:
+        digest = digest_of(secret)
+        found = await self._store.session(digest) if digest else None
+        if found is not None:
+            account, session = found
+            await self._store.end_session(account.id, session.id)
+
+    # what belongs to an account
+
+    async def sessions(self, caller: Caller) -> Sequence[Session]:
+        return [
+            each for each in await self._store.sessions(caller.account.id) if self._is_alive(each)
+        ]
+
+    async def end_session(self, caller: Caller, session: int) -> bool:
+        return await self._store.end_session(caller.account.id, session)
+
+    async def end_sessions(self, caller: Caller) -> int:
+        return await self._store.end_sessions(caller.account.id)
+
+    async def change_password(self, caller: Caller, old: str, new: str, source: str) -> None:
+        name = caller.name
+        check_password(new, name, self._options.min_password)
+        stored = await self._store.stored_password(name)
+        if stored is None or not stored.hash:
+            raise InvalidAccount(
+                "the password of this account is not kept here; change it where it is kept"
+            )
+        keep = caller.session.id if caller.session else 0
+        self._limit(self._take_source(bucket_of(source)), "from your address")
+        self._limit(self._take_name(f"{name} in session {keep}"), "in this session")
+        if not await self._passwords.check(name, old):
+            raise SignInFailed
+        await self._store.set_password(name, await self._passwords.hash(new), keep)
+        self.log.info("{name} has changed the password.", name=name)
+
+    def scopes_for(self, caller: Caller) -> Mapping[str, str]:
+        allowed = _scopes_of(caller.account)
+        return {scope: help_ for scope, help_ in SCOPES.items() if scope in allowed}
+
+    async def tokens(self, caller: Caller) -> Sequence[Token]:
+        return [
+            each for each in await self._store.tokens(caller.account.id) if self._is_valid(each)
+        ]
+
+    async def add_token(
+        self, caller: Caller, name: str, scopes: Collection[str], days: int | None
+    ) -> tuple[Token, str]:
+        account = caller.account
+        name = check_token(name, scopes, days, is_admin=account.is_admin)
+        if withheld := sorted(set(scopes) - self.scopes_for(caller).keys()):
+            raise InvalidAccount(f"tokens of this account cannot have the scope {withheld[0]!r}")
+        secret, now = new_token(), self._clock.wall_seconds()
+        expires_at = None if days is None else now + days * _DAY
+        token = await self._store.add_token(
+            account.id, digest_of(secret), name, scopes, now, expires_at, MAX_TOKENS
+        )
+        if token is None:
+            raise InvalidAccount(f"an account has at most {MAX_TOKENS} tokens; remove one first")
+        return token, secret
+
+    async def remove_token(self, caller: Caller, token: int) -> bool:
+        return await self._store.remove_token(caller.account.id, token)
+
+
+async def _if_possible(storing: Awaitable[None]) -> None:
+    """Wait until something is stored that nobody needs, unless the store is unavailable."""
+    with suppress(Unavailable):
+        await storing
+
+
+def _scopes_of(account: Account) -> frozenset[str]:
+    """What a person may do who has signed in to an account."""
+    return frozenset(SCOPES) if account.is_admin else EVERYBODYS_SCOPES

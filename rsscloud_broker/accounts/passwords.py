@@ -1,0 +1,135 @@
+"""Hashes passwords with argon2id (RFC 9106), and checks them.
+
+Hashing is slow and takes much memory on purpose, so it is done in a small pool of threads, and only
+few passwords may wait for a thread.  A password is brought into Unicode's normal form NFKC first,
+since keyboards produce the same character in several ways (NIST SP 800-63B, section 3.1.1.2).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from zope.interface import implementer
+
+from rsscloud_broker.account_options import Accounts as AccountOptions
+from rsscloud_broker.accounts.names import is_name
+from rsscloud_broker.errors import InvalidAccount, TooMany
+from rsscloud_broker.interfaces import IAccountStore, IPasswords
+
+#: The longest password in bytes.
+MAX_BYTES: Final = 1024
+
+#: How many passwords may be checked or wait for it; and after how many seconds somebody who is
+#: refused for that may try again.
+MAX_WAITING, PAUSE = 32, 5
+
+
+def check_password(password: str, name: str, least: int) -> None:
+    """Check whether a text can be the password of an account.
+
+    :param least: how many characters it must have.
+    :raises InvalidAccount: it is too short, too long, or contains too little but the name.
+    """
+    if len(password) < least:
+        raise InvalidAccount(f"the password is too short: it needs at least {least} characters")
+    if len(_normal(password)) > MAX_BYTES:
+        raise InvalidAccount(f"the password is too long: it may have {MAX_BYTES} bytes of UTF-8")
+    if len(set(password.lower().replace(name, ""))) < 4:
+        raise InvalidAccount(
+            "the password is too easy to guess: beside the name of the account it needs at least "
+            "four different characters"
+        )
+
+
+def _normal(password: str) -> bytes:
+    return unicodedata.normalize("NFKC", password).encode("utf-8", "replace")
+
+
+class Hasher:
+    """Hashes passwords, in the thread that calls it.  A hash tells its own parameters."""
+
+    def __init__(self, options: AccountOptions) -> None:
+        self._argon2 = PasswordHasher(
+            time_cost=options.hash_passes,
+            memory_cost=options.hash_memory_kib,
+            parallelism=options.hash_lanes,
+        )
+
+    @cached_property
+    def of_nobody(self) -> str:
+        """The hash of a password that nobody knows, for accounts that do not exist."""
+        return self._argon2.hash(b"nobody has this password")
+
+    def hash(self, password: str) -> str:
+        """The hash of a password, with a new salt, in PHC string format."""
+        return self._argon2.hash(_normal(password))
+
+    def matches(self, stored: str, password: str) -> bool:
+        """Whether a stored hash is that of a password."""
+        try:
+            return self._argon2.verify(stored, _normal(password))
+        except (VerificationError, InvalidHashError):
+            return False
+
+    def is_outdated(self, stored: str) -> bool:
+        """Whether a stored hash was made with other parameters than those of the configuration."""
+        return self._argon2.check_needs_rehash(stored)
+
+
+@implementer(IPasswords)
+class Passwords:
+    """Checks passwords against the hashes in the store, and makes new hashes.
+
+    :param in_thread: calls a function in one of the threads for hashing.
+    """
+
+    def __init__(
+        self, store: IAccountStore, hasher: Hasher, in_thread: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._store = store
+        self._hasher = hasher
+        self._in_thread = in_thread
+        self._waiting = 0
+
+    async def check(self, name: str, password: str) -> bool:
+        known = await self._store.stored_password(name) if is_name(name) else None
+        stored = known.hash if known else ""
+        right, better = await self._do(self._compare, stored, password)
+        if better:
+            await self._store.rehash(name, stored, better)
+        return bool(right)
+
+    async def hash(self, password: str) -> str:
+        """The hash of a new password.
+
+        :raises TooMany: too many passwords are being checked at once.
+        """
+        hashed: str = await self._do(self._hasher.hash, password)
+        return hashed
+
+    def _compare(self, stored: str, password: str) -> tuple[bool, str]:
+        """Whether a password is right, and a better hash of it if its hash is outdated.
+
+        It is hashed in any case, so that the time tells nothing.
+        """
+        of_nobody = self._hasher.of_nobody  # made at the first check, whatever account it is for
+        if len(_normal(password)) > MAX_BYTES:
+            password, stored = "", ""
+        right = self._hasher.matches(stored or of_nobody, password)
+        if not right or not stored:
+            return False, ""
+        return True, self._hasher.hash(password) if self._hasher.is_outdated(stored) else ""
+
+    async def _do(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        if self._waiting >= MAX_WAITING:
+            raise TooMany("too many people sign in at this moment", PAUSE)
+        self._waiting += 1
+        try:
+            return await self._in_thread(work, *arguments)
+        finally:
+            self._waiting -= 1

@@ -1,0 +1,265 @@
+"""The commands for accounts: account add, passwd, list, remove; account token add, list, remove.
+
+They use the broker's database directly, and may do so while the broker runs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+from sqlalchemy import Connection
+
+from rsscloud_broker import storage
+from rsscloud_broker.accounts import (
+    Hasher,
+    check_name,
+    check_password,
+    check_token,
+    digest_of,
+    new_token,
+)
+from rsscloud_broker.accounts.accounts import MAX_TOKENS
+from rsscloud_broker.commands.configured import (
+    config_option,
+    data_option,
+    existing_database,
+    plain_errors,
+    settings_of,
+)
+from rsscloud_broker.config import Accounts
+from rsscloud_broker.errors import InvalidAccount
+from rsscloud_broker.interfaces import Account
+from rsscloud_broker.interfaces.accounts import SCOPES
+from rsscloud_broker.storage import accounts as rows
+
+_DAY = 86_400
+
+password_option = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from stdin: its first line."
+)
+name_argument = click.argument("name")
+
+
+@click.group()
+def account() -> None:
+    """Manage the accounts of people and programs that look after a broker."""
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Show errors as one line, also those about names, passwords and tokens."""
+    with plain_errors():
+        try:
+            yield
+        except InvalidAccount as error:
+            raise click.ClickException(str(error)) from error
+
+
+@account.command("add")
+@config_option
+@data_option
+@click.option("--admin", is_flag=True, help="Make it an administrator's account.")
+@click.option(
+    "--no-password",
+    is_flag=True,
+    help="Store no password: for API tokens only, or if another checker knows the password.",
+)
+@password_option
+@name_argument
+@_refusals()
+def add(
+    config_file: str | None,
+    data: str | None,
+    admin: bool,
+    no_password: bool,
+    password_stdin: bool,
+    name: str,
+) -> None:
+    """Make an account with the name NAME, and ask for its password.
+
+    If the broker has no database yet, the command makes it.
+    """
+    if no_password and password_stdin:
+        raise click.UsageError("give --no-password or --password-stdin, not both")
+    check_name(name)
+    settings = settings_of(config_file, data)
+    storage.migrate(settings.database_url)
+    with storage.open_database(settings.database_url, writes=False) as connection:
+        _check_free(connection, name)
+    password = "" if no_password else _hashed(name, settings.accounts, password_stdin)
+    with storage.open_database(settings.database_url) as connection:
+        _check_free(connection, name)
+        rows.add_account(connection, name, password, admin, time.time())
+    click.echo(f"{name} is {'an administrator' if admin else 'an account'} now")
+
+
+def _check_free(connection: Connection, name: str) -> None:
+    if rows.stored_password(connection, name) is not None:
+        raise click.ClickException(
+            f"there is an account {name} already; account passwd changes its password"
+        )
+
+
+@account.command()
+@config_option
+@data_option
+@password_option
+@name_argument
+@_refusals()
+def passwd(config_file: str | None, data: str | None, password_stdin: bool, name: str) -> None:
+    """Set another password for the account NAME, and end its sessions."""
+    options = settings_of(config_file, data).accounts
+    url = existing_database(config_file, data)
+    with storage.open_database(url, writes=False) as connection:
+        _account(connection, name)
+    password = _hashed(name, options, password_stdin)
+    with storage.open_database(url) as connection:
+        _account(connection, name)
+        rows.set_password(connection, name, password)
+    click.echo(f"{name} has another password now, and is signed out everywhere")
+
+
+@account.command("list")
+@config_option
+@data_option
+@_refusals()
+def list_(config_file: str | None, data: str | None) -> None:
+    """List the accounts."""
+    url = existing_database(config_file, data)
+    table: list[tuple[str, ...]] = [("NAME", "ADMIN", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")]
+    with storage.open_database(url, writes=False) as connection:
+        for each in rows.accounts(connection):
+            numbers = (len(found(connection, each.id)) for found in (rows.sessions, rows.tokens))
+            times = (_day(each.created_at), _day(each.signed_in_at))
+            is_admin = "yes" if each.is_admin else "no"
+            table.append((each.name, is_admin, *times, *map(str, numbers)))
+    _show(table)
+
+
+@account.command()
+@config_option
+@data_option
+@name_argument
+@_refusals()
+def remove(config_file: str | None, data: str | None, name: str) -> None:
+    """Remove the account NAME, with its sessions and API tokens."""
+    with storage.open_database(existing_database(config_file, data)) as connection:
+        _account(connection, name)
+        rows.remove_account(connection, name)
+    click.echo(f"{name} is no account any more")
+
+
+@account.group()
+def token() -> None:
+    """Manage API tokens, which programs send in the header Authorization: Bearer TOKEN."""
+
+
+@token.command("add")
+@config_option
+@data_option
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    metavar="SCOPE",
+    help="What the token allows; may be repeated.  "
+    + "  ".join(f"{scope}: {help_}." for scope, help_ in SCOPES.items()),
+)
+@click.option("--days", type=int, help="After how many days it expires.  [default: never]")
+@click.option("--for", "label", default="", metavar="TEXT", help="What it is for.")
+@name_argument
+@_refusals()
+def add_token(
+    config_file: str | None,
+    data: str | None,
+    scopes: Sequence[str],
+    days: int | None,
+    label: str,
+    name: str,
+) -> None:
+    """Make an API token for the account NAME, and print it; nobody can show it again."""
+    with storage.open_database(existing_database(config_file, data)) as connection:
+        owner = _account(connection, name)
+        label = check_token(
+            label or "made on the command line", scopes, days, is_admin=owner.is_admin
+        )
+        secret, now = new_token(), time.time()
+        expires_at = None if days is None else now + days * _DAY
+        made = rows.add_token(
+            connection, owner.id, digest_of(secret), label, set(scopes), now, expires_at, MAX_TOKENS
+        )
+        if made is None:
+            raise click.ClickException(
+                f"{name} has {MAX_TOKENS} tokens, as many as an account may have; remove one first"
+            )
+    click.echo(secret)
+
+
+@token.command("list")
+@config_option
+@data_option
+@name_argument
+@_refusals()
+def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
+    """List the API tokens of the account NAME."""
+    table: list[tuple[str, ...]] = [("ID", "SCOPES", "CREATED", "USED", "EXPIRES", "FOR")]
+    with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+        for each in rows.tokens(connection, _account(connection, name).id):
+            times = map(_day, (each.created_at, each.used_at, each.expires_at))
+            table.append((str(each.id), ",".join(sorted(each.scopes)), *times, each.name))
+    _show(table)
+
+
+@token.command("remove")
+@config_option
+@data_option
+@name_argument
+@click.argument("number", metavar="ID", type=int)
+@_refusals()
+def remove_token(config_file: str | None, data: str | None, name: str, number: int) -> None:
+    """Remove the API token ID of the account NAME; token list shows the ids."""
+    with storage.open_database(existing_database(config_file, data)) as connection:
+        if not rows.remove_token(connection, _account(connection, name).id, number):
+            raise click.ClickException(
+                f"{name} has no token {number}; account token list shows all"
+            )
+    click.echo(f"the token {number} of {name} is removed")
+
+
+def _account(connection: Connection, name: str) -> Account:
+    found = rows.stored_password(connection, name)
+    if found is None:
+        raise click.ClickException(f"there is no account {name!r}; account list shows all")
+    return found.account
+
+
+def _hashed(name: str, options: Accounts, from_stdin: bool) -> str:
+    """Read a new password and return its hash."""
+    if from_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = click.prompt(
+            f"Password for {name}", hide_input=True, confirmation_prompt="The same again", err=True
+        )
+    check_password(password, name, options.min_password)
+    return Hasher(options).hash(password)
+
+
+def _day(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _show(table: Iterable[Sequence[str]]) -> None:
+    table = list(table)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

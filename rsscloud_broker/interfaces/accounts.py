@@ -1,0 +1,392 @@
+"""The interfaces for accounts: who may do what, who signs in, and who calls.
+
+An *account* belongs to a person or a program that the operator knows.  A person signs in with a
+password and gets a *session*, whose secret is in a cookie.  A program sends an API *token*.  A
+*caller* is an account that a request was made for, by one or the other.
+
+Front doors find out who calls with ``ICallers``, which reads requests.  What accounts can do is in
+``IAccounts``, which knows no HTTP.  ``IAccountStore`` keeps accounts, sessions and tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import field, frozen
+from twisted.web.server import Request
+from zope.interface import Attribute, Interface, implementer
+
+from rsscloud_broker.interfaces.broker import IClock
+
+#: The scopes, with what each allows.  A session of an administrator has all of them.
+SCOPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "admin": "do everything that an administrator may do",
+        "log": "read the event log as signed-in people see it",
+        "metrics": "read the metrics and the health of the broker",
+    }
+)
+
+#: The scopes that an account has without being an administrator's.
+EVERYBODYS_SCOPES: Final = frozenset({"log"})
+
+
+class IAccount(Interface):
+    """An account, as ``twisted.cred`` hands it out: the avatar of a person who has signed in."""
+
+    id = Attribute("A number that no other account ever has.")
+    name = Attribute("The name, a str.")
+    is_admin = Attribute("Whether the account is an administrator's.")
+
+
+@implementer(IAccount)
+@frozen
+class Account:
+    """An account.
+
+    :ivar id: a number that no other account ever has.
+    :ivar name: the name: 2 to 32 of ``a-z0-9-``.
+    :ivar is_admin: whether it is an administrator's.
+    :ivar created_at: when it was made.
+    :ivar signed_in_at: when somebody last signed in; None if nobody ever did.
+    """
+
+    id: int
+    name: str
+    is_admin: bool
+    created_at: float
+    signed_in_at: float | None = None
+
+
+@frozen
+class StoredPassword:
+    """What is stored of an account's password.
+
+    :ivar hash: the hash in PHC string format; empty if the account has no password here.
+    """
+
+    account: Account
+    hash: str = field(repr=False)
+
+
+@frozen
+class Session:
+    """A session: one browser in which somebody has signed in.
+
+    :ivar id: a number; the session's secret is only in the browser.
+    :ivar created_at: when somebody signed in.
+    :ivar used_at: when the session was last used, to the minute.
+    :ivar expires_at: when it ends even if it is used.
+    :ivar address: where the sign-in came from.
+    :ivar browser: what the browser called itself.
+    """
+
+    id: int
+    created_at: float
+    used_at: float
+    expires_at: float
+    address: str
+    browser: str
+
+
+@frozen
+class Token:
+    """An API token.
+
+    :ivar id: a number; the token's secret is known only to whom it was shown.
+    :ivar name: what it is for, in words of whoever made it.
+    :ivar scopes: what it allows, of ``SCOPES``.
+    :ivar created_at: when it was made.
+    :ivar expires_at: when it expires; None for never.
+    :ivar used_at: when it was last used, to the minute; None if it never was.
+    """
+
+    id: int
+    name: str
+    scopes: frozenset[str]
+    created_at: float
+    expires_at: float | None = None
+    used_at: float | None = None
+
+
+@frozen
+class Caller:
+    """The account that a request was made for.
+
+    :ivar scopes: what the caller may do, of ``SCOPES``.
+    :ivar csrf: the token that each form of this session must send back; empty if the caller sent
+        an API token, which no browser adds by itself.
+    :ivar session: the session; None if the caller sent an API token.
+    """
+
+    account: Account
+    scopes: frozenset[str]
+    csrf: str = field(default="", repr=False)
+    session: Session | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the account."""
+        return self.account.name
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the caller may do what administrators do."""
+        return self.account.is_admin and "admin" in self.scopes
+
+
+@frozen
+class SignIn:
+    """An attempt to sign in.
+
+    :ivar name: the name as it was typed.
+    :ivar password: the password as it was typed.
+    :ivar source: the address of the caller.
+    :ivar browser: what the browser calls itself.
+    :ivar known: what ``SignedIn.known`` was when this browser last signed in; empty otherwise.
+    :ivar former: the secret of a session that this one replaces; empty if there is none.
+    """
+
+    name: str
+    password: str = field(repr=False)
+    source: str
+    browser: str = ""
+    known: str = field(default="", repr=False)
+    former: str = field(default="", repr=False)
+
+
+@frozen
+class SignedIn:
+    """The result of a sign-in.
+
+    :ivar caller: who has signed in.
+    :ivar secret: the secret of the new session.
+    :ivar expires_at: when the session ends.
+    :ivar known: proves later that somebody signed in to this account in this browser.
+    """
+
+    caller: Caller
+    secret: str = field(repr=False)
+    expires_at: float
+    known: str = field(repr=False)
+
+
+class IAccountStore(Interface):
+    """Keeps accounts, sessions and tokens.
+
+    Each method is one transaction, and raises ``Unavailable`` if the database cannot be used now.
+    Secrets are never stored, but their SHA-256 digests.
+    """
+
+    def add_account(
+        name: str, password: str, is_admin: bool, at: float
+    ) -> Awaitable[Account | None]:
+        """Store a new account.
+
+        :param password: the hash of its password; empty for none.
+        :returns: the account; None if the name is taken.
+        """
+
+    def stored_password(name: str) -> Awaitable[StoredPassword | None]:
+        """An account and the hash of its password; None if there is no such account."""
+
+    def accounts() -> Awaitable[list[Account]]:
+        """All accounts, by name."""
+
+    def set_password(name: str, password: str, keep: int = ...) -> Awaitable[bool]:
+        """Store another hash of a password, and end the sessions of the account.
+
+        :param keep: the id of a session that goes on; 0 for none.
+        :returns: whether there is such an account.
+        """
+
+    def rehash(name: str, old: str, new: str) -> Awaitable[bool]:
+        """Replace the hash of a password by another hash of the same password.
+
+        :returns: whether the hash was still the old one; otherwise nothing is changed.
+        """
+
+    def remove_account(name: str) -> Awaitable[bool]:
+        """Delete an account with its sessions and tokens.  Returns whether there was one."""
+
+    def add_session(
+        account: int,
+        digest: bytes,
+        at: float,
+        expires_at: float,
+        address: str,
+        browser: str,
+        former: bytes,
+        limit: int,
+    ) -> Awaitable[Session | None]:
+        """Store a session that begins now, and when the account was signed in to.
+
+        Returns None if the account is gone.
+
+        :param former: the digest of a session that ends now; empty for none.
+        :param limit: how many sessions an account may have.  If there are more, the ones that
+            were not used for the longest time end.
+        """
+
+    def session(digest: bytes) -> Awaitable[tuple[Account, Session] | None]:
+        """A session and its account, by the digest of its secret."""
+
+    def touch_session(session: int, at: float) -> Awaitable[None]:
+        """Store when a session was last used."""
+
+    def sessions(account: int) -> Awaitable[list[Session]]:
+        """The sessions of an account, the last used one first."""
+
+    def end_session(account: int, session: int) -> Awaitable[bool]:
+        """End a session of an account.  Returns whether the account had this session."""
+
+    def end_sessions(account: int) -> Awaitable[int]:
+        """End all sessions of an account.  Returns how many there were."""
+
+    def add_token(
+        account: int,
+        digest: bytes,
+        name: str,
+        scopes: Collection[str],
+        at: float,
+        expires_at: float | None,
+        limit: int,
+    ) -> Awaitable[Token | None]:
+        """Store an API token.
+
+        :param limit: how many tokens an account may have.
+        :returns: the token; None if the account has that many, or if it is gone.
+        """
+
+    def token(digest: bytes) -> Awaitable[tuple[Account, Token] | None]:
+        """An API token and its account, by the digest of its secret."""
+
+    def touch_token(token: int, at: float) -> Awaitable[None]:
+        """Store when an API token was last used."""
+
+    def tokens(account: int) -> Awaitable[list[Token]]:
+        """The API tokens of an account, in the order in which they were made."""
+
+    def remove_token(account: int, token: int) -> Awaitable[bool]:
+        """Delete an API token of an account.  Returns whether the account had this token."""
+
+    def sweep_accounts(now: float, used_before: float, limit: int) -> Awaitable[int]:
+        """Delete sessions and API tokens that have expired, and sessions without use.
+
+        :param used_before: sessions that were last used before this time are deleted.
+        :param limit: how many of each are deleted at most.
+        :returns: how many were deleted.
+        """
+
+
+class IPasswords(Interface):
+    """Checks the passwords that the broker stores."""
+
+    def check(name: str, password: str) -> Awaitable[bool]:
+        """Whether this is the password of the account with this name.
+
+        Takes the same time whether or not there is such an account.
+
+        :raises TooMany: too many passwords are being checked at once.
+        """
+
+
+class IAccounts(Interface):
+    """What accounts can do: sign in and out, and manage their sessions, tokens and passwords."""
+
+    def caller_of_session(secret: str) -> Awaitable[Caller | None]:
+        """The caller with a session; None if it has ended or there never was one."""
+
+    def caller_of_token(secret: str) -> Awaitable[Caller | None]:
+        """The caller with an API token; None if it has expired or there is no such token."""
+
+    def sign_in(attempt: SignIn) -> Awaitable[SignedIn]:
+        """Check a name and a password, and begin a session.
+
+        The time and the error do not tell whether there is an account with this name.
+
+        :raises SignInFailed: the name or the password is wrong.
+        :raises TooMany: too many attempts came from this source, or for this name.
+        """
+
+    def sign_out(secret: str) -> Awaitable[None]:
+        """End the session with this secret, if there is one."""
+
+    def sessions(caller: Caller) -> Awaitable[Sequence[Session]]:
+        """The sessions of a caller's account that have not ended, the last used one first."""
+
+    def end_session(caller: Caller, session: int) -> Awaitable[bool]:
+        """End one of the sessions of a caller's account.  Returns whether it had this one."""
+
+    def end_sessions(caller: Caller) -> Awaitable[int]:
+        """End all sessions of a caller's account.  Returns how many there were."""
+
+    def change_password(caller: Caller, old: str, new: str, source: str) -> Awaitable[None]:
+        """Change the password of a caller's account, and end its other sessions.
+
+        :raises SignInFailed: the old password is wrong.
+        :raises InvalidAccount: the new password cannot be used.
+        :raises TooMany: as for ``sign_in``.
+        """
+
+    def scopes_for(caller: Caller) -> Mapping[str, str]:
+        """The scopes that the tokens of a caller may have, with what each allows."""
+
+    def tokens(caller: Caller) -> Awaitable[Sequence[Token]]:
+        """The API tokens of a caller's account that have not expired."""
+
+    def add_token(
+        caller: Caller, name: str, scopes: Collection[str], days: int | None
+    ) -> Awaitable[tuple[Token, str]]:
+        """Make an API token for a caller's account.
+
+        :param name: what it is for.
+        :param days: after how many days it expires; None for never.
+        :returns: the token and its secret, which nobody can find out later.
+        :raises InvalidAccount: the name, the scopes or the days cannot be used, or the account
+            has too many tokens.
+        """
+
+    def remove_token(caller: Caller, token: int) -> Awaitable[bool]:
+        """Delete an API token of a caller's account.  Returns whether it had this one."""
+
+
+class ICallers(Interface):
+    """Finds out who makes a request."""
+
+    def caller(request: Request) -> Awaitable[Caller | None]:
+        """The caller of a request, by its session cookie or by ``Authorization: Bearer TOKEN``.
+
+        None if there is neither, or what there is has expired.  If there are both, the token
+        counts, since only a program sends one.
+
+        :raises Unavailable: the store cannot be read.
+        """
+
+    def check_form(request: Request, caller: Caller) -> None:
+        """Check that a form was sent by a page of the broker and not by another site (CSRF).
+
+        A caller with an API token needs no such check, and always passes.
+
+        :raises ForgedForm: the form has no field ``csrf`` with the caller's ``csrf``, or the
+            browser says that another site sent it.
+        """
+
+    def sign_in_url(request: Request) -> str:
+        """The path of the page to sign in, which leads back to a request's page afterwards."""
+
+
+@frozen
+class CheckerParts:
+    """What the broker gives the maker of a credentials checker.
+
+    :ivar passwords: checks the passwords that the broker stores.
+    :ivar clock: the time.
+    :ivar in_thread: calls a function in a thread, for work that would block the reactor.
+    """
+
+    passwords: IPasswords
+    clock: IClock
+    in_thread: Callable[..., Awaitable[Any]]

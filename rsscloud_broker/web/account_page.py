@@ -1,0 +1,216 @@
+"""The page ``/account``: the sessions, the password and the API tokens of who has signed in.
+
+Each form on it is sent by ``POST /account`` with ``csrf`` and ``do``, which says what to do:
+``end-session``, ``end-sessions``, ``change-password``, ``add-token`` or ``remove-token``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.errors import ForgedForm, InvalidAccount, SignInFailed, TooMany
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
+from rsscloud_broker.web.answers import Answer, parameter
+from rsscloud_broker.web.callers import SESSION, Cookies
+
+#: Pages for one person are kept by no cache.
+NO_STORE: Final = {"cache-control": "no-store"}
+
+#: What the page says after something was done, by the word in the address to which it leads.
+_DONE: Final = {
+    "session": "The session has ended.",
+    "password": "Your password has changed, and all your other sessions have ended.",
+    "token": "The token has been removed: programs that have it get no access with it any more.",
+}
+
+
+class AccountPage:
+    """Shows the page, and does what its forms ask for."""
+
+    def __init__(
+        self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
+    ) -> None:
+        self._pages = parts.pages
+        self._accounts = accounts
+        self._callers = callers
+        self._cookies = cookies
+        self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
+            "end-session": self._end_session,
+            "end-sessions": self._end_sessions,
+            "change-password": self._change_password,
+            "add-token": self._add_token,
+            "remove-token": self._remove_token,
+        }
+
+    async def show(self, request: Request) -> Answer:
+        """The page; who has not signed in is led to the form."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        return await self._page(caller, done=_DONE.get(parameter(request, "done"), ""))
+
+    async def act(self, request: Request) -> Answer:
+        """Do what a form asks for."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect("/signin?next=/account")
+        action = self._actions.get(parameter(request, "do"))
+        try:
+            self._callers.check_form(request, caller)
+            if action is None:
+                return await self._page(caller, problem="This form asks for nothing known here.")
+            return await action(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        except TooMany as error:
+            return await self._page(caller, problem=_sentence(error), status=429)
+        except (InvalidAccount, SignInFailed) as error:
+            return await self._page(caller, problem=_sentence(error))
+
+    async def _end_session(self, request: Request, caller: Caller) -> Answer:
+        session = _number(parameter(request, "id"))
+        if session is not None:
+            await self._accounts.end_session(caller, session)
+        return redirect("/account?done=session")
+
+    async def _end_sessions(self, request: Request, caller: Caller) -> Answer:
+        await self._accounts.end_sessions(caller)
+        self._cookies.remove(request, SESSION)
+        return redirect("/signin")
+
+    async def _change_password(self, request: Request, caller: Caller) -> Answer:
+        new = parameter(request, "new")
+        if new != parameter(request, "again"):
+            raise InvalidAccount("the new password was typed differently the second time")
+        source = str(request.getClientAddress().host)
+        await self._accounts.change_password(caller, parameter(request, "old"), new, source)
+        return redirect("/account?done=password")
+
+    async def _add_token(self, request: Request, caller: Caller) -> Answer:
+        sent = (request.args or {}).get(b"scope", [])
+        scopes = {value.decode("utf-8", "replace") for value in sent}
+        days, typed = None, parameter(request, "days").strip()
+        if typed:
+            days = _number(typed)
+            if days is None:
+                raise InvalidAccount("the days are no whole number; leave them empty for no end")
+        name = parameter(request, "name")
+        token, secret = await self._accounts.add_token(caller, name, scopes, days)
+        return await self._page(caller, made=token.name, secret=secret)
+
+    async def _remove_token(self, request: Request, caller: Caller) -> Answer:
+        token = _number(parameter(request, "id"))
+        if token is not None:
+            await self._accounts.remove_token(caller, token)
+        return redirect("/account?done=token")
+
+    async def _page(
+        self,
+        caller: Caller,
+        *,
+        problem: str = "",
+        done: str = "",
+        made: str = "",
+        secret: str = "",
+        status: int = 400,
+    ) -> Answer:
+        sessions = await self._accounts.sessions(caller)
+        tokens = await self._accounts.tokens(caller)
+        page = await self._pages.render(
+            "Your account",
+            "account.html",
+            caller,
+            name=caller.name,
+            role="an administrator's account" if caller.account.is_admin else "an account",
+            csrf=caller.csrf,
+            problem=problem,
+            done=done,
+            made=made,
+            secret=secret,
+            sessions=[_session(each, caller) for each in sessions],
+            tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
+            scopes=[_scope(*each) for each in self._accounts.scopes_for(caller).items()],
+        )
+        return Answer(page, status=status if problem else 200, headers=NO_STORE)
+
+
+def redirect(path: str) -> Answer:
+    """An answer that leads a browser to a path on this broker, by GET."""
+    return Answer(b"", status=303, headers={"location": path, **NO_STORE})
+
+
+def refused(error: ForgedForm) -> Answer:
+    """The answer to a forged form."""
+    text = f"This was not accepted: {error}.\n"
+    return Answer(text.encode(), "text/plain; charset=utf-8", 403, NO_STORE)
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _number(text: str) -> int | None:
+    """A whole number of at most 18 digits; None if the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _session(session: Session, caller: Caller) -> Tag:
+    """An item of the list of sessions."""
+    is_this = caller.session is not None and session.id == caller.session.id
+    return tags.li(
+        tags.span(tags.bdi(session.browser or "A browser without a name")),
+        tags.span(
+            "This browser. " if is_this else "",
+            "Signed in ",
+            _time(session.created_at),
+            f" from {session.address}, last used ",
+            _time(session.used_at),
+            ".",
+            class_="where",
+        ),
+        _button("Sign out" if is_this else "End this session", "end-session", session.id, caller),
+    )
+
+
+def _token(token: Token, caller: Caller) -> Tag:
+    """An item of the list of API tokens."""
+    never: Flattenable = "never"
+    return tags.li(
+        tags.span(tags.bdi(token.name)),
+        tags.span(
+            f"Allows {', '.join(sorted(token.scopes))}. Made ",
+            _time(token.created_at),
+            ", last used ",
+            never if token.used_at is None else _time(token.used_at),
+            ", expires ",
+            never if token.expires_at is None else _time(token.expires_at),
+            ".",
+            class_="where",
+        ),
+        _button("Remove", "remove-token", token.id, caller),
+    )
+
+
+def _button(text: str, do: str, key: int, caller: Caller) -> Tag:
+    """A form with nothing but a button."""
+    fields = {"csrf": caller.csrf, "do": do, "id": str(key)}
+    hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
+    return tags.form(*hidden, tags.button(text), action="/account", method="post")
+
+
+def _scope(scope: str, help_: str) -> Tag:
+    """A box to tick for a scope."""
+    box = tags.input(type="checkbox", name="scope", value=scope)
+    return tags.label(box, tags.span(tags.code(scope), f": {help_}"), class_="tick")
+
+
+def _time(seconds: float) -> Tag:
+    """A time for people, in UTC."""
+    when = datetime.fromtimestamp(int(seconds), UTC)
+    return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=when.strftime("%Y-%m-%dT%H:%M:%SZ"))

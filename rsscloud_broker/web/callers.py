@@ -1,0 +1,180 @@
+"""Finds out who makes a request: reads session cookies and API tokens, and checks forms.
+
+**Cookies.**  On a broker with an HTTPS address the cookies have the prefix ``__Host-`` and the
+attribute Secure, so that browsers send them over TLS only, and other hosts of the same domain can
+neither read nor set them (RFC 6265bis, section 4.1.3.2).  All are HttpOnly and SameSite=Lax.
+
+**Forms.**  A form of a signed-in person has the field ``csrf``, which other sites cannot know.  In
+addition the broker looks at the headers in which browsers say which site sent the form.  The form
+to sign in has such a field too, which must be equal to a cookie: otherwise another site could sign
+people in to an account of its own.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.interfaces import Caller, IAccounts, ICallers
+from rsscloud_broker.web.answers import parameter
+
+_BEARER: Final = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
+
+#: The characters of a path with a query on this broker; none that a browser would leave out, and
+#: no backslash, which browsers take for a slash.
+_LOCAL: Final = re.compile(r"/(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
+_MAX_LOCAL: Final = 2048
+
+#: The token of the form to sign in, as ``form_token`` makes it.
+_TOKEN: Final = re.compile("[A-Za-z0-9_-]{32}")
+
+#: The names of the cookies: of the session, of the form to sign in, and of what proves that
+#: somebody has signed in with this browser before.
+SESSION, FORM, KNOWN = "session", "form", "known"
+
+#: Seconds for which a browser keeps the last of these.
+KNOWN_SECONDS: Final = 365 * 86_400
+
+
+def header(request: Request, name: str) -> str:
+    """The value of a header; empty if it is absent."""
+    return request.getHeader(name) or ""
+
+
+class Cookies:
+    """Reads and sets the cookies of this broker.
+
+    :param public_url: the broker's own URL.
+    """
+
+    def __init__(self, public_url: str) -> None:
+        self._is_secure = public_url.startswith("https:")
+        self._prefix = "__Host-rsscloud-" if self._is_secure else "rsscloud-"
+
+    def get(self, request: Request, name: str) -> str:
+        """The value of a cookie; empty if the browser has none."""
+        value: bytes | None = request.getCookie(f"{self._prefix}{name}".encode("ascii"))
+        return (value or b"").decode("latin-1")
+
+    def put(self, request: Request, name: str, value: str, seconds: float | None = None) -> None:
+        """Set a cookie.
+
+        :param seconds: how long the browser keeps it; None for until the browser is closed.
+        """
+        request.addCookie(
+            f"{self._prefix}{name}",
+            value,
+            path="/",
+            max_age=None if seconds is None else str(int(seconds)),
+            secure=self._is_secure,
+            httpOnly=True,
+            sameSite="lax",
+        )
+
+    def remove(self, request: Request, name: str) -> None:
+        """Have the browser forget a cookie."""
+        self.put(request, name, "", 0)
+
+
+@implementer(ICallers)
+class Callers:
+    """Implements ``ICallers`` for the pages and the other front doors.
+
+    :param public_url: the broker's own URL.
+    """
+
+    def __init__(self, accounts: IAccounts, public_url: str) -> None:
+        self._accounts = accounts
+        self._cookies = Cookies(public_url)
+        self._origin = origin_of(public_url)
+
+    async def caller(self, request: Request) -> Caller | None:
+        if bearer := _BEARER.fullmatch(header(request, "authorization")):
+            return await self._accounts.caller_of_token(bearer[1])
+        secret = self._cookies.get(request, SESSION)
+        return await self._accounts.caller_of_session(secret) if secret else None
+
+    def check_form(self, request: Request, caller: Caller) -> None:
+        if caller.session is None:
+            return
+        check_sender(request, self._origin)
+        if not hmac.compare_digest(_sent(request), caller.csrf.encode("ascii")):
+            raise ForgedForm(
+                "the form does not belong to your session: you may have signed in anew meanwhile; "
+                "load its page again, and send it from there"
+            )
+
+    def sign_in_url(self, request: Request) -> str:
+        target = request.uri if request.method in {b"GET", b"HEAD"} else request.path
+        return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
+
+
+def form_token(request: Request, cookies: Cookies) -> str:
+    """The token for a form of somebody who has not signed in; sets its cookie if need be."""
+    token = cookies.get(request, FORM)
+    if not _TOKEN.fullmatch(token):
+        token = secrets.token_urlsafe(24)
+        cookies.put(request, FORM, token)
+    return token
+
+
+def check_first_form(request: Request, cookies: Cookies, public_url: str) -> None:
+    """Check a form of somebody who has not signed in, for which ``form_token`` made a token.
+
+    :raises ForgedForm: it did not come from a page of the broker.
+    """
+    check_sender(request, origin_of(public_url))
+    token = cookies.get(request, FORM)
+    if not _TOKEN.fullmatch(token) or not hmac.compare_digest(
+        _sent(request), token.encode("ascii")
+    ):
+        raise ForgedForm(
+            "your browser did not send the cookie that belongs to this form: allow cookies for "
+            "this site, load the page again, and send the form from there"
+        )
+
+
+def check_sender(request: Request, origin: str) -> None:
+    """Check that a browser does not say that another site sent a form.
+
+    Pages of the broker send no referrer, so browsers send their forms with ``Origin: null``.
+
+    :param origin: the origin of the broker's own URL.
+    :raises ForgedForm: another site sent it.
+    """
+    site = header(request, "sec-fetch-site")
+    said = header(request, "origin")
+    # Behind a proxy the broker may be reached by a URL that it does not know.
+    host = header(request, "host").lower()
+    own = {"", "null", origin, f"http://{host}", f"https://{host}"}
+    if site not in {"", "same-origin", "none"} or said.lower() not in own:
+        raise ForgedForm(
+            "another site sent this form; open the page of this broker, and send it from there"
+        )
+
+
+def origin_of(url: str) -> str:
+    """The origin of a URL as browsers write it (RFC 6454, section 6.2)."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def local_path(text: str, otherwise: str = "/") -> str:
+    """A path on this broker with its query; another one if the text is not such a path.
+
+    Nobody can use it to lead people to another site.
+    """
+    is_local = len(text) <= _MAX_LOCAL and _LOCAL.fullmatch(text) is not None
+    return text if is_local else otherwise
+
+
+def _sent(request: Request) -> bytes:
+    """The token in a form."""
+    return parameter(request, "csrf").encode("utf-8", "replace")

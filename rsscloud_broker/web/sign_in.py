@@ -1,0 +1,170 @@
+"""The front door for signing in and out: ``/signin``, ``/signout`` and ``/account``.
+
+``GET /signin`` shows the form, and ``POST /signin`` with ``name``, ``password`` and ``csrf`` begins
+a session and leads to the path in ``next``, which must be on this broker.  ``POST /signout`` ends
+the session.  ``/account`` is the page of the person who has signed in: see ``account_page``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from urllib.parse import quote, urlsplit
+
+from attrs import frozen
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IAccounts,
+    ICallers,
+    IFrontDoor,
+    Route,
+    SignIn,
+    SoapService,
+)
+from rsscloud_broker.web.account_page import NO_STORE, AccountPage, redirect, refused
+from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.callers import (
+    KNOWN,
+    KNOWN_SECONDS,
+    SESSION,
+    Cookies,
+    check_first_form,
+    form_token,
+    header,
+    local_path,
+)
+
+
+@frozen
+class AccountsOptions:
+    """The front door has no options of its own; ``[accounts]`` has those of accounts."""
+
+
+@implementer(IFrontDoor)
+class AccountsDoor:
+    """The front door for ``/signin``, ``/signout`` and ``/account``."""
+
+    name = "accounts"
+
+    def __init__(self, options: AccountsOptions, parts: FrontDoorParts) -> None:
+        if parts.accounts is None or parts.callers is None:
+            raise ValueError("this front door needs accounts, and the broker has none")
+        cookies = Cookies(parts.public_url)
+        pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
+        account = AccountPage(parts, parts.accounts, parts.callers, cookies)
+        self._routes = [
+            Route("/signin", "GET", Answers(pages.form)),
+            Route("/signin", "POST", Answers(pages.sign_in)),
+            Route("/signout", "POST", Answers(pages.sign_out)),
+            Route("/account", "GET", Answers(account.show)),
+            Route("/account", "POST", Answers(account.act)),
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+
+class SignInPages:
+    """Answers requests to sign in and out."""
+
+    def __init__(
+        self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
+    ) -> None:
+        self._pages = parts.pages
+        self._public_url = parts.public_url
+        self._clock = parts.clock
+        self._accounts = accounts
+        self._callers = callers
+        self._cookies = cookies
+        self._is_open = _is_open(parts.public_url)
+
+    async def form(self, request: Request) -> Answer:
+        """The form to sign in; who has signed in already is led on."""
+        if await self._callers.caller(request) is not None:
+            return redirect(_next(request))
+        return await self._form(request, 200)
+
+    async def sign_in(self, request: Request) -> Answer:
+        """Begin a session, and lead on; or the form with what was wrong."""
+        attempt = SignIn(
+            name=parameter(request, "name"),
+            password=parameter(request, "password"),
+            source=str(request.getClientAddress().host),
+            browser=header(request, "user-agent"),
+            known=self._cookies.get(request, KNOWN),
+            former=self._cookies.get(request, SESSION),
+        )
+        try:
+            check_first_form(request, self._cookies, self._public_url)
+            signed_in = await self._accounts.sign_in(attempt)
+        except TooMany as error:
+            return await self._form(
+                request, 429, str(error), {"retry-after": str(error.retry_after)}
+            )
+        except (ForgedForm, SignInFailed) as error:
+            return await self._form(request, 403, str(error))
+        life = signed_in.expires_at - self._clock.wall_seconds()
+        self._cookies.put(request, SESSION, signed_in.secret, life)
+        if signed_in.known:
+            self._cookies.put(request, KNOWN, signed_in.known, KNOWN_SECONDS)
+        return redirect(_next(request))
+
+    async def sign_out(self, request: Request) -> Answer:
+        """End the session, and lead to the front page.
+
+        A browser sends no cookie with a form of another site.  It would obey an answer that
+        removes the cookie all the same, so only a form that has passed the check gets that.
+        """
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect("/")
+        try:
+            self._callers.check_form(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        await self._accounts.sign_out(self._cookies.get(request, SESSION))
+        self._cookies.remove(request, SESSION)
+        return redirect("/")
+
+    async def _form(
+        self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
+    ) -> Answer:
+        page = await self._pages.render(
+            "Sign in",
+            "sign_in.html",
+            message=f"{message[:1].upper()}{message[1:]}." if message else "",
+            name=parameter(request, "name"),
+            next=_next(request),
+            csrf=form_token(request, self._cookies),
+            open="open" if self._is_open else "",
+        )
+        return Answer(page, status=status, headers={**NO_STORE, **headers})
+
+
+def _next(request: Request) -> str:
+    """The path to which a sign-in leads."""
+    text = quote(parameter(request, "next"), safe="!#$%&'()*+,/:;=?@[]~")
+    path = local_path(text, "/account")
+    return "/account" if urlsplit(path).path in {"/signin", "/signout"} else path
+
+
+def _is_open(public_url: str) -> bool:
+    """Whether others can read what is sent to a URL: it is not HTTPS, and not of this machine."""
+    parts = urlsplit(public_url)
+    host = parts.hostname or ""
+    try:
+        is_here = ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost"
+    return parts.scheme != "https" and not is_here

@@ -1,0 +1,93 @@
+"""Accounts in memory for tests, with hashes that are quick to make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve
+from twisted.cred.checkers import ICredentialsChecker
+from twisted.cred.portal import Portal
+from twisted.internet.defer import Deferred, execute
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.accounts import (
+    AccountRealm,
+    Accounts,
+    AnyOf,
+    Hasher,
+    PasswordChecker,
+    Passwords,
+)
+from rsscloud_broker.accounts.portal import PasswordCheckerOptions
+from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.core.rate_limits import RateLimit
+from rsscloud_broker.interfaces import CheckerParts
+from rsscloud_broker.testing import Clock
+from rsscloud_broker.testing.memory import memory_accounts
+
+#: Options with which a hash is made in some milliseconds.
+QUICK = AccountOptions(hash_memory_kib=8192, hash_passes=1, hash_lanes=1)
+
+PASSWORD = "correct horse"
+
+
+class CountingHasher(Hasher):
+    """A hasher that counts the hashes that it compares."""
+
+    compared = 0
+
+    def matches(self, stored: str, password: str) -> bool:
+        self.compared += 1
+        return super().matches(stored, password)
+
+
+class AccountHouse:
+    """Accounts with a store in memory, and a clock that the test moves.
+
+    :param checkers: the checkers to ask; by default the one of the broker.
+    :ivar dave: an administrator's account.
+    :ivar anna: another account.  Both have ``PASSWORD``.
+    """
+
+    def __init__(
+        self,
+        case: SynchronousTestCase,
+        options: AccountOptions = QUICK,
+        checkers: Sequence[ICredentialsChecker] | None = None,
+    ) -> None:
+        self._case = case
+        self.options = options
+        self.clock = Clock()
+        self.store = memory_accounts()
+        self.hasher = CountingHasher(options)
+        self.passwords = Passwords(self.store, self.hasher, execute)
+        parts = CheckerParts(self.passwords, self.clock, execute)
+        own = [PasswordChecker(PasswordCheckerOptions(), parts)]
+        realm = AccountRealm(self.store)
+        burst = options.attempts_burst
+        self.accounts = Accounts(
+            self.store,
+            Portal(realm, [AnyOf(own if checkers is None else checkers)]),
+            self.passwords,
+            self.clock,
+            options,
+            RateLimit(options.attempts_per_source, burst, self.clock).take,
+            RateLimit(options.attempts_per_name, burst, self.clock).take,
+        )
+        now = self.clock.wall_seconds()
+        for name, is_admin in (("dave", True), ("anna", False)):
+            hashed = self.hasher.hash(PASSWORD)
+            case.successResultOf(self.store.add_account(name, hashed, is_admin, now))
+
+    def result(self, work: Any) -> Any:
+        """The result of a coroutine that has nothing to wait for."""
+        return self._case.successResultOf(Deferred.fromCoroutine(work))
+
+    def error(self, work: Any, *kinds: type[Exception]) -> Any:
+        """The error that a coroutine raises."""
+        return self._case.failureResultOf(Deferred.fromCoroutine(work), *kinds).value
+
+
+#: Options with which nobody has to wait after a few attempts.
+PATIENT = evolve(QUICK, attempts_burst=1000)

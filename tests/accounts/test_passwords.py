@@ -1,0 +1,147 @@
+"""The hashing and checking of passwords."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.accounts import Hasher, Passwords, check_password
+from rsscloud_broker.accounts.passwords import MAX_BYTES, MAX_WAITING
+from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.errors import InvalidAccount, TooMany
+from rsscloud_broker.interfaces import IPasswords
+from tests.accounts.fixture import PASSWORD, QUICK, AccountHouse
+
+
+class RulesTests(SynchronousTestCase):
+    def refused(self, password: str) -> str:
+        return str(self.assertRaises(InvalidAccount, check_password, password, "dave", 10))
+
+    def test_good_passwords(self) -> None:
+        for password in (PASSWORD, "пароль-пароль", "🐴🔋🖇✅🐎🔩🌲🏔🗝🧭", "1234567890"):
+            check_password(password, "dave", 10)
+
+    def test_bad_passwords(self) -> None:
+        self.assertIn("at least 10 characters", self.refused("ninechars"))
+        self.assertIn("1024 bytes", self.refused("a b c d" * MAX_BYTES))
+        for password in ("aaaaaaaaaaaaaaa", "davedavedave", "Dave-Dave-Dave", "dave123dave1"):
+            self.assertIn("too easy to guess", self.refused(password))
+
+
+class HasherTests(SynchronousTestCase):
+    def test_argon2id_with_the_parameters_of_the_configuration(self) -> None:
+        for options, said in (
+            (QUICK, "$argon2id$v=19$m=8192,t=1,p=1$"),
+            (AccountOptions(), "$argon2id$v=19$m=65536,t=3,p=4$"),
+        ):
+            self.assertTrue(Hasher(options).hash(PASSWORD).startswith(said))
+
+    def test_each_hash_has_a_salt_of_its_own(self) -> None:
+        hasher = Hasher(QUICK)
+        self.assertNotEqual(hasher.hash(PASSWORD), hasher.hash(PASSWORD))
+
+    def test_matches(self) -> None:
+        hasher = Hasher(QUICK)
+        stored = hasher.hash(PASSWORD)
+        self.assertTrue(hasher.matches(stored, PASSWORD))
+        self.assertFalse(hasher.matches(stored, PASSWORD + " "))
+        for broken in ("", "x", stored[:-3], "$argon2id$", "\0"):
+            self.assertFalse(hasher.matches(broken, PASSWORD), broken)
+
+    def test_the_same_characters_typed_in_other_ways(self) -> None:
+        hasher = Hasher(QUICK)
+        self.assertTrue(hasher.matches(hasher.hash("cafe\u0301 au lait"), "café au lait"))
+
+    def test_whatever_is_typed(self) -> None:
+        hasher = Hasher(QUICK)
+        for password in ("\udc80 lone", "\0" * 12, "\ufffd"):
+            self.assertTrue(hasher.matches(hasher.hash(password), password))
+
+
+class PasswordsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = AccountHouse(self)
+
+    def check(self, name: str, password: str) -> bool:
+        right: bool = self.house.result(self.house.passwords.check(name, password))
+        return right
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IPasswords, self.house.passwords))
+
+    def test_right_and_wrong(self) -> None:
+        self.assertTrue(self.check("dave", PASSWORD))
+        for name, password in (
+            ("dave", "wrong"),
+            ("dave", ""),
+            ("nobody", PASSWORD),
+            ("nobody", "nobody has this password"),
+            ("", ""),
+            ("da\0ve", PASSWORD),
+            ("dave", "x" * 100_000),
+        ):
+            self.assertFalse(self.check(name, password), name)
+
+    def test_the_same_work_whatever_is_wrong(self) -> None:
+        """One hash is compared for each attempt, so that the time tells nothing."""
+        self.successResultOf(self.house.store.add_account("robot", "", False, 1.0))
+        for name, password in (
+            ("dave", PASSWORD),
+            ("dave", "wrong"),
+            ("nobody", "wrong"),
+            ("robot", "wrong"),
+            ("not a name", "wrong"),
+            ("dave", "x" * 5000),
+        ):
+            before = self.house.hasher.compared
+            self.check(name, password)
+            self.assertEqual(self.house.hasher.compared - before, 1, name)
+
+    def test_account_without_a_password(self) -> None:
+        self.successResultOf(self.house.store.add_account("robot", "", False, 1.0))
+        for password in ("", "nobody has this password", PASSWORD):
+            self.assertFalse(self.check("robot", password))
+
+    def stored(self) -> str:
+        stored = self.successResultOf(self.house.store.stored_password("dave"))
+        assert stored is not None
+        return stored.hash
+
+    def test_hashed_again_when_the_parameters_have_changed(self) -> None:
+        before = self.stored()
+        self.assertTrue(self.check("dave", PASSWORD))
+        self.assertEqual(self.stored(), before)
+        stronger = Passwords(
+            self.house.store,
+            Hasher(evolve(QUICK, hash_passes=2)),
+            lambda work, *arguments: _now(work(*arguments)),
+        )
+        self.assertFalse(self.house.result(stronger.check("dave", "wrong")))
+        self.assertEqual(self.stored(), before)
+        self.assertTrue(self.house.result(stronger.check("dave", PASSWORD)))
+        self.assertIn("t=2", self.stored())
+        self.assertTrue(self.check("dave", PASSWORD))
+
+    def test_only_so_many_wait(self) -> None:
+        waiting: list[Deferred[tuple[bool, str]]] = []
+
+        def in_thread(*arguments: object) -> Deferred[tuple[bool, str]]:
+            waiting.append(Deferred())
+            return waiting[-1]
+
+        passwords = Passwords(self.house.store, Hasher(QUICK), in_thread)
+        checks = [Deferred.fromCoroutine(passwords.check("dave", "x")) for _ in range(MAX_WAITING)]
+        error = self.house.error(passwords.check("dave", "x"), TooMany)
+        self.assertIn("too many people sign in at this moment", str(error))
+        for one in waiting[:]:
+            one.callback((False, ""))
+        self.assertEqual([self.successResultOf(one) for one in checks], [False] * MAX_WAITING)
+        self.assertNoResult(Deferred.fromCoroutine(passwords.check("dave", "x")))
+
+
+def _now(value: object) -> Deferred[object]:
+    done: Deferred[object] = Deferred()
+    done.callback(value)
+    return done

@@ -1,0 +1,230 @@
+"""account add, passwd, list, remove; account token add, list, remove."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import sqlite3
+import subprocess
+from pathlib import Path
+
+from rsscloud_broker.accounts import Hasher
+from rsscloud_broker.accounts.accounts import MAX_TOKENS
+from rsscloud_broker.config import Accounts
+from rsscloud_broker.storage import accounts as rows
+from rsscloud_broker.storage import open_database
+from tests.commands.cases import CommandTests
+from tests.processes import BIN
+
+PASSWORD = "correct horse"
+
+#: Hashing that takes little time.
+QUICK = "[accounts]\nhash_memory_kib = 8192\nhash_passes = 1\nhash_lanes = 1\n"
+
+
+class AccountTests(CommandTests):
+    def setUp(self) -> None:
+        super().setUp()
+        self.config = self.written("broker.toml", f"data = {self.data!r}\n{QUICK}")
+
+    def account(self, *arguments: str, stdin: str | None = None) -> str:
+        """What a command prints that succeeds."""
+        return self.output_of("account", *arguments, "--config", self.config, stdin=stdin)
+
+    def refused(self, *arguments: str, stdin: str | None = None) -> str:
+        """What a command says that fails."""
+        return self.complaint_of("account", *arguments, "--config", self.config, stdin=stdin)
+
+    def add(self, name: str = "dave", *more: str) -> None:
+        self.account("add", name, "--password-stdin", *more, stdin=f"{PASSWORD}\n")
+
+    def stored(self, name: str = "dave") -> str:
+        """The hash of a password."""
+        with open_database(f"sqlite:///{self.data}/broker.sqlite", writes=False) as connection:
+            stored = rows.stored_password(connection, name)
+        assert stored is not None
+        return stored.hash
+
+    def matches(self, password: str) -> bool:
+        return Hasher(Accounts()).matches(self.stored(), password)
+
+
+class PeopleTests(AccountTests):
+    def test_add_before_the_first_start(self) -> None:
+        self.assertFalse(Path(self.data).exists())
+        said = self.account("add", "dave", "--admin", "--password-stdin", stdin=f"{PASSWORD}\n")
+        self.assertEqual(said, "dave is an administrator now\n")
+        self.assertTrue(self.matches(PASSWORD))
+        self.assertIn("m=8192,t=1,p=1", self.stored())
+
+    def test_password_is_the_first_line(self) -> None:
+        for stdin in (f"{PASSWORD}\r\nmore\n", PASSWORD):
+            self.account("add", "dave", "--password-stdin", stdin=stdin)
+            self.assertTrue(self.matches(PASSWORD))
+            self.account("remove", "dave")
+
+    def test_bad_names_and_passwords(self) -> None:
+        self.assertIn("2 to 32 of the letters", self.refused("add", "Dave", "--password-stdin"))
+        self.assertIn("is reserved", self.refused("add", "admin", "--password-stdin"))
+        for stdin, said in (("", "at least 10"), ("short\n", "at least 10"), ("a" * 99, "guess")):
+            self.assertIn(said, self.refused("add", "dave", "--password-stdin", stdin=stdin))
+        self.assertNotIn("dave", self.account("list"))
+
+    def test_name_that_is_taken(self) -> None:
+        self.add()
+        said = self.refused("add", "dave", "--admin", "--password-stdin", stdin="other password\n")
+        self.assertIn("there is an account dave already", said)
+        self.assertTrue(self.matches(PASSWORD))
+
+    def test_without_a_password(self) -> None:
+        self.account("add", "robot", "--no-password")
+        self.assertEqual(self.stored("robot"), "")
+        result = self.run_command("account", "add", "x2", "--no-password", "--password-stdin")
+        self.assertEqual(result.exit_code, 2)
+
+    def test_password_is_no_argument(self) -> None:
+        """Other users of the machine can see arguments."""
+        result = self.run_command("account", "add", "dave", "--password", PASSWORD)
+        self.assertEqual(result.exit_code, 2)
+
+    def test_list(self) -> None:
+        self.add("dave", "--admin")
+        self.add("anna")
+        self.account("token", "add", "anna", "--scope", "log")
+        heading, *lines = self.account("list").splitlines()
+        self.assertEqual(
+            heading.split(), ["NAME", "ADMIN", "CREATED", "SIGNED", "IN", "SESSIONS", "TOKENS"]
+        )
+        anna, dave = (line.split() for line in lines)
+        self.assertRegex(anna[2], r"^20\d\d-\d\d-\d\dT\d\d:\d\dZ$")
+        self.assertEqual([*anna[:2], *anna[3:]], ["anna", "no", "never", "0", "1"])
+        self.assertEqual([*dave[:2], *dave[3:]], ["dave", "yes", "never", "0", "0"])
+
+    def test_passwd(self) -> None:
+        self.add()
+        database = f"sqlite:///{self.data}/broker.sqlite"
+        with open_database(database) as connection:
+            stored = rows.stored_password(connection, "dave")
+            assert stored is not None
+            rows.add_session(connection, stored.account.id, b"1", 1.0, 9e9, "", "", b"", 9)
+        self.account("passwd", "dave", "--password-stdin", stdin="another horse\n")
+        self.assertTrue(self.matches("another horse"))
+        with open_database(database, writes=False) as connection:
+            self.assertIsNone(rows.session_of(connection, b"1"))
+
+    def test_bad_passwd(self) -> None:
+        self.add()
+        self.assertIn("at least 10", self.refused("passwd", "dave", "--password-stdin", stdin="x"))
+        self.assertIn("no account 'anna'", self.refused("passwd", "anna", "--password-stdin"))
+        self.assertTrue(self.matches(PASSWORD))
+
+    def test_remove(self) -> None:
+        self.add()
+        self.account("remove", "dave")
+        self.assertIn("no account 'dave'; account list shows all", self.refused("remove", "dave"))
+
+    def test_without_a_database(self) -> None:
+        for arguments in (("list",), ("passwd", "x"), ("remove", "x"), ("token", "list", "x")):
+            self.assertIn("does not exist; name the broker's data", self.refused(*arguments))
+
+    def test_newer_database(self) -> None:
+        self.add()
+        with sqlite3.connect(f"{self.data}/broker.sqlite") as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.close()
+        self.assertIn("newer version", self.refused("list"))
+
+
+class TokenTests(AccountTests):
+    def setUp(self) -> None:
+        super().setUp()
+        self.account("add", "robot", "--no-password")
+
+    def test_add_list_remove(self) -> None:
+        secret = self.account(
+            "token", "add", "robot", "--scope", "metrics", "--scope", "log", "--days", "30",
+            "--for", "a dashboard",
+        ).strip()  # fmt: skip
+        self.assertRegex(secret, r"^rsb_[A-Za-z0-9_-]{43}$")
+        listed = self.account("token", "list", "robot")
+        self.assertNotIn(secret, listed)
+        number, scopes, _, used, expires, *label = listed.splitlines()[1].split()
+        self.assertEqual((scopes, used, label), ("log,metrics", "never", ["a", "dashboard"]))
+        self.assertRegex(expires, r"^20\d\d-")
+        self.account("token", "remove", "robot", number)
+        self.assertEqual(len(self.account("token", "list", "robot").splitlines()), 1)
+        said = self.refused("token", "remove", "robot", number)
+        self.assertIn(f"robot has no token {number}", said)
+
+    def test_bad_tokens(self) -> None:
+        for arguments, said in (
+            (("robot", "--scope", "everything"), "the scopes are admin, log, metrics"),
+            (("robot", "--scope", "admin"), "only the account of an administrator"),
+            (("robot", "--scope", "log", "--days", "0"), "1 to 3650 days"),
+            (("robot", "--scope", "log", "--for", "x" * 81), "1 to 80 characters"),
+            (("nobody", "--scope", "log"), "no account 'nobody'"),
+        ):
+            self.assertIn(said, self.refused("token", "add", *arguments))
+        self.assertEqual(self.run_command("account", "token", "add", "robot").exit_code, 2)
+
+    def test_so_many(self) -> None:
+        database = f"sqlite:///{self.data}/broker.sqlite"
+        with open_database(database) as connection:
+            stored = rows.stored_password(connection, "robot")
+            assert stored is not None
+            for number in range(MAX_TOKENS):
+                digest = b"%d" % number
+                rows.add_token(connection, stored.account.id, digest, "x", {"log"}, 1.0, None, 99)
+        self.assertIn(
+            "as many as an account may have",
+            self.refused("token", "add", "robot", "--scope", "log"),
+        )
+
+    def test_scopes_are_explained(self) -> None:
+        said = self.output_of("account", "token", "add", "--help")
+        for scope in ("admin", "log", "metrics"):
+            self.assertRegex(said, rf"\b{scope}:")
+
+
+class TerminalTests(AccountTests):
+    """At a terminal the command asks twice, and shows nothing of what is typed."""
+
+    def type(self, *lines: str) -> tuple[int, str]:
+        """Run ``account add dave`` at a terminal; its exit status, and what the terminal showed."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [BIN / "rsscloud-broker", "account", "add", "dave", "--config", self.config],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        shown = b""
+        waiting = list(lines)
+        while True:
+            try:
+                piece = os.read(ours, 1000)
+            except OSError:  # the command has ended
+                break
+            if not piece:
+                break
+            shown += piece
+            if waiting and re.search(rb"(Password for dave|The same again): $", shown):
+                os.write(ours, f"{waiting.pop(0)}\n".encode())
+        os.close(ours)
+        return process.wait(60), shown.decode()
+
+    def test_the_same_twice(self) -> None:
+        status, shown = self.type(PASSWORD, PASSWORD)
+        self.assertEqual(status, 0, shown)
+        self.assertNotIn(PASSWORD, shown)
+        self.assertIn("dave is an account now", shown)
+        self.assertTrue(self.matches(PASSWORD))
+
+    def test_something_else_the_second_time(self) -> None:
+        status, shown = self.type(PASSWORD, "other", PASSWORD, PASSWORD)
+        self.assertEqual(status, 0, shown)
+        self.assertIn("do not match", shown)
+        self.assertTrue(self.matches(PASSWORD))

@@ -1,0 +1,254 @@
+"""The contract of ``IAccountStore``: accounts, sessions and API tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.trial.unittest import TestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.interfaces import Account, IAccountStore, Session, StoredPassword, Token
+
+#: More than an account may have, where a test does not say.
+MANY = 100
+
+
+class AccountsContract(TestCase):
+    """The tests that every ``IAccountStore`` must pass."""
+
+    def make_store(self) -> IAccountStore:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.store = self.make_store()
+
+    async def account(self, name: str = "dave", at: float = 1000.0) -> Account:
+        made = await self.store.add_account(name, f"hash of {name}", False, at)
+        assert made is not None
+        return made
+
+    async def session(
+        self,
+        owner: Account,
+        digest: bytes = b"1",
+        at: float = 1000.0,
+        former: bytes = b"",
+        limit: int = MANY,
+    ) -> Session:
+        made = await self.store.add_session(
+            owner.id, digest, at, at + 500, "192.0.2.7", "A Browser/1", former, limit
+        )
+        assert made is not None
+        return made
+
+    async def token(
+        self, owner: Account, digest: bytes = b"1", expires_at: float | None = None
+    ) -> Token:
+        made = await self.store.add_token(
+            owner.id, digest, "a script", {"metrics", "log"}, 1000.0, expires_at, MANY
+        )
+        assert made is not None
+        return made
+
+    async def assert_sessions(self, owner: Account, *expected: Session) -> None:
+        self.assertEqual(await self.store.sessions(owner.id), list(expected))
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IAccountStore, self.store))
+
+    # accounts
+
+    async def test_accounts(self) -> None:
+        self.assertEqual(await self.store.accounts(), [])
+        dave = await self.account("dave", 1000.5)
+        self.assertEqual(dave, Account(dave.id, "dave", False, 1000.5))
+        anna = await self.store.add_account("anna", "", True, 2000.0)
+        self.assertEqual(await self.store.accounts(), [anna, dave])
+        self.assertEqual(
+            await self.store.stored_password("dave"), StoredPassword(dave, "hash of dave")
+        )
+        self.assertIsNone(await self.store.stored_password("nobody"))
+
+    async def test_name_is_given_once(self) -> None:
+        dave = await self.account()
+        self.assertIsNone(await self.store.add_account("dave", "other", True, 2000.0))
+        self.assertEqual(
+            await self.store.stored_password("dave"), StoredPassword(dave, "hash of dave")
+        )
+
+    async def test_id_is_given_once(self) -> None:
+        dave = await self.account()
+        self.assertTrue(await self.store.remove_account("dave"))
+        self.assertFalse(await self.store.remove_account("dave"))
+        self.assertGreater((await self.account()).id, dave.id)
+
+    async def test_removed_account_has_nothing_left(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        for owner, digest in ((dave, b"1"), (anna, b"2")):
+            await self.session(owner, digest)
+            await self.token(owner, digest)
+        await self.store.remove_account("dave")
+        self.assertIsNone(await self.store.session(b"1"))
+        self.assertIsNone(await self.store.token(b"1"))
+        self.assertIsNotNone(await self.store.session(b"2"))
+        self.assertIsNotNone(await self.store.token(b"2"))
+        self.assertIsNone(await self.store.add_session(dave.id, b"3", 1.0, 2.0, "", "", b"", MANY))
+        self.assertIsNone(await self.store.add_token(dave.id, b"3", "t", {"log"}, 1.0, None, MANY))
+
+    # passwords
+
+    async def test_other_password_ends_sessions(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        await self.session(dave, b"1")
+        kept = await self.session(dave, b"2")
+        other = await self.session(anna, b"3")
+        self.assertTrue(await self.store.set_password("dave", "new", kept.id))
+        await self.assert_sessions(dave, kept)
+        self.assertTrue(await self.store.set_password("dave", "newer"))
+        await self.assert_sessions(dave)
+        await self.assert_sessions(anna, other)
+        stored = await self.store.stored_password("dave")
+        assert stored is not None
+        self.assertEqual(stored.hash, "newer")
+        self.assertFalse(await self.store.set_password("nobody", "new"))
+
+    async def test_rehash_keeps_sessions(self) -> None:
+        dave = await self.account()
+        session = await self.session(dave)
+        self.assertTrue(await self.store.rehash("dave", "hash of dave", "another hash"))
+        await self.assert_sessions(dave, session)
+        stored = await self.store.stored_password("dave")
+        assert stored is not None
+        self.assertEqual(stored.hash, "another hash")
+
+    async def test_rehash_of_a_password_that_was_changed_meanwhile(self) -> None:
+        await self.account()
+        await self.store.set_password("dave", "new")
+        self.assertFalse(await self.store.rehash("dave", "hash of dave", "another hash"))
+        stored = await self.store.stored_password("dave")
+        assert stored is not None
+        self.assertEqual(stored.hash, "new")
+
+    # sessions
+
+    async def test_session(self) -> None:
+        dave = await self.account()
+        self.assertIsNone(await self.store.session(b"1"))
+        made = await self.session(dave, b"1", 2000.0)
+        self.assertEqual(made, Session(made.id, 2000.0, 2000.0, 2500.0, "192.0.2.7", "A Browser/1"))
+        found = await self.store.session(b"1")
+        assert found is not None
+        owner, session = found
+        self.assertEqual((owner.name, owner.signed_in_at, session), ("dave", 2000.0, made))
+
+    async def test_last_used_sessions_first(self) -> None:
+        dave = await self.account()
+        first = await self.session(dave, b"1", 1000)
+        second = await self.session(dave, b"2", 2000)
+        await self.assert_sessions(dave, second, first)
+        await self.store.touch_session(first.id, 3000)
+        used = [(one.id, one.used_at) for one in await self.store.sessions(dave.id)]
+        self.assertEqual(used, [(first.id, 3000), (second.id, 2000)])
+
+    async def test_new_session_replaces_the_former(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        await self.session(anna, b"1")
+        made = await self.session(dave, b"2", former=b"1")
+        await self.assert_sessions(anna)
+        await self.assert_sessions(dave, made)
+
+    async def test_as_many_sessions_as_allowed(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        other = await self.session(anna, b"x", 1)
+        first, second, third = [
+            await self.session(dave, b"%d" % number, 1000 + number, limit=3) for number in range(3)
+        ]
+        await self.store.touch_session(first.id, 2000)
+        fourth = await self.session(dave, b"4", 3000, limit=3)
+        found = [one.id for one in await self.store.sessions(dave.id)]
+        self.assertEqual(found, [fourth.id, first.id, third.id])
+        self.assertNotIn(second.id, found)
+        await self.assert_sessions(anna, other)
+
+    async def test_only_the_owner_ends_sessions(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        session = await self.session(dave)
+        self.assertFalse(await self.store.end_session(anna.id, session.id))
+        self.assertEqual(await self.store.end_sessions(anna.id), 0)
+        await self.assert_sessions(dave, session)
+        self.assertTrue(await self.store.end_session(dave.id, session.id))
+        self.assertFalse(await self.store.end_session(dave.id, session.id))
+        for digest in (b"2", b"3"):
+            await self.session(dave, digest)
+        self.assertEqual(await self.store.end_sessions(dave.id), 2)
+        await self.assert_sessions(dave)
+
+    # tokens
+
+    async def test_token(self) -> None:
+        dave = await self.account()
+        self.assertIsNone(await self.store.token(b"1"))
+        made = await self.token(dave, b"1", 1500.0)
+        scopes = frozenset({"log", "metrics"})
+        self.assertEqual(made, Token(made.id, "a script", scopes, 1000.0, 1500.0, None))
+        self.assertEqual(await self.store.token(b"1"), (dave, made))
+        await self.store.touch_token(made.id, 1200.0)
+        (found,) = await self.store.tokens(dave.id)
+        self.assertEqual(found.used_at, 1200.0)
+
+    async def test_as_many_tokens_as_allowed(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        await self.token(anna, b"x")
+        for digest in (b"1", b"2", b"3"):
+            made = await self.store.add_token(dave.id, digest, "t", {"log"}, 1.0, None, 2)
+            self.assertEqual(made is None, digest == b"3")
+        self.assertIsNone(await self.store.token(b"3"))
+
+    async def test_only_the_owner_removes_tokens(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        token = await self.token(dave)
+        self.assertFalse(await self.store.remove_token(anna.id, token.id))
+        self.assertEqual(await self.store.tokens(dave.id), [token])
+        self.assertTrue(await self.store.remove_token(dave.id, token.id))
+        self.assertIsNone(await self.store.token(b"1"))
+
+    # sweeping
+
+    async def test_sweep(self) -> None:
+        dave = await self.account()
+        await self.session(dave, b"expired", 100)  # until 600
+        unused = await self.session(dave, b"unused", 900)
+        used = await self.session(dave, b"used", 800)
+        await self.store.touch_session(used.id, 1000)
+        await self.token(dave, b"expired", 1000.0)
+        for digest, expires_at in ((b"1", 1000.5), (b"2", None)):
+            await self.token(dave, digest, expires_at)
+        self.assertEqual(await self.store.sweep_accounts(1000.0, 900.0, MANY), 2)
+        self.assertIsNone(await self.store.session(b"expired"))
+        self.assertIsNotNone(await self.store.session(b"unused"))
+        self.assertIsNone(await self.store.token(b"expired"))
+        self.assertEqual(len(await self.store.tokens(dave.id)), 2)
+        self.assertEqual(await self.store.sweep_accounts(1000.0, 950.0, MANY), 1)
+        self.assertEqual([one.id for one in await self.store.sessions(dave.id)], [used.id])
+        self.assertNotEqual(unused.id, used.id)
+
+    async def test_sweep_in_portions(self) -> None:
+        dave = await self.account()
+        for number in range(5):
+            await self.session(dave, b"%d" % number)
+        for left in (3, 1, 0):
+            await self.store.sweep_accounts(9000.0, 0.0, 2)
+            self.assertEqual(len(await self.store.sessions(dave.id)), left)
+
+
+def make_account_store_tests(fixture: Callable[[TestCase], IAccountStore]) -> type[TestCase]:
+    """Make a TestCase that every ``IAccountStore`` must pass.
+
+    :param fixture: as for ``make_store_tests``.
+    """
+
+    class AccountStoreTests(AccountsContract):
+        def make_store(self) -> IAccountStore:
+            return fixture(self)
+
+    return AccountStoreTests

@@ -1,0 +1,191 @@
+"""The page of one's own account: sessions, password and API tokens."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.accounts.fixture import PASSWORD, PATIENT
+from tests.front_doors.exchange import Answer
+from tests.web.accounts_site import AccountSite, Browser
+
+NEW = "another horse"
+SESSION = "__Host-rsscloud-session"
+
+
+class AccountPageTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.site = AccountSite(self, PATIENT)
+        self.browser = self.signed_in()
+
+    def signed_in(self, name: str = "dave") -> Browser:
+        """A browser that shows the page of an account."""
+        browser = Browser(self.site)
+        self.assertEqual(browser.sign_in(name).status, 303)
+        self.assertEqual(browser.get("/account").status, 200)
+        return browser
+
+    def followed(self, answer: Answer) -> str:
+        """Go where an answer leads; what the page says."""
+        self.assertEqual(answer.status, 303)
+        self.assertEqual(self.browser.get(str(answer.headers["location"])).status, 200)
+        return self.browser.said()
+
+    def test_whose_it_is(self) -> None:
+        self.assertEqual(self.browser.said("//p[@class='lead']/strong"), "dave")
+        self.assertIn("an administrator's account", self.browser.said("//p[@class='lead']"))
+        self.assertNotIn("administrator", self.signed_in("anna").said("//p[@class='lead']"))
+
+    def test_only_for_who_has_signed_in(self) -> None:
+        stranger = Browser(self.site)
+        self.assertEqual(stranger.get("/account").headers["location"], "/signin?next=/account")
+        answer = stranger.post("/account", {"do": "end-sessions"})
+        self.assertEqual(answer.headers["location"], "/signin?next=/account")
+
+    def test_not_for_tokens(self) -> None:
+        """Otherwise a token could make tokens with more scopes."""
+        self.browser.send("Make a token", name="x", scope="admin")
+        secret = self.browser.said("//pre")
+        program = Browser(self.site)
+        headers = {"Authorization": f"Bearer {secret}"}
+        self.assertEqual(program.ask("GET", "/account", headers=headers).status, 303)
+        fields = {"do": "add-token", "name": "y", "scope": "admin"}
+        self.assertEqual(program.post("/account", fields, headers).status, 303)
+        self.browser.get("/account")
+        self.assertEqual(len(self.rows("tokens")), 1)
+
+    def rows(self, heading: str) -> list[str]:
+        """The items of the list after a heading."""
+        items = self.browser.page.xpath(f"//h2[@id='{heading}']/following-sibling::ul[1]/li")
+        return [" ".join(item.text_content().split()) for item in items]
+
+    # sessions
+
+    def test_sessions(self) -> None:
+        other = self.signed_in()
+        self.browser.get("/account")
+        there, here = self.rows("sessions")
+        self.assertIn("A Browser/1", there)
+        self.assertIn("from 192.0.2.7", there)
+        self.assertIn("This browser.", here)
+        self.assertIn("ended", self.followed(self.browser.send("End this session")))
+        self.assertEqual(len(self.rows("sessions")), 1)
+        self.assertEqual(other.get("/account").status, 303)
+
+    def test_names_of_browsers_are_escaped(self) -> None:
+        bad = "<script>alert(1)</script><bdo dir=rtl>"
+        other = Browser(self.site)
+        other.get("/signin")
+        fields = {"name": "dave", "password": PASSWORD, "next": "/"}
+        other.send("Sign in", {"User-Agent": bad}, **fields)
+        answer = self.browser.get("/account")
+        self.assertNotIn(b"<script", answer.body)
+        self.assertIn(bad, self.rows("sessions")[0])
+
+    def test_sessions_of_others(self) -> None:
+        other = self.signed_in("anna")
+        (number,) = other.page.xpath("//input[@name='id']/@value")
+        (csrf,) = self.browser.page.xpath("//header//input[@name='csrf']/@value")
+        for wrong in (number, "999", "x", "", "-1", "9" * 30, "\u0661"):
+            fields = {"csrf": csrf, "do": "end-session", "id": wrong}
+            self.assertEqual(self.browser.post("/account", fields).status, 303)
+        self.assertEqual(other.get("/account").status, 200)
+        self.assertEqual(self.browser.get("/account").status, 200)
+
+    def test_everywhere(self) -> None:
+        other = self.signed_in()
+        answer = self.browser.send("Sign out everywhere")
+        self.assertEqual(answer.headers["location"], "/signin")
+        self.assertNotIn(SESSION, self.browser.cookies)
+        for browser in (self.browser, other):
+            self.assertEqual(browser.get("/account").status, 303)
+
+    # the password
+
+    def change(self, old: str = PASSWORD, new: str = NEW, again: str = NEW) -> Answer:
+        return self.browser.send("Change the password", old=old, new=new, again=again)
+
+    def test_password(self) -> None:
+        other = self.signed_in()
+        self.assertIn("Your password has changed", self.followed(self.change()))
+        self.assertEqual(other.get("/account").status, 303)
+        self.assertEqual(Browser(self.site).sign_in().status, 403)
+        self.assertEqual(Browser(self.site).sign_in(password=NEW).status, 303)
+
+    def test_bad_passwords(self) -> None:
+        for old, new, again, said in (
+            ("wrong", NEW, NEW, "The name or the password is wrong."),
+            (PASSWORD, NEW, "else", "typed differently"),
+            (PASSWORD, "short", "short", "at least 10 characters"),
+            (PASSWORD, "", "", "at least 10 characters"),
+        ):
+            answer = self.change(old, new, again)
+            self.assertEqual(answer.status, 400)
+            self.assertIn(said, self.browser.said())
+            self.assertNotIn(PASSWORD, answer.text)
+        self.assertEqual(Browser(self.site).sign_in().status, 303)
+
+    # tokens
+
+    def test_token_is_shown_once(self) -> None:
+        answer = self.browser.send(
+            "Make a token", name="a <b>script</b>", scope=["log", "metrics"], days="30"
+        )
+        self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
+        secret = self.browser.said("//pre")
+        self.assertTrue(secret.startswith("rsb_"))
+        caller = self.site.result(self.site.accounts.caller_of_token(secret))
+        self.assertEqual((caller.name, caller.scopes), ("dave", {"log", "metrics"}))
+        self.assertNotIn(secret, self.browser.get("/account").text)
+        (row,) = self.rows("tokens")
+        self.assertIn("a <b>script</b>Allows log, metrics. Made 2001-", row.replace("b> A", "b>A"))
+        self.assertIn("expires 2001-10-09", row)
+        self.assertIn("has been removed", self.followed(self.browser.send("Remove")))
+        self.assertIsNone(self.site.result(self.site.accounts.caller_of_token(secret)))
+
+    def test_bad_tokens(self) -> None:
+        for fields, said in (
+            ({"name": "", "scope": "log"}, "1 to 80 characters"),
+            ({"name": "x"}, "a token needs a scope".capitalize()),
+            ({"name": "x", "scope": "everything"}, "is no scope"),
+            ({"name": "x", "scope": "log", "days": "x"}, "no whole number"),
+            ({"name": "x", "scope": "log", "days": "0"}, "1 to 3650 days"),
+        ):
+            answer = self.browser.send("Make a token", None, **fields)
+            self.assertEqual(answer.status, 400)
+            self.assertIn(said, self.browser.said())
+        self.assertEqual(self.rows("tokens"), ["There is none yet."])
+
+    def test_others_are_offered_fewer_scopes(self) -> None:
+        self.assertEqual(
+            self.browser.page.xpath("//input[@name='scope']/@value"), ["admin", "log", "metrics"]
+        )
+        anna = self.signed_in("anna")
+        self.assertEqual(anna.page.xpath("//input[@name='scope']/@value"), ["log"])
+        self.assertEqual(anna.send("Make a token", name="x", scope="admin").status, 400)
+
+    # forged forms
+
+    def test_each_form_needs_the_token_of_the_session(self) -> None:
+        other = self.signed_in()
+        forms = self.browser.page.xpath("//form[@action='/account']")
+        self.assertGreater(len(forms), 3)
+        (of_other,) = other.page.xpath("//header//input[@name='csrf']/@value")
+        for form in forms:
+            self.assertEqual(form.get("method"), "post")
+            fields = {each.get("name"): each.get("value", "x") for each in form.xpath(".//input")}
+            token = fields.pop("csrf")
+            filled = {**fields, "old": PASSWORD, "new": NEW, "again": NEW}
+            for forged in (filled, {**filled, "csrf": ""}, {**filled, "csrf": of_other}):
+                answer = self.browser.post("/account", forged)
+                self.assertEqual(answer.status, 403)
+                self.assertIn("does not belong to your session", answer.text)
+            headers = {"Sec-Fetch-Site": "cross-site"}
+            answer = self.browser.post("/account", {**filled, "csrf": token}, headers)
+            self.assertEqual(answer.status, 403)
+        self.assertEqual(Browser(self.site).sign_in().status, 303)
+        self.assertEqual(other.get("/account").status, 200)
+
+    def test_form_that_asks_for_nothing(self) -> None:
+        (csrf,) = self.browser.page.xpath("//header//input[@name='csrf']/@value")
+        answer = self.browser.post("/account", {"csrf": csrf, "do": "dance"})
+        self.assertEqual(answer.status, 400)
