@@ -92,6 +92,33 @@ class SubscriptionsSwept:
     at: float
 
 
+@frozen
+class Administered:
+    """An administrator changed something, and the change is stored.
+
+    :ivar account: who.
+    :ivar verb: what, in one word of ``admin_records.VERBS``.
+    :ivar object: to what: a URL, a host, the id of a subscription, and so on.
+    :ivar reason: why, for people; may be empty.
+    """
+
+    account: str
+    verb: str
+    object: str
+    reason: str
+    at: float
+
+
+@frozen
+class HostFreed:
+    """An administrator closed the circuit breakers of a host, or lifted its block.
+
+    :ivar host: the name of the host.
+    """
+
+    host: str
+
+
 #: Any event.
 Event: TypeAlias = (
     PingReceived
@@ -103,4 +130,6 @@ Event: TypeAlias = (
     | SubscriptionStored
     | SubscriptionRemoved
     | SubscriptionsSwept
+    | Administered
+    | HostFreed
 )

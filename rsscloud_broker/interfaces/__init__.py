@@ -4,6 +4,7 @@
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
 - ``store``: the database, and the check for free disk space
 - ``views``: what pages may read
+- ``administration``: what administrators see and do, and what is blocked
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -14,6 +15,12 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a `
 
 from __future__ import annotations
 
+from rsscloud_broker.interfaces.administration import (
+    IAdministration,
+    IAdministrationStore,
+    IAnnouncements,
+    IBlocks,
+)
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
@@ -37,6 +44,10 @@ from rsscloud_broker.interfaces.views import IEventLog, IStatistics
 
 __all__ = [
     "FrontDoorParts",
+    "IAdministration",
+    "IAdministrationStore",
+    "IAnnouncements",
+    "IBlocks",
     "IBroker",
     "IClock",
     "IDiskSpace",
