@@ -28,8 +28,9 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Callback, Outcome, Subscription
-from rsscloud_broker.records import Delivery, Recorded
+from rsscloud_broker.records import Bounds, Delivery, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
+from rsscloud_broker.storage.failed_attempts import add_failed_attempts
 from rsscloud_broker.storage.schema import (
     content,
     pending,
@@ -40,6 +41,7 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 #: How many pushed contents may be queued for one subscription, besides the first.
 MAX_QUEUED = 100
@@ -124,7 +126,10 @@ _RESTART = _UPDATE_PENDING.values(
 
 
 def record_deliveries(
-    conn: Connection, deliveries: Sequence[Delivery], node: int | None = None
+    conn: Connection,
+    deliveries: Sequence[Delivery],
+    node: int | None = None,
+    bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Recorded:
     """See ``IStore.record_deliveries``.
 
@@ -132,6 +137,7 @@ def record_deliveries(
 
     :param node: the node id of this process.
     """
+    add_failed_attempts(conn, deliveries, bounds.failed_attempts)
     final = [
         (one, one.outcome)
         for one in deliveries
@@ -366,8 +372,13 @@ def next_due(conn: Connection) -> float | None:
 
 
 def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
-    """See ``IStore.hasten``."""
+    """See ``IStore.hasten``.
+
+    :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
+    """
     at = to_micros(now)
+    name = subscription.c.host
+    is_below = host.startswith("*.")
     found = conn.execute(
         select(
             pending.c.subscription_id,
@@ -376,7 +387,7 @@ def hasten(conn: Connection, host: str, origin: str, now: float) -> bool:
         )
         .join(subscription, subscription.c.id == pending.c.subscription_id)
         .where(
-            subscription.c.host == host,
+            name.endswith(host[1:], autoescape=True) if is_below else name == host,
             pending.c.due_at > at,
             pending.c.node_id.is_(None),
         )

@@ -13,7 +13,7 @@ from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage import migrating
 from tests.storage.databases import threaded_store
-from tests.store_contract import make_bounds_tests, make_store_tests
+from tests.store_contract import make_administration_tests, make_bounds_tests, make_store_tests
 
 
 def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
@@ -24,6 +24,10 @@ def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
 
 class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL passes the contract."""
+
+
+class PostgreSQLAdministrationTests(make_administration_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+    """The store does what administrators ask."""
 
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
