@@ -75,10 +75,14 @@ class SubscriptionStored:
 
 @frozen
 class SubscriptionRemoved:
-    """A subscriber unsubscribed."""
+    """A subscriber unsubscribed, or an administrator removed the subscription.
+
+    :ivar account: the administrator; empty if the subscriber unsubscribed.
+    """
 
     topic: str
     callback_url: str
+    account: str = ""
 
 
 @frozen

@@ -29,7 +29,9 @@ from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
     Access,
+    Administration,
     Admission,
+    Blocks,
     Broker,
     ChangeDetector,
     FairLimiter,
@@ -263,14 +265,13 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     store = Store(reactor, config.database_url, bounds=config.storage.bounds)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
+    blocks = Blocks()
     filing = Workers(reactor, "files", 2)
     unpacking = Workers(reactor, "unpacking", AT_A_TIME)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
-    own = tuple(own_listeners(config.listen))
-    callback_guard = AddressGuard(config.egress.callback_networks, own)
-    topic_guard = AddressGuard(config.egress.topic_networks, own)
+    callback_guard, topic_guard = _guards(config)
     callbacks = CallbackClient(
         reactor,
         resolver,
@@ -280,6 +281,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         deadline=CALLBACK_DEADLINE,
         body_limit=CALLBACK_BODY,
         budget=AnswerBudget.of_callbacks(),
+        blocks=blocks,
     )
     budget = AnswerBudget.of_topics(config.topics.body_limit, reactor.callFromThread)
     topics = TopicClient(
@@ -292,6 +294,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         body_limit=config.topics.body_limit,
         budget=budget,
         in_thread=unpacking,
+        blocks=blocks,
     )
     notifiers = make_notifiers(makers, chosen["notifiers"], callbacks)
     fetcher = TopicFetcher(topics, clock, product, public_url, budget)
@@ -305,7 +308,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, reading, bus, clock, counters, limiter, pushed),
+        TopicReader(store, reading, bus, clock, counters, limiter, pushed, blocks=blocks),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -313,7 +316,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
-    access = Access(config.topics)
+    access = Access(config.topics, blocks)
     admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
         store,
@@ -329,6 +332,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters,
         space,
     )
+    administration = Administration(
+        store, store, bus, detector, clock, blocks, counters, bus.waiting, (filing, unpacking)
+    )
     sink_parts = SinkParts(
         store=store,
         bus=bus,
@@ -339,6 +345,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters=counters,
         public_url=public_url,
         has_hub=has_hub,
+        blocks=blocks,
     )
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
@@ -347,7 +354,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
-    pages = Pages(running if has_hub else running - {"websub"})
+    pages = Pages(running if has_hub else running - {"websub"}, administration.following)
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
@@ -359,6 +366,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         in_thread=filing,
         statistics=store,
         has_hub=has_hub,
+        administration=administration,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     limits = HTTPLimits(config.http, reactor)
@@ -384,6 +392,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
 
     timed = [
+        administration.following,
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
@@ -405,6 +414,15 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ):
         part.setServiceParent(service)
     return service
+
+
+def _guards(config: Config) -> tuple[AddressGuard, AddressGuard]:
+    """The guards of the addresses of callbacks and of topics."""
+    own = tuple(own_listeners(config.listen))
+    return (
+        AddressGuard(config.egress.callback_networks, own),
+        AddressGuard(config.egress.topic_networks, own),
+    )
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

@@ -126,6 +126,10 @@ class EventBus(Service):
                 queue.put(event)
                 Deferred.fromCoroutine(queue.feed())
 
+    def waiting(self) -> dict[str, int]:
+        """How many events wait for each sink, by the name of the sink."""
+        return {name: len(queue.waiting) for name, queue in self._queues.items()}
+
     async def drain(self) -> None:
         """Return when the sinks have handled every event published so far."""
         for queue in tuple(self._queues.values()):

@@ -100,6 +100,7 @@ class Broker:
         return self._verifier.content_protocols
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         check_ping(ping)
@@ -117,6 +118,7 @@ class Broker:
         return await self._recent_pings.newest()
 
     async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
+        self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         url = topic_of(url)
@@ -136,6 +138,7 @@ class Broker:
             self._detector.schedule_later(url, source)
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
+        self._access.check_source(source)
         self._check_space()
         for _ in urls:
             self._admission.ping(source)
@@ -219,6 +222,7 @@ class Broker:
         return wanted
 
     async def subscribe(self, intent: Intent) -> Subscription:
+        self._check_caller(intent)
         self._check_space()
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
@@ -234,7 +238,16 @@ class Broker:
                 self._admission.failed(intent, error)
             raise
 
+    def _check_caller(self, intent: Intent) -> None:
+        """Raise if the source or the callback of an intent is blocked.
+
+        :raises Forbidden: one is.
+        """
+        self._access.check_source(intent.source)
+        self._access.check_callback(intent.callback.url)
+
     async def unsubscribe(self, intent: Intent) -> bool:
+        self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(evolve(intent, unsubscribe=True))
         await self._admission.verification(intent)
@@ -245,6 +258,7 @@ class Broker:
             raise
 
     async def accept(self, intent: Intent) -> None:
+        self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         if not intent.unsubscribe:

@@ -25,6 +25,7 @@ from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEvent
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
+    IAdministers,
     IFrontDoor,
     IFrontDoorMaker,
     INotifier,
@@ -44,6 +45,7 @@ from rsscloud_broker.interfaces.views import IEventLog, IStatistics
 
 __all__ = [
     "FrontDoorParts",
+    "IAdministers",
     "IAdministration",
     "IAdministrationStore",
     "IAnnouncements",

@@ -19,6 +19,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
@@ -186,6 +187,8 @@ class FrontDoorParts:
     :ivar statistics: the statistics, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
+    :ivar administration: the verbs of administrators, for front doors whose makers provide
+        ``IAdministers``; None for all others.
     """
 
     broker: IBroker
@@ -199,6 +202,7 @@ class FrontDoorParts:
     statistics: IStatistics
     has_hub: bool = False
     event_log: IEventLog | None = None
+    administration: IAdministration | None = None
 
 
 @frozen
@@ -215,6 +219,7 @@ class SinkParts:
     :ivar counters: where the sink counts its work.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar blocks: what administrators have blocked; None if nothing ever is.
     """
 
     store: IStore
@@ -226,6 +231,7 @@ class SinkParts:
     counters: Counters
     public_url: str
     has_hub: bool = False
+    blocks: IBlocks | None = None
 
 
 class IPluginMaker(IPlugin):
@@ -276,3 +282,11 @@ class IPushesContent(Interface):
         :param options: those that the part will be made with.
         :param public_url, has_hub: as in ``SinkParts``.
         """
+
+
+class IAdministers(Interface):
+    """What the maker of a front door also implements if its front door serves administrators.
+
+    Only such a front door is given the verbs of administrators
+    (``FrontDoorParts.administration``).  The front door checks itself who may use them.
+    """

@@ -33,6 +33,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
     ContentBrought,
     Event,
+    HostFreed,
     SubscriptionRemoved,
     SubscriptionStored,
     TopicChanged,
@@ -88,7 +89,14 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications."""
 
     name = "distribution"
-    handles = (TopicChanged, TopicEnded, ContentBrought, SubscriptionStored, SubscriptionRemoved)
+    handles = (
+        TopicChanged,
+        TopicEnded,
+        ContentBrought,
+        SubscriptionStored,
+        SubscriptionRemoved,
+        HostFreed,
+    )
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -119,6 +127,7 @@ class Distribution(Service):
             self._breakers,
             parts.counters,
             self._contents,
+            parts.blocks,
         )
         self._retries = Retries(
             parts.store, parts.clock, self._attempts, self._store_retry, parts.counters
@@ -167,6 +176,9 @@ class Distribution(Service):
         elif isinstance(event, SubscriptionRemoved):
             self._attempts.withdraw_of(event.topic, event.callback_url)
             self._reconsider(event.topic, event.callback_url, None)
+        elif isinstance(event, HostFreed):
+            self._breakers.free(event.host)
+            await self._hasten(event.host, "")
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # it has just been verified

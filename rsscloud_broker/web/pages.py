@@ -30,7 +30,7 @@ from twisted.web.template import (
 )
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IPages
+from rsscloud_broker.interfaces import IAnnouncements, IPages
 from rsscloud_broker.web.navigation import navigation
 
 _TEMPLATES = FilePath(__file__).parent()
@@ -113,13 +113,22 @@ class Pages:
     """Renders templates inside the frame.
 
     :param running: the names of the front doors that run, whose pages are in the navigation.
+    :param announcements: what administrators announce; None for nothing ever.
     """
 
-    def __init__(self, running: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, running: Set[str] = frozenset(), announcements: IAnnouncements | None = None
+    ) -> None:
         self._running = running
+        self._announcements = announcements
 
     async def render(self, title: str, template: str, **slots: Flattenable) -> bytes:
         return self._rendered(title, template, **slots)
+
+    def _announced(self) -> list[Tag]:
+        """The announcements that are shown now, a paragraph for each."""
+        current = self._announcements.current() if self._announcements is not None else ()
+        return [tags.p(one.text, class_="notice") for one in current]
 
     def error(self, status: int, message: str) -> bytes:
         """Render the page that says what went wrong, with links to the front page and ``/docs``.
@@ -135,6 +144,7 @@ class Pages:
             "title": title,
             "navigation": navigation(self._running, str(slots.pop("here", ""))),
             "content": _Page(template, dict(slots)),
+            "announcements": self._announced(),
         }
         documents: list[bytes] = []
         failures: list[Failure] = []
