@@ -12,6 +12,7 @@ from rsscloud_broker.urls import is_address, normal_form
 from rsscloud_broker.wire.web_address import MAX_URL, fault_of
 
 _PORT = re.compile(r":[0-9]+\Z")
+_DELIMITERS = frozenset("/?#@\\")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 
 
@@ -40,7 +41,7 @@ def host_name(what: str) -> str:
     if "://" not in what:
         bare = what.strip("[]")
         host = f"[{bare}]" if ":" in bare and is_address(bare) else _PORT.sub("", what)
-        what = f"http://{host}/"
+        what = f"http://{host}/" if not _DELIMITERS.intersection(host) else ""
     found = host_of(normal_form(what))
     if not (is_address(found) or _NAME.fullmatch(found)) or fault_of(what):
         raise Unadministrable(
