@@ -51,6 +51,19 @@ class Forbidden(Refused):
     """The operator does not allow this request for this topic."""
 
 
+class Unadministrable(Refused):
+    """What an administrator asked for makes no sense or concerns nothing that exists.
+
+    The text says what was wrong, what the rule is and what to do.
+
+    :ivar missing: whether what it concerns does not exist.
+    """
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
 class CallbackFailed(Refused):
     """The callback did not confirm an intent.
 

@@ -30,7 +30,9 @@ from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
     Access,
+    Administration,
     Admission,
+    Blocks,
     Broker,
     ChangeDetector,
     EventLog,
@@ -252,10 +254,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
+    blocks = Blocks()
     filing = Workers(reactor, "files", 2)
     decoding = Workers(reactor, "decoding", AT_A_TIME)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
-    outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding)
+    outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding, blocks)
     notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
     # A hub takes subscriptions in, and calls whom it subscribed.
@@ -264,7 +267,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed),
+        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed, blocks=blocks),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -272,7 +275,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
-    access = Access(config.topics)
+    access = Access(config.topics, blocks)
     admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
         store,
@@ -288,6 +291,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters,
         space,
     )
+    administration = Administration(
+        store, store, bus, detector, clock, blocks, counters, bus.waiting, (filing, decoding)
+    )
     sink_parts = SinkParts(
         store=store,
         bus=bus,
@@ -298,6 +304,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters=counters,
         public_url=public_url,
         has_hub=has_hub,
+        blocks=blocks,
     )
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
@@ -306,7 +313,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
-    pages = Pages(running if has_hub else running - {"websub"})
+    pages = Pages(running if has_hub else running - {"websub"}, administration.following)
     limits = HTTPLimits(config.http, reactor)
     door_parts = FrontDoorParts(
         broker=broker,
@@ -325,6 +332,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         max_connections=lambda: limits.http.max_connections,
         callers=accounts.callers,
         accounts=accounts.accounts,
+        administration=administration,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     site = bounded_site(
@@ -349,6 +357,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
 
     timed = [
+        administration.following,
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),

@@ -116,6 +116,7 @@ class Broker:
             raise
 
     async def _ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         check_ping(ping)
@@ -156,6 +157,7 @@ class Broker:
         return changed
 
     async def _ping_topic(self, url: str, source: str, again: bool) -> bool:
+        self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         url = topic_of(url)
@@ -175,6 +177,7 @@ class Broker:
             self._detector.schedule_later(url, source)
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
+        self._access.check_source(source)
         self._check_space()
         for url in urls:
             with self._refusals_of_ping(url, source):
@@ -291,6 +294,7 @@ class Broker:
             return await self._subscribe(intent)
 
     async def _subscribe(self, intent: Intent) -> Subscription:
+        self._check_caller(intent)
         self._check_space()
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
@@ -307,11 +311,20 @@ class Broker:
                 self._admission.failed(intent, error)
             raise
 
+    def _check_caller(self, intent: Intent) -> None:
+        """Raise if the source or the callback of an intent is blocked.
+
+        :raises Forbidden: one is.
+        """
+        self._access.check_source(intent.source)
+        self._access.check_callback(intent.callback.url)
+
     async def unsubscribe(self, intent: Intent) -> bool:
         with self._denials(intent):
             return await self._unsubscribe(evolve(intent, unsubscribe=True))
 
     async def _unsubscribe(self, intent: Intent) -> bool:
+        self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         await self._admission.verification(intent)
@@ -327,6 +340,7 @@ class Broker:
             await self._accept(intent)
 
     async def _accept(self, intent: Intent) -> None:
+        self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         if not intent.unsubscribe:

@@ -5,6 +5,7 @@
 - ``store``: the database, and the check for free disk space
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
+- ``administration``: what administrators see and do, and what is blocked
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -30,10 +31,17 @@ from rsscloud_broker.interfaces.accounts import (
     StoredPassword,
     Token,
 )
+from rsscloud_broker.interfaces.administration import (
+    IAdministration,
+    IAdministrationStore,
+    IAnnouncements,
+    IBlocks,
+)
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
+    IAdministers,
     ICheckerMaker,
     IFrontDoor,
     IFrontDoorMaker,
@@ -60,6 +68,11 @@ __all__ = [
     "IAccount",
     "IAccountStore",
     "IAccounts",
+    "IAdministers",
+    "IAdministration",
+    "IAdministrationStore",
+    "IAnnouncements",
+    "IBlocks",
     "IBroker",
     "ICallers",
     "ICheckerMaker",

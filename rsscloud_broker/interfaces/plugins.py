@@ -22,6 +22,7 @@ from zope.interface import Attribute, Interface
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
+from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
@@ -198,6 +199,8 @@ class FrontDoorParts:
     :ivar max_connections: returns how many connections of clients may be open at the same time.
     :ivar callers: finds out who makes a request; None if the broker has no accounts.
     :ivar accounts: what accounts can do; None if the broker has no accounts.
+    :ivar administration: the verbs of administrators, for front doors whose makers provide
+        ``IAdministers``; None for all others.
     """
 
     broker: IBroker
@@ -216,6 +219,7 @@ class FrontDoorParts:
     max_connections: Callable[[], int] = lambda: 2000
     callers: ICallers | None = None
     accounts: IAccounts | None = None
+    administration: IAdministration | None = None
 
 
 @frozen
@@ -232,6 +236,7 @@ class SinkParts:
     :ivar counters: where the sink counts its work.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar blocks: what administrators have blocked; None if nothing ever is.
     """
 
     store: IStore
@@ -243,6 +248,7 @@ class SinkParts:
     counters: Counters
     public_url: str
     has_hub: bool = False
+    blocks: IBlocks | None = None
 
 
 class IPluginMaker(IPlugin):
@@ -308,3 +314,11 @@ class IPushesContent(Interface):
         :param options: those that the part will be made with.
         :param public_url, has_hub: as in ``SinkParts``.
         """
+
+
+class IAdministers(Interface):
+    """What the maker of a front door also implements if its front door serves administrators.
+
+    Only such a front door is given the verbs of administrators
+    (``FrontDoorParts.administration``).  The front door checks itself who may use them.
+    """
