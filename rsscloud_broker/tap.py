@@ -25,6 +25,9 @@ from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__, allocation, data_lock, fd_limit
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.client.feed_doctor import FeedDoctor
+from rsscloud_broker.client.feed_push import OwnBroker
+from rsscloud_broker.client.feed_requests import asking_guarded
 from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
@@ -67,6 +70,7 @@ from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
+from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
@@ -347,6 +351,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
+    self_test = SelfTest(config.data, clock)
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
@@ -356,6 +361,14 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         running=running,
         has_hub=has_hub,
+        feed_doctor=FeedDoctor(
+            asking_guarded(topics, clock),
+            clock,
+            OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
+            broker.admit_examination,
+            filing,
+        ),
+        self_test=self_test,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     limits = HTTPLimits(config.http, reactor)
@@ -396,6 +409,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         bus,
         detector,
         intents,
+        self_test,
         *filter(IService.providedBy, sinks),
         *timed,
         *(listener(each, site, reactor, certificates) for each in config.listen),

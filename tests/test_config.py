@@ -496,7 +496,15 @@ class ExampleTests(SynchronousTestCase):
         loaded = self.uncommented()
         self.assertEqual(
             set(loaded.front_doors),
-            {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "resourcesync"},
+            {
+                "rsscloud",
+                "ping_sink",
+                "change_lists",
+                "websub",
+                "doctor",
+                "front_page",
+                "resourcesync",
+            },
         )
         self.assertEqual(
             set(loaded.notifiers), {"http_post", "https_post", "xml_rpc", "soap", "websub"}

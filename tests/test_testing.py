@@ -104,6 +104,10 @@ class ChangeListsTests(make_front_door_tests(_door(bundled.change_lists))):  # t
     """As the configuration makes it."""
 
 
+class DoctorTests(make_front_door_tests(_door(bundled.doctor))):  # type: ignore[misc] # made at run time
+    """As the configuration makes it."""
+
+
 class FrontPageTests(make_front_door_tests(_door(bundled.front_page))):  # type: ignore[misc] # made at run time
     """As the configuration makes it."""
 

@@ -33,9 +33,18 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.views import IEventLog
+from rsscloud_broker.interfaces.views import (
+    FeedReport,
+    Finding,
+    IEventLog,
+    IFeedDoctor,
+    ISelfTest,
+    Kind,
+)
 
 __all__ = [
+    "FeedReport",
+    "Finding",
     "FrontDoorParts",
     "IBroker",
     "IClock",
@@ -43,6 +52,7 @@ __all__ = [
     "IEventBus",
     "IEventLog",
     "IEventSink",
+    "IFeedDoctor",
     "IFrontDoor",
     "IFrontDoorMaker",
     "INotifier",
@@ -51,10 +61,12 @@ __all__ = [
     "IPages",
     "IPluginMaker",
     "IPushesContent",
+    "ISelfTest",
     "ISinkMaker",
     "IStore",
     "ITopicFetcher",
     "IURLPolicy",
+    "Kind",
     "OutboundReply",
     "Route",
     "SinkParts",

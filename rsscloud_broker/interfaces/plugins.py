@@ -14,6 +14,7 @@ from attrs import frozen
 from twisted.plugin import IPlugin
 from twisted.python.filepath import FilePath
 from twisted.web.resource import IResource
+from twisted.web.template import Flattenable
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
@@ -21,7 +22,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
-from rsscloud_broker.interfaces.views import IEventLog
+from rsscloud_broker.interfaces.views import IEventLog, IFeedDoctor, ISelfTest
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -118,11 +119,12 @@ class IFrontDoor(Interface):
 class IPages(Interface):
     """Renders HTML pages for people, all in the same frame and style."""
 
-    def render(title: str, template: str, **slots: str) -> Awaitable[bytes]:
+    def render(title: str, template: str, **slots: Flattenable) -> Awaitable[bytes]:
         """Render a whole HTML document.
 
         :param template: the name of a template in ``rsscloud_broker/web``.
-        :param slots: texts for the slots of the template; they are escaped.  An element with
+        :param slots: contents for the slots of the template: texts, which are escaped, or
+            elements made with ``twisted.web.template.tags``.  An element with
             ``t:render="show"`` is shown if the slot named by its attribute ``when`` is not
             empty.  An element with ``t:render="link"`` links to the URL in the slot named by
             its attribute ``to``, if that is http or https.  A ``select`` with
@@ -177,6 +179,8 @@ class FrontDoorParts:
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar running: the names of the front doors that run.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar feed_doctor: examines feeds for their publishers; None if the broker examines none.
+    :ivar self_test: answers the operator who tests how requests arrive; None without such tests.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     """
 
@@ -188,6 +192,8 @@ class FrontDoorParts:
     public_url: str
     running: frozenset[str]
     has_hub: bool = False
+    feed_doctor: IFeedDoctor | None = None
+    self_test: ISelfTest | None = None
     event_log: IEventLog | None = None
 
 

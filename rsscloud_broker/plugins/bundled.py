@@ -32,6 +32,7 @@ from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
+from rsscloud_broker.web.doctor import DoctorDoor, DoctorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 
 
@@ -113,6 +114,12 @@ resourcesync = PushingFrontDoorMaker(
     ResourceSyncOptions,
     ResourceSyncDoor,
     pushed_by_publishers,
+)
+doctor = FrontDoorMaker(
+    "doctor",
+    "the page that examines a feed for its publisher, and the self-test of the broker",
+    DoctorOptions,
+    DoctorDoor,
 )
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor

@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.filepath import FilePath
+from twisted.web.template import Flattenable
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
@@ -341,7 +342,7 @@ class FakeBroker:
 class FakePages:
     """Renders pages that show the names of their templates and slots."""
 
-    async def render(self, title: str, template: str, **slots: str) -> bytes:
+    async def render(self, title: str, template: str, **slots: Flattenable) -> bytes:
         return repr((title, template, sorted(slots.items()))).encode()
 
 

@@ -130,5 +130,5 @@ def error_page(status: int, message: str) -> bytes:
 class Pages:
     """Renders templates inside the frame, for the front doors."""
 
-    async def render(self, title: str, template: str, **slots: str) -> bytes:
+    async def render(self, title: str, template: str, **slots: Flattenable) -> bytes:
         return rendered(title, template, **slots)

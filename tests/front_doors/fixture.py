@@ -10,7 +10,7 @@ send what no HTTP client would.
 from __future__ import annotations
 
 import xmlrpc.client
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -24,6 +24,9 @@ from zope.interface import implementer
 
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.client.feed_doctor import FeedDoctor
+from rsscloud_broker.client.feed_push import OwnBroker
+from rsscloud_broker.client.feed_requests import asking_guarded
 from rsscloud_broker.config import Http
 from rsscloud_broker.core import Access, Admission, Broker, FairLimiter, IntentQueue, Verifier
 from rsscloud_broker.counters import Counters
@@ -34,6 +37,7 @@ from rsscloud_broker.interfaces import (
     FrontDoorParts,
     INotifier,
     IOutbound,
+    ISelfTest,
     ITopicFetcher,
     IURLPolicy,
     OutboundReply,
@@ -74,7 +78,7 @@ CALLER = "192.0.2.7"
 #: The reason with which the guard refuses an address.
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
-ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "front_page"})
+ALL_DOORS = frozenset({"rsscloud", "ping_sink", "change_lists", "websub", "doctor", "front_page"})
 
 
 # --- other people's servers ------------------------------------------------------
@@ -141,9 +145,11 @@ class Subscribers:
 
     :ivar deaf: URLs of callbacks that do not answer.
     :ivar private: URLs at addresses that are not public.
+    :ivar feeds: the answers at URLs of feeds, which the doctor for feeds examines.
     """
 
     deaf: set[str] = field(factory=set)
+    feeds: dict[str, OutboundReply] = field(factory=dict)
     private: set[str] = field(factory=set)
     calls: list[Call] = field(factory=list)
 
@@ -159,6 +165,8 @@ class Subscribers:
         await self.check(url)
         if url.partition("?")[0] in self.deaf:
             raise OutboundError("nobody answers there")
+        if url in self.feeds:
+            return self.feeds[url]
         query = parse_qs(urlsplit(url).query)
         (challenge,) = query.get("challenge") or query.get("hub.challenge") or [""]
         answer = challenge.encode()
@@ -181,6 +189,7 @@ class House:
     :param limits: the limits on requests.
     :param options: options of front doors, by name; by default each has its default options.
     :param root: a root resource to use instead of the front doors.
+    :param self_test: answers the operator.
     """
 
     def __init__(
@@ -192,6 +201,7 @@ class House:
         limits: config.RateLimitOptions | None = None,
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
+        self_test: ISelfTest | None = None,
     ) -> None:
         self._case = case
         self.clock = Clock(NOON)
@@ -258,6 +268,14 @@ class House:
             PUBLIC_URL,
             doors,
             has_hub="websub" in doors,
+            feed_doctor=FeedDoctor(
+                asking_guarded(self.subscribers, self.clock),
+                self.clock,
+                OwnBroker(PUBLIC_URL, frozenset({"http-post", "soap"}), "websub" in doors),
+                self.broker.admit_examination,
+                _at_once,
+            ),
+            self_test=self_test,
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
@@ -413,6 +431,10 @@ class House:
         self._case.assertEqual(answer.xml.get("success"), "true", answer.text)
         self.subscribers.calls.clear()
         self.topics.fetched.clear()
+
+
+async def _at_once(function: Callable[..., Any], *args: object) -> Any:
+    return function(*args)
 
 
 async def _not_called(*args: object) -> None:

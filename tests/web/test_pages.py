@@ -102,6 +102,7 @@ class PagesTests(SynchronousTestCase):
         slots = dict.fromkeys([*ALL_DOORS, "url", "domain", "port", "protocols"], "x")
         slots |= dict.fromkeys((*RSSCLOUD_SLOTS, "name", "hub", "heading", "rssUrl"), "x")
         slots |= {"protocol": "x", "recent": "x"}
+        slots |= dict.fromkeys(("examined", "summary", "wrong", "missing", "good"), "x")
         folder = FilePath(rsscloud_broker.web.__file__).parent()
         templates = [path.basename() for path in folder.globChildren("*.html")]
         self.assertIn("front_page.html", templates)

@@ -1,0 +1,105 @@
+"""Answers requests for pages with what an async function returns.
+
+The front doors of this package use it.  ``front_doors.answering`` does the same for protocols.
+Errors are answered in plain text, which the site turns into a page for browsers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Final
+
+from attrs import field, frozen
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.web.http import CACHED
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from rsscloud_broker.errors import TooMany, Unavailable
+
+HTML: Final = "text/html; charset=utf-8"
+PLAIN: Final = "text/plain; charset=utf-8"
+
+#: Seconds after which a client may try again when the store is unavailable.
+_RETRY_AFTER: Final = "30"
+
+
+@frozen
+class Answer:
+    """An answer to a request.
+
+    :ivar headers: further headers, by name.
+    """
+
+    body: bytes
+    content_type: str = HTML
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=dict)
+
+
+class Answers(Resource):
+    """A resource whose answers one async function makes.
+
+    An answer with status 200 has an ETag, and a client that has the same version gets 304.
+
+    :param respond: takes the request and returns the answer.
+    """
+
+    isLeaf = True
+    log = Logger()
+
+    def __init__(self, respond: Callable[[Request], Awaitable[Answer]]) -> None:
+        super().__init__()
+        self._respond = respond
+
+    def render(self, request: Request) -> int:
+        Deferred.fromCoroutine(self._answer(request))
+        return NOT_DONE_YET
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            answer = await self._respond(request)
+        except CancelledError:
+            answer = _error(503, "The broker is stopping.", _RETRY_AFTER)
+        except TooMany as error:
+            answer = _error(429, f"This was not accepted: {error}.", str(error.retry_after))
+        except Unavailable:
+            text = "The broker cannot read its database right now. Please try again later."
+            answer = _error(503, text, _RETRY_AFTER)
+        except Exception:  # a bug: log it, and still answer
+            self.log.failure("A request to {path} failed.", path=request.path)
+            answer = _error(500, "The broker made a mistake. It has been logged.")
+        if request.channel is not None:  # otherwise the client has hung up
+            _send(request, answer)
+
+
+def _error(status: int, text: str, retry_after: str = "") -> Answer:
+    headers = {"retry-after": retry_after} if retry_after else {}
+    return Answer(f"{text}\n".encode(), PLAIN, status, headers)
+
+
+def _send(request: Request, answer: Answer) -> None:
+    request.setResponseCode(answer.status)
+    request.setHeader("content-type", answer.content_type)
+    for name, value in answer.headers.items():
+        request.setHeader(name, value)
+    body = answer.body
+    if answer.status == 200 and request.method in {b"GET", b"HEAD"}:
+        etag = f'"{sha256(body).hexdigest()[:16]}"'.encode("ascii")
+        if request.setETag(etag) is CACHED:
+            request.finish()
+            return
+    request.setHeader("content-length", str(len(body)))
+    request.write(body)
+    request.finish()
+
+
+def parameter(request: Request, name: str) -> str:
+    """The first value of a parameter in the query or the form; empty if there is none.
+
+    Bytes that are not UTF-8 are replaced by the replacement character.
+    """
+    values: list[bytes] = (request.args or {}).get(name.encode("ascii"), [b""])
+    return values[0].decode("utf-8", "replace")
