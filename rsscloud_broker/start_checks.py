@@ -55,12 +55,12 @@ def examine(config: Config) -> Findings:
     :param config: its endpoints must have passed ``listening.check_endpoints``.
     """
     faults = file_faults(config)
-    database, fault = ("", "") if faults else _database_state(config.database_url)
+    database, fault = ("", "") if faults else database_state(config.database_url)
     faults.extend(filter(None, [fault]))
     exists = os.path.isdir(config.data)
     findings = Findings("can be written" if exists else "will be made", database, faults)
     for description in config.listen:
-        _try(description, config.data, findings)
+        try_endpoint(description, config.data, findings)
     owner = Path(config.data).stat().st_uid if exists else os.geteuid()
     if owner != os.geteuid() == 0:
         findings.notes.append(
@@ -70,8 +70,12 @@ def examine(config: Config) -> Findings:
     return findings
 
 
-def _database_state(url: str) -> tuple[str, str]:
-    """What the start would do with a database, and why it cannot be used; one of them is empty."""
+def database_state(url: str) -> tuple[str, str]:
+    """What the start would do with a database, and why it cannot be used; one of them is empty.
+
+    :param url: an SQLAlchemy database URL.  The file of an SQLite database need not exist, but must
+        have passed ``file_faults``.
+    """
     file = storage.database_file(url)
     if file is not None and not file.exists():
         return "will be made", ""
@@ -87,7 +91,7 @@ def _database_state(url: str) -> tuple[str, str]:
     return f"revision {found.revision}, which is up to date", ""
 
 
-def _try(description: str, data: str, findings: Findings) -> None:
+def try_endpoint(description: str, data: str, findings: Findings) -> None:
     """Check whether the broker could listen at an endpoint, and add the result to ``findings``."""
     if not listening.can_be_tried(description):
         findings.notes.append(f"{description} was not tried: it is not opened by the broker itself")
@@ -114,6 +118,17 @@ def file_faults(config: Config) -> list[str]:
             beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
             faults.extend(_faults_of_files((database, *beside), other))
     return faults
+
+
+def has_password(url: str) -> bool:
+    """Whether an SQLAlchemy URL contains a password."""
+    return bool(make_url(url).password)
+
+
+def log_faults(file: Path) -> list[str]:
+    """Why a log file cannot be written, a sentence for each fault."""
+    other = "--logfile names another file"
+    return [*_faults_of_directory(file.parent, other)] or [*_faults_of_files((file,), other)]
 
 
 def _directories(parent: Path) -> list[Path]:

@@ -148,7 +148,7 @@ class BrokerService(MultiService):
     broker acknowledged is stored, and unfinished work resumes after the next start.
 
     :param public_url: the URL by which others reach the broker, for the log.
-    :param descriptors: how many file descriptors the broker may need at the same time.
+    :ivar descriptors: how many file descriptors the broker may need at the same time.
     :ivar observer: the log observer; None if the broker leaves logging to twistd.
     :ivar reloading: applies a changed configuration to the parts.
     """
@@ -164,7 +164,7 @@ class BrokerService(MultiService):
         self._config = config
         self._public_url = public_url
         self._clock = clock
-        self._descriptors = descriptors
+        self.descriptors = descriptors
         self._lock: IO[bytes] | None = None
 
     def setServiceParent(self, parent: IServiceCollection) -> None:
@@ -196,7 +196,7 @@ class BrokerService(MultiService):
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
             raise CannotStart(f"{shown}: {clean(str(error))}") from error
-        self.allow_descriptors(self._descriptors)
+        self.allow_descriptors(self.descriptors)
         super().startService()
         if self._config.public_url is None:
             self.log.warn(DERIVED_URL, url=self._public_url)

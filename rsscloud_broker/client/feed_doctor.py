@@ -66,7 +66,7 @@ class Examination:
         try:
             fetches = await self._in_time(url, FEED_SECONDS, fetch_twice(self.ask, url))
         except ClientError as error:
-            text = f"The feed cannot be fetched: {error}. Nobody can read it from here."
+            text = f"The feed cannot be fetched from here: {error}."
             return FeedReport(url, (Finding("wrong", "answer", text),))
         judgement = await self.in_thread(judge, fetches)
         services = services_of(judgement)

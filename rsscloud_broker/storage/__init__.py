@@ -5,6 +5,7 @@ first.  Commands that work on the database beside a running broker use ``open_da
 the functions here that take a connection.
 """
 
+from rsscloud_broker.storage.disk_space import required_space
 from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.examination import Examination, database_file, examine
 from rsscloud_broker.storage.exchange import (
@@ -14,6 +15,13 @@ from rsscloud_broker.storage.exchange import (
     import_in_parts,
 )
 from rsscloud_broker.storage.exports import export_text, write_file
+from rsscloud_broker.storage.health import (
+    FileHealth,
+    ServerHealth,
+    file_health,
+    server_health,
+    try_backup,
+)
 from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
@@ -22,19 +30,25 @@ from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 
 __all__ = [
     "Examination",
+    "FileHealth",
     "Imported",
     "InvalidDocument",
+    "ServerHealth",
     "Store",
     "UnfitDatabase",
     "database_file",
     "examine",
     "export_text",
+    "file_health",
     "import_document",
     "import_in_parts",
     "migrate",
     "open_database",
+    "required_space",
     "revive_topic",
+    "server_health",
     "sweep",
     "topic_statuses",
+    "try_backup",
     "write_file",
 ]
