@@ -61,13 +61,23 @@ def examine(config: Config) -> Findings:
     findings = Findings("can be written" if exists else "will be made", database, faults)
     for description in config.listen:
         try_endpoint(description, config.data, findings)
-    owner = Path(config.data).stat().st_uid if exists else os.geteuid()
-    if owner != os.geteuid() == 0:
-        findings.notes.append(
-            f"this check ran as root, who may do anything, and {config.data} belongs to "
-            f"{_user(owner)}: run it as that user (runuser -u {_user(owner)} -- ...)"
-        )
+    findings.notes.extend(filter(None, [note_for_root(config)]))
     return findings
+
+
+def note_for_root(config: Config) -> str:
+    """A sentence for root, to whom every file seems well; empty for other users, and if root owns
+    the data directory.
+    """
+    if os.geteuid() != 0 or not os.path.isdir(config.data):
+        return ""
+    owner = Path(config.data).stat().st_uid
+    if owner == 0:
+        return ""
+    return (
+        f"this check ran as root, who may do anything, and {config.data} belongs to "
+        f"{_user(owner)}: run it as that user (runuser -u {_user(owner)} -- ...)"
+    )
 
 
 def database_state(url: str) -> tuple[str, str]:

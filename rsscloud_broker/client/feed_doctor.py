@@ -7,7 +7,7 @@ feeds.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
@@ -26,7 +26,7 @@ from rsscloud_broker.client.feed_push import (
     stranger_findings,
     subscriber_findings,
 )
-from rsscloud_broker.client.feed_requests import Ask, Fetches, fetch_twice
+from rsscloud_broker.client.feed_requests import Answer, Ask, Fetches, fetch_twice
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor
@@ -40,6 +40,9 @@ SERVICE_SECONDS: Final = 5.0
 #: How many feeds are examined at the same time, and how many of them for one caller.
 AT_A_TIME: Final = 20
 PER_SOURCE: Final = 2
+
+#: How many bytes of answers are in memory at the same time, for all examinations together.
+MAX_BYTES: Final = 32 * 1024 * 1024
 
 #: Seconds after which a caller may try again if too many feeds are being examined.
 _PAUSE: Final = 30
@@ -128,16 +131,36 @@ class FeedDoctor:
     admit: Callable[[str, str], str]
     in_thread: Callable[..., Awaitable[Any]]
     _under_way: dict[str, int] = field(factory=dict, init=False)
+    _bytes: int = field(default=0, init=False)
 
     async def examine(self, url: str, source: str) -> FeedReport:
-        with self._turn(bucket_of(source)):
+        with self._turn(bucket_of(source)), self._counted() as ask:
             admitted = self.admit(url, source)
 
             def admit(service: str) -> None:
                 self.admit(service, source)
 
-            examination = Examination(self.ask, self.clock, self.broker, self.in_thread, admit)
+            examination = Examination(ask, self.clock, self.broker, self.in_thread, admit)
             return await examination.report(admitted)
+
+    @contextmanager
+    def _counted(self) -> Iterator[Ask]:
+        """Count the bytes of all answers of an examination, for as long as it is under way."""
+        taken = 0
+
+        async def ask(url: str, headers: Mapping[str, str]) -> Answer:
+            nonlocal taken
+            answer = await self.ask(url, headers)
+            taken += len(answer.body)
+            self._bytes += len(answer.body)
+            if self._bytes > MAX_BYTES:
+                raise ClientError(f"{url}: the broker has no memory left for feeds; try again soon")
+            return answer
+
+        try:
+            yield ask
+        finally:
+            self._bytes -= taken
 
     @contextmanager
     def _turn(self, source: str) -> Iterator[None]:

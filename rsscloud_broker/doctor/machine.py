@@ -41,11 +41,13 @@ def data(patient: Patient) -> Iterator[Result]:
     """Whether the broker may use the data directory, and nobody else may read its secrets."""
     config = patient.config
     faults = start_checks.file_faults(config)
-    for fault in faults:
-        yield Result("fail", "data", fault)
-    if not faults:
-        state = "can be written" if os.path.isdir(config.data) else "will be made"
-        yield Result("ok", "data", f"{config.data} {state}")
+    if faults:
+        yield from (Result("fail", "data", fault) for fault in faults)
+        return
+    state = "can be written" if os.path.isdir(config.data) else "will be made"
+    yield Result("ok", "data", f"{config.data} {state}")
+    if note := start_checks.note_for_root(config):
+        yield Result("warn", "data", note)
     secret = {
         storage.database_file(config.database_url): "the secrets of subscribers",
         patient.config_file and Path(patient.config_file): _secrets_of(patient),

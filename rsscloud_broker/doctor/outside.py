@@ -23,6 +23,7 @@ from rsscloud_broker.config import ConfigError, Network
 from rsscloud_broker.doctor.patient import Patient, is_localhost
 from rsscloud_broker.doctor.results import Result
 from rsscloud_broker.front_doors import certificates as certificate_files
+from rsscloud_broker.front_doors.listening import SYSTEMD
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.self_test import read_key
 from rsscloud_broker.sources import address_of
@@ -193,8 +194,11 @@ def _without_header(patient: Patient, arrived: Mapping[str, str]) -> Result:
     parts = urlsplit(patient.config.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     peer = arrived["peer"] or "a UNIX socket"
-    is_own_port = port in {number for _, number in own_listeners(patient.config.listen)}
-    if arrived["peer"] and (is_own_port or parts.scheme == arrived["scheme"] == "https"):
+    listen = patient.config.listen
+    is_own_port = port in {number for _, number in own_listeners(listen)}
+    # The port of a socket of systemd is not known, but without TLS no proxy is needed for it.
+    may_be_own = any(each.startswith(SYSTEMD) for each in listen) or arrived["scheme"] == "https"
+    if arrived["peer"] and (is_own_port or (may_be_own and parts.scheme == arrived["scheme"])):
         return Result("ok", "proxy", f"requests come without a proxy (this one from {peer})")
     return Result(
         "warn",

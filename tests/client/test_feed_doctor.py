@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_doctor import (
     AT_A_TIME,
     FEED_SECONDS,
@@ -272,6 +273,19 @@ class LimitTests(FeedDoctorTestCase):
             self.assertNoResult(self.begin(source=f"192.0.2.{number}"))
         error = self.failureResultOf(self.begin(source="192.0.2.99"), TooMany).value
         self.assertIn(f"{AT_A_TIME} feeds", str(error))
+
+    def test_memory(self) -> None:
+        """The answers of all examinations under way are counted together."""
+        self.publish()
+        self.patch(feed_doctor, "MAX_BYTES", len(FEED) * 2)
+        waiting: Deferred[OutboundReply] = Deferred()
+        self.outbound.answers["https://site.example/large"] = answer(301, FEED, Location="/slow")
+        self.outbound.answers["https://site.example/slow"] = lambda _: waiting
+        first = self.begin("https://site.example/large", "192.0.2.2")
+        self.assert_finding("wrong", "answer", "no memory left for feeds")
+        waiting.callback(answer(404))
+        self.successResultOf(first)
+        self.assert_silent("wrong", "answer")
 
     def test_headers_of_requests(self) -> None:
         headers: list[Mapping[str, str]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from resource import RLIMIT_NOFILE, getrlimit
+from unittest import SkipTest
 
 import rsscloud_broker.plugins
 import twisted.plugins
@@ -33,6 +34,14 @@ class DataTests(DoctorTestCase):
     async def test_to_be_made(self) -> None:
         self.data.rmdir()
         self.assertIn("will be made", (await self.only(machine.data(self.patient())))[1])
+
+    async def test_for_root(self) -> None:
+        if os.geteuid() != 0:
+            raise SkipTest("only root may give files away")
+        os.chown(self.data, 65534, -1)
+        results = await self.results(machine.data(self.patient()))
+        self.assertEqual([level for level, _, _ in results], ["ok", "warn"])
+        self.assertIn("this check ran as root", results[1][1])
 
     async def test_a_file_in_its_place(self) -> None:
         self.data.rmdir()

@@ -220,6 +220,16 @@ class ProxyTests(OutsideTestCase):
         # No forged header was sent: the broker would log a warning about it.
         self.assertEqual([headers for _, headers in self.asked], [{}])
 
+    async def test_a_socket_of_systemd(self) -> None:
+        """Its port is not known; a TLS proxy in front of it shows by the scheme."""
+        self.change(listen=("systemd:domain=INET:index=0",), public_url="http://broker.example")
+        results = await self.through(forwarded_for="", client="127.0.0.1")
+        self.assertIn("without a proxy", results[-1][1])
+        self.change(public_url="https://broker.example")
+        level, text = await self.problem(forwarded_for="", client="127.0.0.1")
+        self.assertEqual(level, "warn")
+        self.assertIn("without X-Forwarded-For", text)
+
     async def test_not_directly(self) -> None:
         level, text = await self.problem(forwarded_for="", client="127.0.0.1")
         self.assertEqual(level, "warn")
