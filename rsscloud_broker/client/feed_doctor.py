@@ -20,6 +20,7 @@ from rsscloud_broker.client.feed_push import (
     OwnBroker,
     Service,
     answer_finding,
+    detour_finding,
     own_finding,
     services_of,
     silence_finding,
@@ -28,7 +29,7 @@ from rsscloud_broker.client.feed_push import (
 )
 from rsscloud_broker.client.feed_requests import Answer, Ask, Fetches, fetch_twice
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.errors import Refused, TooMany
+from rsscloud_broker.errors import OwnAddress, Refused, TooMany
 from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.together import together
@@ -73,7 +74,9 @@ class Examination:
             return FeedReport(url, (Finding("wrong", "answer", text),))
         judgement = await self.in_thread(judge, fetches)
         services = services_of(judgement)
-        found: list[Finding] = [*judgement.findings]
+        # The services get findings of their own, which say more.
+        named = {("good", service.kind) for service in services}
+        found = [one for one in judgement.findings if (one.kind, one.subject) not in named]
         others = services
         if self.broker is not None:
             own = [own_finding(service, self.broker) for service in services]
@@ -95,6 +98,8 @@ class Examination:
             asked = self.ask(service.url, {})
             return answer_finding(service, await self._in_time(service.url, SERVICE_SECONDS, asked))
         except ClientError as error:
+            if self.broker and isinstance(error.__cause__, OwnAddress):
+                return detour_finding(service, self.broker)
             return silence_finding(service, str(error))
 
     async def _in_time(self, url: str, seconds: float, work: Awaitable[Any]) -> Any:

@@ -81,16 +81,10 @@ def own_finding(service: Service, broker: OwnBroker) -> Finding | None:
     :returns: None if it is a service of somebody else.
     """
     there, own = urlsplit(normal_form(service.url)), urlsplit(normal_form(broker.url))
-    if not there.hostname or there.hostname != own.hostname:
+    if (there.scheme, there.netloc) != (own.scheme, own.netloc):
         return None
     paths = HUB_PATHS if service.kind == "hub" else _CLOUD_PATHS.get(service.protocol, _FORM_PATHS)
     right = f"{broker.url}{paths[0]}"
-    if (there.scheme, there.netloc) != (own.scheme, own.netloc):
-        text = (
-            f"The {service.kind} {service.url} has the host of this broker, but another scheme or"
-            f" port. This broker is at {broker.url}; write {right}."
-        )
-        return Finding("wrong", service.kind, text)
     path = there.path.removeprefix(own.path.rstrip("/"))
     if path.rstrip("/").lower() not in {known.rstrip("/").lower() for known in paths}:
         text = (
@@ -127,6 +121,15 @@ def answer_finding(service: Service, answer: Answer) -> Finding:
         )
         return Finding("wrong", service.kind, text)
     return Finding("good", service.kind, f"{at}, so it can be reached.")
+
+
+def detour_finding(service: Service, broker: OwnBroker) -> Finding:
+    """The finding about a cloud or a hub that is the broker, by another address than its own."""
+    text = (
+        f"The {service.kind} {service.url} leads to this broker, but not by its public address"
+        f" {broker.url}. Write that, since the other one may change."
+    )
+    return Finding("missing", service.kind, text)
 
 
 def silence_finding(service: Service, reason: str) -> Finding:

@@ -20,7 +20,7 @@ from rsscloud_broker.client.feed_doctor import (
 )
 from rsscloud_broker.client.feed_push import MAX_SERVICES, OwnBroker
 from rsscloud_broker.client.feed_requests import asking_guarded
-from rsscloud_broker.errors import AddressRefused, OutboundError, TooMany
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany
 from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, Kind, OutboundReply
 from rsscloud_broker.testing import Clock, FakeOutbound
 from tests.e2e.servers import FEED
@@ -98,12 +98,20 @@ class OwnTests(FeedDoctorTestCase):
         self.assertEqual({request.url for request in self.outbound.requests}, {HERE})
 
     def test_another_port_or_scheme(self) -> None:
-        self.publish(
-            OWN_CLOUD.format("broker.example", 80, "/rsscloud/pleaseNotify", "", "http-post")
-        )
-        self.assert_finding(
-            "wrong", "cloud", "another scheme", "write https://broker.example/rsscloud/pleaseNotify"
-        )
+        """That may be another program on the same machine, so it is asked."""
+        for port, given in ((80, answer(301, Location="https://broker.example/")), (81, answer())):
+            url = f"http://broker.example{'' if port == 80 else f':{port}'}/RPC2"
+            self.outbound.answers[url] = given
+            self.publish(OWN_CLOUD.format("broker.example", port, "/RPC2", "x", "xml-rpc"))
+            kind: Kind = "good" if port == 81 else "wrong"
+            self.assert_finding(kind, "cloud", url, f"status {given.status}")
+            self.assert_finding("missing", "this broker", "https://broker.example/rsscloud/")
+
+    def test_another_address(self) -> None:
+        """The guard knows the broker's own addresses, by whatever name they are called."""
+        self.outbound.answers["http://192.0.2.9/hub"] = OwnAddress("this broker itself")
+        self.publish(HUB.format("http://192.0.2.9/hub"))
+        self.assert_finding("missing", "hub", "leads to this broker", "https://broker.example")
 
     def test_another_path(self) -> None:
         self.publish(HUB.format("https://broker.example/hubs"))
@@ -178,8 +186,8 @@ class OthersTests(FeedDoctorTestCase):
         """WebSub subscribers look there first."""
         self.outbound.answers["https://hub.example/"] = answer(202)
         self.publish(Link='</other.xml>; rel="self", <https://hub.example/>; rel="hub"')
-        self.assert_finding("good", "hub", "subscribe to changes at https://hub.example/")
-        self.assert_finding("good", "hub", "status 202")
+        self.assert_finding("good", "hub", "https://hub.example/ answers with status 202")
+        self.assert_silent("missing", "hub")
         self.assert_finding("wrong", "self link", "/other.xml")
         self.publish(SELF, Link='</other.xml>; rel="self"')
         self.assert_finding("wrong", "self link", "make both the same")
