@@ -17,18 +17,17 @@ from rsscloud_broker.client.feed_findings import Judgement
 from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
 from rsscloud_broker.interfaces import Finding
 from rsscloud_broker.urls import normal_form
-from rsscloud_broker.wire import websub
+from rsscloud_broker.wire import rsscloud, websub, xmlrpc
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.text import in_bytes
 
 #: The paths of a broker of this kind that take registrations, by the protocol of the registration;
 #: the first of each is the one to advertise.
-_FORM_PATHS: Final = ("/rsscloud/pleaseNotify", "/pleaseNotify")
 _CLOUD_PATHS: Final = {
-    "http-post": _FORM_PATHS,
-    "https-post": _FORM_PATHS,
-    "xml-rpc": ("/RPC2", "/"),
-    "soap": ("/soap", "/rssCloud", "/xmlStorageSystem"),
+    "http-post": rsscloud.REST_PATHS,
+    "https-post": rsscloud.REST_PATHS,
+    "xml-rpc": ("/RPC2", *xmlrpc.CALL_PATHS),
+    "soap": (*rsscloud.SOAP_PATHS, *xmlrpc.CALL_PATHS),
 }
 
 #: The largest number of clouds and hubs of a feed that are asked.
@@ -83,7 +82,7 @@ def own_finding(service: Service, broker: OwnBroker) -> Finding | None:
     there, own = urlsplit(normal_form(service.url)), urlsplit(normal_form(broker.url))
     if (there.scheme, there.netloc) != (own.scheme, own.netloc):
         return None
-    paths = HUB_PATHS if service.kind == "hub" else _CLOUD_PATHS.get(service.protocol, _FORM_PATHS)
+    paths = HUB_PATHS if service.kind == "hub" else _CLOUD_PATHS[service.protocol]
     right = f"{broker.url}{paths[0]}"
     path = there.path.removeprefix(own.path.rstrip("/"))
     if path.rstrip("/").lower() not in {known.rstrip("/").lower() for known in paths}:
@@ -152,7 +151,7 @@ def stranger_findings(
         return
     text = (
         "None of the clouds and hubs of the feed is this broker. That is right if you ping them; if"
-        f" you ping this broker, name {broker.url}{_FORM_PATHS[0]} as the cloud"
+        f" you ping this broker, name {broker.url}{rsscloud.REST_PATHS[0]} as the cloud"
         + (f", and {broker.url}{HUB_PATHS[0]} as the hub." if broker.has_hub else ".")
     )
     yield Finding("missing", "this broker", text)

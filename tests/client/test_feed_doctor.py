@@ -87,12 +87,13 @@ class OwnTests(FeedDoctorTestCase):
         self.publish(
             OWN_CLOUD.format("broker.example", 443, "/rsscloud/pleaseNotify", "", "https-post"),
             OWN_CLOUD.format("broker.example", 443, "/RPC2", "x", "xml-rpc"),
+            OWN_CLOUD.format("broker.example", 443, "/XMLRPC.php", "x", "xml-rpc"),
             OWN_CLOUD.format("broker.example", 443, "/soap", "x", "soap"),
             HUB.format("https://BROKER.example:443/websub"),
         )
         report = self.report()
         own = [finding.text for finding in report.of("good") if "is this broker" in finding.text]
-        self.assertEqual(len(own), 4, report)
+        self.assertEqual(len(own), 5, report)
         self.assert_silent("missing", "this broker")
         # The broker does not call itself.
         self.assertEqual({request.url for request in self.outbound.requests}, {HERE})
