@@ -11,7 +11,8 @@ from textwrap import fill
 from rsscloud_broker.client.feed_findings import findings_of
 from rsscloud_broker.client.feed_requests import asking, fetch_twice
 from rsscloud_broker.client.web import Web
-from rsscloud_broker.interfaces import FeedReport, Kind
+from rsscloud_broker.interfaces import FeedReport
+from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.wire.text import clean
 
 _ORDER: tuple[Kind, ...] = ("wrong", "missing", "good")

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from rsscloud_broker.interfaces import FeedReport, Kind
+from rsscloud_broker.interfaces import FeedReport
+from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.wire.text import clean
 
 Level: TypeAlias = Literal["ok", "warn", "fail"]

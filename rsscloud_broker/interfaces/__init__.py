@@ -39,7 +39,6 @@ from rsscloud_broker.interfaces.views import (
     IEventLog,
     IFeedDoctor,
     ISelfTest,
-    Kind,
 )
 
 __all__ = [
@@ -66,7 +65,6 @@ __all__ = [
     "IStore",
     "ITopicFetcher",
     "IURLPolicy",
-    "Kind",
     "OutboundReply",
     "Route",
     "SinkParts",

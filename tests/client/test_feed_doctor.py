@@ -21,7 +21,8 @@ from rsscloud_broker.client.feed_doctor import (
 from rsscloud_broker.client.feed_push import MAX_SERVICES, OwnBroker
 from rsscloud_broker.client.feed_requests import asking_guarded
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany
-from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, Kind, OutboundReply
+from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, OutboundReply
+from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing import Clock, FakeOutbound
 from tests.e2e.servers import FEED
 

@@ -25,7 +25,8 @@ from rsscloud_broker.client.feed_requests import (
 from rsscloud_broker.client.feed_state import examine, render
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.interfaces import FeedReport as Report
-from rsscloud_broker.interfaces import Finding, Kind
+from rsscloud_broker.interfaces import Finding
+from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire.text import clean
 from tests.client.recording import web_to

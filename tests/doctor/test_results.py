@@ -5,7 +5,8 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.doctor import Result, as_json, as_text, has_failed, of_feed
-from rsscloud_broker.interfaces import FeedReport, Finding, Kind
+from rsscloud_broker.interfaces import FeedReport, Finding
+from rsscloud_broker.interfaces.views import Kind
 
 GOOD, BAD = Result("ok", "disk", "1 MB is free"), Result("fail", "data", "a\nb", "chmod")
 
