@@ -147,3 +147,7 @@ class TooLarge(OutboundError):
 
 class AddressRefused(OutboundError):
     """The broker refuses to call a URL because of its form or the address of its host."""
+
+
+class OwnAddress(AddressRefused):
+    """The broker refuses to call a URL because it leads to the broker itself."""

@@ -26,6 +26,9 @@ from twisted.python.filepath import FilePath
 from rsscloud_broker import __version__, allocation, data_lock, fd_limit
 from rsscloud_broker.account_parts import make_accounts
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.client.feed_doctor import FeedDoctor
+from rsscloud_broker.client.feed_push import OwnBroker
+from rsscloud_broker.client.feed_requests import asking_guarded
 from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
@@ -63,6 +66,7 @@ from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
+from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
@@ -136,7 +140,7 @@ class BrokerService(MultiService):
     broker acknowledged is stored, and unfinished work resumes after the next start.
 
     :param public_url: the URL by which others reach the broker, for the log.
-    :param descriptors: how many file descriptors the broker may need at the same time.
+    :ivar descriptors: how many file descriptors the broker may need at the same time.
     :ivar observer: the log observer; None if the broker leaves logging to twistd.
     :ivar reloading: applies a changed configuration to the parts.
     """
@@ -152,7 +156,7 @@ class BrokerService(MultiService):
         self._config = config
         self._public_url = public_url
         self._clock = clock
-        self._descriptors = descriptors
+        self.descriptors = descriptors
         self._lock: IO[bytes] | None = None
 
     def setServiceParent(self, parent: IServiceCollection) -> None:
@@ -184,7 +188,7 @@ class BrokerService(MultiService):
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
             raise CannotStart(f"{shown}: {clean(str(error))}") from error
-        self.allow_descriptors(self._descriptors)
+        self.allow_descriptors(self.descriptors)
         super().startService()
         if self._config.public_url is None:
             self.log.warn(DERIVED_URL, url=self._public_url)
@@ -315,6 +319,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         bus.attach(sink)
     pages = Pages(running if has_hub else running - {"websub"}, administration.following)
     limits = HTTPLimits(config.http, reactor)
+    self_test = SelfTest(config.data, clock)
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
@@ -333,6 +338,14 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         callers=accounts.callers,
         accounts=accounts.accounts,
         administration=administration,
+        feed_doctor=FeedDoctor(
+            asking_guarded(outbound.topics, clock),
+            clock,
+            OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
+            broker.admit_examination,
+            filing,
+        ),
+        self_test=self_test,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     site = bounded_site(
@@ -374,6 +387,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         bus,
         detector,
         intents,
+        self_test,
         *filter(IService.providedBy, sinks),
         *timed,
         *(listener(each, site, reactor, certificates) for each in config.listen),

@@ -172,6 +172,24 @@ class Broker:
             raise
         return record.changed
 
+    def admit_examination(self, url: str, source: str) -> str:
+        """Count a fetch of a URL that changes nothing here, or refuse it.
+
+        It counts like a ping of a topic without subscribers, even if the URL has subscribers.
+
+        :param source: the address of the caller.
+        :returns: the normal form of the URL.
+        :raises TooMany: the caller asks too often, or too much is fetched from the URL's host.
+        :raises Forbidden: the operator allows no pings of the URL.
+        :raises TopicUnreadable: the URL is no web address.
+        """
+        self._admission.ping(source)
+        url = topic_of(url)
+        self._access.check_publish(url)
+        if self._admission.limits_fetches(source) and (pause := self._admission.count_fetch(url)):
+            raise self._admission.too_many_fetches(url, pause)
+        return url
+
     async def _fetch_later(self, url: str, source: str) -> None:
         if await self._store.request_check(url, self._clock.wall_seconds()):
             self._detector.schedule_later(url, source)

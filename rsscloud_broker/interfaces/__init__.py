@@ -58,12 +58,22 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
+from rsscloud_broker.interfaces.views import (
+    FeedReport,
+    Finding,
+    IEventLog,
+    IFeedDoctor,
+    ISelfTest,
+    IStatistics,
+    ITopicView,
+)
 
 __all__ = [
     "Account",
     "Caller",
     "CheckerParts",
+    "FeedReport",
+    "Finding",
     "FrontDoorParts",
     "IAccount",
     "IAccountStore",
@@ -81,6 +91,7 @@ __all__ = [
     "IEventBus",
     "IEventLog",
     "IEventSink",
+    "IFeedDoctor",
     "IFrontDoor",
     "IFrontDoorMaker",
     "INotifier",
@@ -90,6 +101,7 @@ __all__ = [
     "IPasswords",
     "IPluginMaker",
     "IPushesContent",
+    "ISelfTest",
     "ISinkMaker",
     "IStatistics",
     "IStore",

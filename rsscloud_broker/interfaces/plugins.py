@@ -26,7 +26,13 @@ from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
-from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
+from rsscloud_broker.interfaces.views import (
+    IEventLog,
+    IFeedDoctor,
+    ISelfTest,
+    IStatistics,
+    ITopicView,
+)
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -194,6 +200,8 @@ class FrontDoorParts:
     :ivar statistics: the statistics, for reading.
     :ivar topics: topics and pings, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar feed_doctor: examines feeds for their publishers; None if the broker examines none.
+    :ivar self_test: answers the operator who tests how requests arrive; None without such tests.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     :ivar disclosure: how much strangers see of callbacks' URLs and of clients' addresses.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
@@ -214,6 +222,8 @@ class FrontDoorParts:
     statistics: IStatistics
     topics: ITopicView
     has_hub: bool = False
+    feed_doctor: IFeedDoctor | None = None
+    self_test: ISelfTest | None = None
     event_log: IEventLog | None = None
     disclosure: Disclosure = field(factory=Disclosure)
     max_connections: Callable[[], int] = lambda: 2000
