@@ -88,9 +88,10 @@ class Following(EachPeriod):
     async def _look(self) -> None:
         if self._last is None:
             last = await self._store.last_change()
+            known = await self._store.changes_after(last - AGAIN, AT_ONCE)
             await self._load()
-            self._last = last
-            self._seen.update(range(last - AGAIN, last + 1))
+            self._seen.update(change.id for change in known)
+            self._last = max(self._seen, default=0)
             await self._publish()
             return
         changes = await self._new_changes(self._last)

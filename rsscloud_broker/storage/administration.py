@@ -88,26 +88,33 @@ def find_subscriptions(
 def _candidates(conn: Connection, wanted: SubscriptionFilter, now: float) -> Select[Any]:
     """The ids of subscriptions by the index that leaves the fewest; the caller filters them."""
     ids, table = select(subscription.c.id), subscription.c
+    of_state = _ids_in_state(wanted.state, now)
+    if of_state is not None:
+        # The limit keeps the database from reading the whole table in the order of ids.
+        few = of_state.limit(LOOKED_AT + 1)
+        if conn.execute(select(func.count()).select_from(few.subquery())).scalar_one() <= LOOKED_AT:
+            return few
     if wanted.topic:
         return ids.where(table.topic_id == key_of(wanted.topic))
     if wanted.host:
         return ids.where(table.host == wanted.host)
-    match wanted.state:
-        case "waiting":
-            return select(pending.c.subscription_id.label("id"))
-        case "expired":
-            # The limit keeps the database from reading the whole table in the order of ids.
-            expired = ids.where(table.expires_at <= to_micros(now)).limit(LOOKED_AT + 1)
-            number = select(func.count()).select_from(expired.subquery())
-            return expired if conn.execute(number).scalar_one() <= LOOKED_AT else ids
-        case "dropping" | "failing":
-            return ids.where(_state(wanted.state, now))
     return ids
+
+
+def _ids_in_state(state: str, now: float) -> Select[Any] | None:
+    """The ids of subscriptions in a state that has an index; None for other states."""
+    if state == "waiting":
+        return select(pending.c.subscription_id.label("id"))
+    if state in ("dropping", "expired", "failing"):
+        return select(subscription.c.id).where(_state(state, now))
+    return None
 
 
 def _conditions(wanted: SubscriptionFilter, now: float) -> list[ColumnElement[bool]]:
     table = subscription.c
     found = []
+    if wanted.topic:
+        found.append(table.topic_id == key_of(wanted.topic))
     if wanted.host:
         found.append(table.host == wanted.host)
     if wanted.protocol:

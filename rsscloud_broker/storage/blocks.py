@@ -5,6 +5,7 @@ Each function runs in a transaction that the caller has begun, and may run again
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -43,6 +44,17 @@ def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
     conn.execute(insert(block), [block_values(new)])
     record_change(conn, change)
     return True
+
+
+def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> None:
+    """Store blocks of another database, in place of those with the same kind and object.
+
+    It is stored as one change by ``(import)``, so that running brokers take notice.
+    """
+    for one in imported:
+        conn.execute(delete(block).where(block.c.kind == one.kind, block.c.object == one.object))
+        conn.execute(insert(block), [block_values(one)])
+    record_change(conn, Change("(import)", "block", f"{len(imported)} imported", "", now))
 
 
 def block_values(new: Block) -> dict[str, Any]:
