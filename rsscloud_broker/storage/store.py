@@ -1,8 +1,8 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
-``subscriptions``, ``intents``, ``walks``, ``deliveries``, ``nodes`` and ``due_times``.  ``threads``
-and ``writer`` run the transactions outside the reactor's thread.
+``subscriptions``, ``intents``, ``walks``, ``deliveries``, ``nodes``, ``due_times`` and ``sizes``.
+``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import (
     FetchResult,
@@ -35,7 +36,7 @@ from rsscloud_broker.records import (
     Recorded,
     Swept,
 )
-from rsscloud_broker.storage import contents, due_times, moves, nodes, polls, topics, walks
+from rsscloud_broker.storage import contents, due_times, moves, nodes, polls, sizes, topics, walks
 from rsscloud_broker.storage import deliveries as delivery_rows
 from rsscloud_broker.storage import intents as intent_rows
 from rsscloud_broker.storage import pings as ping_rows
@@ -89,6 +90,7 @@ class Store(Service):
     :param url: an SQLAlchemy database URL for which ``migrate`` was called.
     :param threads: runs the operations; by default threads of the store's own.
     :param bounds: limits on the data that callers can make the store keep.
+    :param counters: measure the transactions and the threads.
     """
 
     name = "store"
@@ -99,11 +101,15 @@ class Store(Service):
         url: str,
         threads: Threads | None = None,
         bounds: Bounds = topics.DEFAULT_BOUNDS,
+        counters: Counters | None = None,
     ) -> None:
         self._url = url
         self._bounds = bounds
-        self._threads = threads or StoreThreads(reactor)
+        self._threads = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        if counters is not None:
+            counters.writes.set_function(self._threads.writes_waiting)
+            counters.transaction_age.set_function(self._threads.busy_for)
 
     def startService(self) -> None:
         if not self.running:
@@ -129,6 +135,15 @@ class Store(Service):
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""
         return self._threads.writes_waiting()
+
+    def busy_for(self) -> float:
+        """Seconds since the writer began its present work on the database; 0 if it has none."""
+        return self._threads.busy_for()
+
+    def check_writable(self) -> Deferred[None]:
+        return self._threads.write(lambda conn: nodes.touch(conn, self._registered(conn)))
+
+    sizes = _read(sizes.sizes)
 
     # pings
 
