@@ -20,6 +20,7 @@ Where to look:
 ``commands``     the ``rsscloud-broker`` command
 ``discovery``    finds plugins and selects those that run
 ``making``       makes the parts of plugins, and names the plugin that fails
+``observing``    composes metrics, health and the access log
 ``start_checks`` checks data directory, database and ports before a start
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
@@ -33,6 +34,7 @@ Where to look:
 ``notifiers``    call subscribers: a module for each protocol
 ``outbound``     the HTTP clients, and the guard that checks every address
 ``storage``      tables, the store with its one writer, migrations
+``monitoring``   the health of the parts, and measurements
 ``web``          pages for people
 ``client``       clients that ping a broker, subscribe and listen
 ``plugins``      the drop-in path for makers of front doors, notifiers and sinks

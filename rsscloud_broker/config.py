@@ -33,6 +33,7 @@ from rsscloud_broker.rules import (
     is_network,
     is_path,
     is_public_url,
+    is_token,
     not_empty,
 )
 from rsscloud_broker.urls import normal_form
@@ -43,6 +44,7 @@ __all__ = [
     "Egress",
     "Http",
     "Log",
+    "Metrics",
     "Network",
     "Polling",
     "RateLimitOptions",
@@ -266,6 +268,23 @@ class Polling:
 
 
 @frozen
+class Metrics:
+    """``[metrics]``: who may read ``/metrics``, ``/health/live`` and ``/health/ready``.
+
+    Programs on this machine may, and those that send the token.
+
+    :ivar enabled: whether the broker has these addresses.
+    :ivar token: the token that programs send as ``Authorization: Bearer TOKEN``; empty for none.
+    :ivar listen: endpoints for these addresses alone, which the other endpoints then lack.  Without
+        a token everybody who can connect there may read them.
+    """
+
+    enabled: bool = True
+    token: str = field(default="", repr=False, validator=is_token)
+    listen: tuple[str, ...] = field(default=(), validator=deep_iterable(is_endpoint))
+
+
+@frozen
 class Config:
     """The whole configuration.
 
@@ -293,10 +312,16 @@ class Config:
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)
+    metrics: Metrics = field(factory=Metrics)
     log: Log = field(factory=Log)
     front_doors: dict[str, Any] = field(factory=dict, validator=holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=holds_tables)
+
+    @property
+    def all_listen(self) -> tuple[str, ...]:
+        """The endpoints of everybody, and those of ``[metrics]``."""
+        return (*self.listen, *(self.metrics.listen if self.metrics.enabled else ()))
 
     @property
     def database_url(self) -> str:

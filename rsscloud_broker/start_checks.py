@@ -59,7 +59,7 @@ def examine(config: Config) -> Findings:
     faults.extend(filter(None, [fault]))
     exists = os.path.isdir(config.data)
     findings = Findings("can be written" if exists else "will be made", database, faults)
-    for description in config.listen:
+    for description in config.all_listen:
         _try(description, config.data, findings)
     owner = Path(config.data).stat().st_uid if exists else os.geteuid()
     if owner != os.geteuid() == 0:
@@ -100,7 +100,9 @@ def _try(description: str, data: str, findings: Findings) -> None:
 
 
 def file_faults(config: Config) -> list[str]:
-    """Why the data directory or the database file cannot be used, a sentence for each fault."""
+    """Why the data directory, the database file or the access log cannot be used, a sentence for
+    each fault.
+    """
     data = Path(config.data)
     faults = list(_faults_of_directory(data, "--data names another directory"))
     if not faults and data.is_dir():
@@ -113,7 +115,28 @@ def file_faults(config: Config) -> list[str]:
         if not faults:
             beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
             faults.extend(_faults_of_files((database, *beside), other))
+    if config.log.access not in {"", "-"}:
+        faults.extend(_faults_of_log(Path(config.log.access)))
     return faults
+
+
+def _faults_of_log(path: Path) -> Iterator[str]:
+    """Why lines cannot be appended to a log file, which need not exist yet."""
+    parent, me = path.absolute().parent, _user(os.geteuid())
+    other = "or name another file in [log] access"
+    # These functions of os.path also say no if the path may not be looked at.
+    if os.path.isdir(path):
+        yield f"the access log {path} is a directory: name a file in [log] access"
+    elif not os.path.isdir(parent):
+        yield (
+            f"the access log {path} cannot be made: {parent} is no directory, or {me} may not look "
+            f"at it; make it for {me} (install -d -o {me} {parent}), {other}"
+        )
+    elif os.path.exists(path):
+        if not os.access(path, os.W_OK, effective_ids=True):
+            yield f"the access log {path} cannot be written by {me}: chown {me} {path}, {other}"
+    elif not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        yield f"the access log {path} cannot be made, as {me} may not write in {parent}, {other}"
 
 
 def _directories(parent: Path) -> list[Path]:

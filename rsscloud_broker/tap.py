@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from attrs import evolve
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import IService, IServiceCollection, MultiService
@@ -45,14 +46,16 @@ from rsscloud_broker.core import (
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.listening import listener, sentence
+from rsscloud_broker.front_doors.listening import sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
+from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
@@ -67,7 +70,12 @@ from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.unpacking import AT_A_TIME
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
-from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
+from rsscloud_broker.signals import (
+    reload_at_hangup,
+    reopen_at_request,
+    rotate_at_request,
+    stop_once,
+)
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import Store, UnfitDatabase, migrate
@@ -123,13 +131,14 @@ def makeService(options: Options) -> IService:
         service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
         if service.observer is not None:
             service.reloading.take_too("[log]", lambda config: logs.change(config.log))
-        elif config.log != Log():
+        elif evolve(config.log, access="") != Log():
             service.log.warn(
-                "[log] of the configuration is ignored: this broker leaves its log to twistd "
-                "(--logger, or twistd -y)."
+                "[log] of the configuration is ignored, but for the access log: this broker "
+                "leaves its log to twistd (--logger, or twistd -y)."
             )
         read = partial(options.configuration, makers)
         reload_at_hangup(reactor, partial(service.reloading.reload, read))
+        reopen_at_request(reactor, service.access_log.reopen)
         return service
     except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
         # Not a UsageError: twistd shows that without a traceback only while it parses the
@@ -147,10 +156,12 @@ class BrokerService(MultiService):
     :param descriptors: how many file descriptors the broker may need at the same time.
     :ivar observer: the log observer; None if the broker leaves logging to twistd.
     :ivar reloading: applies a changed configuration to the parts.
+    :ivar access_log: the access log.
     """
 
     log = Logger()
     reloading: Reloading
+    access_log: AccessLog
     observer: ILogObserver | None = None
 
     def __init__(
@@ -260,15 +271,14 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
 
     clock = SystemClock(reactor)
     counters = Counters()
-    store = Store(reactor, config.database_url, bounds=config.storage.bounds)
-    counters.writes.set_function(store.writes_waiting)
+    store = Store(reactor, config.database_url, bounds=config.storage.bounds, counters=counters)
     bus = EventBus(clock=clock, counters=counters)
-    filing = Workers(reactor, "files", 2)
-    unpacking = Workers(reactor, "unpacking", AT_A_TIME)
-    space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
+    filing = Workers(reactor, "files", 2, counters)
+    unpacking = Workers(reactor, "unpacking", AT_A_TIME, counters)
+    space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing, counters)
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
-    own = tuple(own_listeners(config.listen))
+    own = tuple(own_listeners(config.all_listen))
     callback_guard = AddressGuard(config.egress.callback_networks, own)
     topic_guard = AddressGuard(config.egress.topic_networks, own)
     callbacks = CallbackClient(
@@ -359,11 +369,25 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     limits = HTTPLimits(config.http, reactor)
+    monitoring = make_monitoring(
+        config,
+        reactor,
+        clock,
+        counters,
+        limits,
+        store=store,
+        bus=bus,
+        space=space,
+        resolver=resolver,
+        callbacks=callbacks,
+        topics=topics,
+    )
     site = bounded_site(
-        Root(doors, public_url),
+        Root([*monitoring.doors, *doors], public_url),
         limits,
         counters,
         error_page if "front_page" in running else None,  # error pages link to its pages
+        monitoring.access_log,
     )
     certificates: list[Certificate] = []
     service.reloading = Reloading(
@@ -375,10 +399,12 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
             admission=admission,
             access=access,
             allow_connections=lambda number: service.allow_descriptors(outgoing + number),
-        ).takers(),
+        ).takers()
+        | monitoring.takers(),
         certificates,
         reactor,
     )
+    service.access_log = monitoring.access_log
 
     timed = [
         Sweeper(store, bus, clock, access),
@@ -398,7 +424,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         intents,
         *filter(IService.providedBy, sinks),
         *timed,
-        *(listener(each, site, reactor, certificates) for each in config.listen),
+        *monitoring.services,
+        *monitoring.listen(config, site, reactor, certificates),
     ):
         part.setServiceParent(service)
     return service

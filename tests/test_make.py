@@ -155,6 +155,7 @@ class ProgramsTests(MakeTestCase):
             "systemd-socket-activate",
             "postgres",
             "chromium",
+            "promtool",
         ):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))

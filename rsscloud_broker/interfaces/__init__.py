@@ -4,6 +4,7 @@
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
 - ``store``: the database, and the check for free disk space
 - ``views``: what pages may read
+- ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -15,6 +16,7 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a `
 from __future__ import annotations
 
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
+from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
@@ -45,6 +47,7 @@ __all__ = [
     "IEventSink",
     "IFrontDoor",
     "IFrontDoorMaker",
+    "IHealth",
     "INotifier",
     "INotifierMaker",
     "IOutbound",
@@ -56,6 +59,7 @@ __all__ = [
     "ITopicFetcher",
     "IURLPolicy",
     "OutboundReply",
+    "PartState",
     "Route",
     "SinkParts",
     "SoapDescription",
