@@ -9,14 +9,18 @@ import sqlite3
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, run, until
 from tests.e2e.programs import program
 from tests.e2e.servers import HttpPostReceiver
-from tests.processes import TIMEOUT, free_port
+from tests.processes import TIMEOUT, Process, free_port
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "monitoring"
 
 TOKEN = "a-token-of-the-operator"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -113,6 +117,47 @@ class MetricsTests(EndToEndTestCase):
         broker = self.own_broker("[metrics]\nenabled = false\n")
         broker.start()
         self.assertEqual(request(f"{broker.url}/metrics").status, 404)
+
+
+class PrometheusTests(EndToEndTestCase):
+    def test_prometheus_reads_them(self) -> None:
+        """Prometheus itself, with the token and the alerts of the manual."""
+        broker = self.own_broker(f"{PROXIED}[metrics]\ntoken = '{TOKEN}'\n")
+        broker.start()
+        directory, port = self.directory(), free_port()
+        text = (EXAMPLES / "prometheus.yml").read_text("utf-8")
+        for manual, here in {
+            "scheme: https": "scheme: http\n    scrape_interval: 1s\n    scrape_timeout: 1s",
+            "of-16-characters-or-more": TOKEN,
+            "broker.example": f"127.0.0.1:{broker.port}",
+            "alerts.yml": str(EXAMPLES / "alerts.yml"),
+        }.items():
+            self.assertIn(manual, text)
+            text = text.replace(manual, here)
+        (directory / "prometheus.yml").write_text(text, "utf-8")
+        Process(
+            self,
+            [
+                program("prometheus"),
+                f"--config.file={directory}/prometheus.yml",
+                f"--storage.tsdb.path={directory}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+        )
+
+        def value(query: str) -> str:
+            """The value of a query; empty as long as there is none."""
+            asked = urlencode({"query": query})
+            try:
+                answer = request(f"http://127.0.0.1:{port}/api/v1/query?{asked}")
+            except OSError:
+                return ""
+            found = json.loads(answer.body)["data"]["result"] if answer.status == 200 else []
+            return str(found[0]["value"][1]) if found else ""
+
+        until(lambda: value('up{job="rsscloud-broker"}') == "1", "Prometheus to read the metrics")
+        self.assertEqual(value('rsscloud_build_info{database="sqlite"}'), "1")
+        self.assertEqual(value("rsscloud_pings_total"), "0")
 
 
 def health_text(answer: Answer, part: str) -> str:
