@@ -23,6 +23,7 @@ Where to look:
 ``doctor``       checks an installed broker, for its operator
 ``discovery``    finds plugins and selects those that run
 ``making``       makes the parts of plugins, and names the plugin that fails
+``observing``    composes metrics, health and the access log
 ``start_checks`` checks data directory, database and ports before a start
 ``account_parts`` makes the parts of accounts
 ``outbound_parts``  makes the clients that call other servers
@@ -39,6 +40,7 @@ Where to look:
 ``notifiers``    call subscribers: a module for each protocol
 ``outbound``     the HTTP clients, and the guard that checks every address
 ``storage``      tables, the store with its one writer, migrations
+``monitoring``   the health of the parts, and measurements
 ``web``          pages for people
 ``remembering``  remembers for a moment what was read for pages
 ``accounts``     accounts: names, passwords, sessions, API tokens

@@ -34,6 +34,7 @@ from rsscloud_broker.rules import (
     is_network,
     is_path,
     is_public_url,
+    is_token,
     not_empty,
 )
 from rsscloud_broker.urls import normal_form
@@ -45,6 +46,7 @@ __all__ = [
     "Egress",
     "Http",
     "Log",
+    "Metrics",
     "Network",
     "Pages",
     "Polling",
@@ -288,6 +290,23 @@ class Pages:
 
 
 @frozen
+class Metrics:
+    """``[metrics]``: who may read ``/metrics``, ``/health/live`` and ``/health/ready``.
+
+    Programs on this machine may, and those that send the token.
+
+    :ivar enabled: whether the broker has these addresses.
+    :ivar token: the token that programs send as ``Authorization: Bearer TOKEN``; empty for none.
+    :ivar listen: endpoints for these addresses alone, which the other endpoints then lack.  Without
+        a token everybody who can connect there may read them.
+    """
+
+    enabled: bool = True
+    token: str = field(default="", repr=False, validator=is_token)
+    listen: tuple[str, ...] = field(default=(), validator=deep_iterable(is_endpoint))
+
+
+@frozen
 class Config:
     """The whole configuration.
 
@@ -318,11 +337,17 @@ class Config:
     storage: Storage = field(factory=Storage)
     pages: Pages = field(factory=Pages)
     accounts: Accounts = field(factory=Accounts)
+    metrics: Metrics = field(factory=Metrics)
     log: Log = field(factory=Log)
     front_doors: dict[str, Any] = field(factory=dict, validator=holds_tables)
     notifiers: dict[str, Any] = field(factory=dict, validator=holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=holds_tables)
     checkers: dict[str, Any] = field(factory=dict, validator=holds_tables)
+
+    @property
+    def all_listen(self) -> tuple[str, ...]:
+        """The endpoints of everybody, and those of ``[metrics]``."""
+        return (*self.listen, *(self.metrics.listen if self.metrics.enabled else ()))
 
     @property
     def database_url(self) -> str:

@@ -1,7 +1,8 @@
 """The counters, gauges and histograms of the broker, in one registry.
 
-All parts of the broker count their work here; a page, a plugin or a test reads the registry.
-Names and units follow the conventions of Prometheus, whose client library this module uses.
+All parts of the broker count their work here.  ``/metrics`` shows the registry, and a page, a
+plugin or a test may read it.  Names and units follow the conventions of Prometheus
+(https://prometheus.io/docs/practices/naming/), whose client library this module uses.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 #: The upper bounds of the buckets of latencies, in seconds; there is one more without a bound.
 LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_DELAYS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_GROUPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 class Counters:
@@ -29,6 +32,7 @@ class Counters:
     :ivar answers: answers to requests, by status; 503 means that the broker lacked a resource.
     :ivar missed: events that a sink did not handle, by sink and reason: dropped (its queue was
         full), failed (the sink raised an exception).
+    :ivar unlogged: requests that are missing in the access log.
     :ivar in_flight: notifications under way.
     :ivar slow: those of them that take long and gave up their slots.
     :ivar queued: notifications that wait for a slot.
@@ -36,6 +40,20 @@ class Counters:
     :ivar fan_outs: topics whose fan-outs are under way.
     :ivar checks: topics that are fetched because of a ping, or wait to be fetched.
     :ivar writes: operations that wait to be written to the store.
+    :ivar events: events that wait on the bus, by sink.
+    :ivar lookups: host names that are being looked up.
+    :ivar connections: open connections of clients.
+    :ivar outgoing: requests to other servers under way, by client: callbacks, topics.
+    :ivar idle: connections to other servers that are kept open for further requests, by client.
+    :ivar busy_threads: threads at work, by pool.
+    :ivar thread_queue: calls that wait for a thread, by pool.
+    :ivar database_size: bytes of the database, by part: main, and for SQLite wal (the write-ahead
+        log).
+    :ivar disk_free: bytes that are free on the disk of the data directory.
+    :ivar transaction_age: seconds since the writer began its transaction; 0 if it has none.
+    :ivar group_sizes: operations that the writer committed together.
+    :ivar transactions: seconds from the begin of a writing transaction to the end of its commit.
+    :ivar loop_delay: seconds by which the event loop called a timer too late.
     :ivar first_latency: seconds from the request of the fetch that found a change to the first
         notification.  This is the time of the ping, unless the change was found by a poll, the
         topic could not be fetched at first, or a fetch was under way when the ping came.
@@ -49,34 +67,72 @@ class Counters:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"rsscloud_{name}", text, labels, registry=registry)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"rsscloud_{name}", text, registry=registry)
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"rsscloud_{name}", text, labels, registry=registry)
 
-        def latency(name: str, text: str) -> Histogram:
-            return Histogram(f"rsscloud_{name}_seconds", text, registry=registry, buckets=LATENCIES)
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"rsscloud_{name}", text, registry=registry, buckets=buckets)
 
         self.pings = counter("pings", "Pings that were recorded")
-        self.repeats = counter("repeats", "Repeats of a recent ping, which were not recorded")
+        self.repeats = counter("repeated_pings", "Repeats of a recent ping, which are not recorded")
         self.fetches = counter("fetches", "Fetches of topics", "result")
         self.deliveries = counter(
-            "deliveries", "Attempts to notify a subscriber", "protocol", "outcome"
+            "notifications", "Attempts to notify a subscriber", "protocol", "outcome"
         )
-        self.retries = counter("retries", "Attempts that were not the first")
-        self.given_up = counter("given_up", "Notifications that were given up", "protocol")
+        self.retries = counter("notification_retries", "Attempts that were not the first")
+        self.given_up = counter(
+            "notifications_given_up", "Notifications whose last attempt failed", "protocol"
+        )
         self.dropped_contents = counter(
             "dropped_contents", "Pushed contents that did not fit into the queue of a subscription"
         )
-        self.limited = counter("limited", "Requests that were refused because of a limit", "kind")
-        self.answers = counter("answers", "Answers to requests", "status")
+        self.limited = counter(
+            "limited_requests", "Requests that were refused because of a limit", "kind"
+        )
+        self.answers = counter("http_responses", "Answers to requests", "status")
         self.missed = counter(
             "missed_events", "Events that a sink did not handle", "sink", "reason"
         )
-        self.in_flight = gauge("in_flight", "Notifications under way")
-        self.slow = gauge("slow", "Notifications under way that take long")
-        self.queued = gauge("queued", "Notifications that wait for a slot")
-        self.open_hosts = gauge("open_hosts", "Hosts whose breakers are open")
-        self.fan_outs = gauge("fan_outs", "Topics whose fan-outs are under way")
-        self.checks = gauge("checks", "Topics that are fetched because of a ping, or wait for it")
-        self.writes = gauge("writes", "Operations that wait to be written to the store")
-        self.first_latency = latency("first_latency", "From a ping to its first notification")
-        self.last_latency = latency("last_latency", "From a ping to the end of the fan-out")
+        self.unlogged = counter(
+            "access_log_missing_lines", "Requests that are missing in the access log"
+        )
+        self.in_flight = gauge("notifications_in_flight", "Notifications under way")
+        self.slow = gauge("slow_notifications", "Notifications under way that take long")
+        self.queued = gauge("notifications_queued", "Notifications that wait for a slot")
+        self.open_hosts = gauge("open_breakers", "Hosts whose breakers are open")
+        self.fan_outs = gauge("running_fan_outs", "Topics whose fan-outs are under way")
+        self.checks = gauge(
+            "pending_fetches", "Topics that are fetched because of a ping, or wait for it"
+        )
+        self.writes = gauge("store_writes_queued", "Operations that wait to be written")
+        self.events = gauge("events_queued", "Events that wait on the bus", "sink")
+        self.lookups = gauge("name_lookups", "Host names that are being looked up")
+        self.connections = gauge("http_connections", "Open connections of clients")
+        self.outgoing = gauge("outgoing_requests", "Requests to other servers under way", "client")
+        self.idle = gauge(
+            "idle_outgoing_connections", "Connections kept open for further requests", "client"
+        )
+        self.busy_threads = gauge("busy_threads", "Threads at work", "pool")
+        self.thread_queue = gauge("thread_calls_queued", "Calls that wait for a thread", "pool")
+        self.database_size = gauge("database_size_bytes", "Size of the database", "part")
+        self.disk_free = gauge("disk_free_bytes", "Free space on the disk of the data directory")
+        self.transaction_age = gauge(
+            "store_transaction_age_seconds", "Time since the writer began its transaction"
+        )
+        self.group_sizes = histogram(
+            "store_transaction_operations", "Operations committed together", _GROUPS
+        )
+        self.transactions = histogram(
+            "store_transaction_duration_seconds", "Time of a writing transaction", _DELAYS
+        )
+        self.loop_delay = histogram(
+            "event_loop_delay_seconds", "Time by which the event loop is late", _DELAYS
+        )
+        self.first_latency = histogram(
+            "first_notification_latency_seconds",
+            "From a ping to its first notification",
+            LATENCIES,
+        )
+        self.last_latency = histogram(
+            "last_notification_latency_seconds", "From a ping to the end of the fan-out", LATENCIES
+        )

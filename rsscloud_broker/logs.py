@@ -67,6 +67,11 @@ def _are_levels(_: object, key: _Attribute, levels: Mapping[str, object]) -> Non
             )
 
 
+def _is_path(_: object, key: _Attribute, path: str) -> None:
+    if "\0" in path:
+        raise ValueError(f"'{key.name}' holds the character NUL, which no name of a file may")
+
+
 @frozen
 class Log:
     """``[log]``: which events are logged, and in which form.
@@ -74,11 +79,13 @@ class Log:
     :ivar level: the lowest level that is logged.
     :ivar levels: the lowest level for single namespaces: a package or module, and all below it.
     :ivar format: the form of each line: text for people, or a JSON object for programs.
+    :ivar access: the file of the access log; ``-`` for stdout, empty for no access log.
     """
 
     level: Level = "info"
     levels: dict[str, Any] = field(factory=dict, validator=_are_levels)
     format: Literal["text", "json"] = "text"
+    access: str = field(default="", validator=_is_path)
 
 
 class UnusableLog(Exception):

@@ -67,7 +67,7 @@ def make_outbound(
     user_agent = f"{product} (+{config.address})"
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
-    own = tuple(own_listeners(config.listen))
+    own = tuple(own_listeners(config.all_listen))
     callback_guard = AddressGuard(config.egress.callback_networks, own)
     topic_guard = AddressGuard(config.egress.topic_networks, own)
     budget = AnswerBudget.of_topics(config.topics.body_limit, reactor.callFromThread)

@@ -70,7 +70,7 @@ class Parts:
     access: _Access
     allow_connections: Callable[[int], None]
 
-    def takers(self) -> Mapping[str, Taker]:
+    def takers(self) -> dict[str, Taker]:
         """The taker of each key; a name may also be the beginning of several keys."""
         return {
             "[egress] allow_topics": lambda new: self.topics.allow(new.egress.topic_networks),
@@ -171,7 +171,8 @@ class Reloading:
         try:
             config = read()
             # The broker listens at its present endpoints already, so only new ones are checked.
-            new = [each for each in config.listen if each not in self._running["listen"]]
+            running = (*self._running["listen"], *self._running["[metrics] listen"])
+            new = [each for each in config.all_listen if each not in running]
             check_endpoints(new, "", self._reactor)
         except ConfigError as error:
             faults.append(str(error))

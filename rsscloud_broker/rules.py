@@ -64,6 +64,19 @@ def is_name_server(_: object, key: _Attribute, text: str) -> None:
 _ABSTRACT = re.compile(r"unix:(?:address=)?\0[^\0]+:lockfile=0")
 
 
+#: A token of a request, long enough that nobody guesses it.
+_TOKEN = re.compile(r"[\x21-\x7e]{16,}")
+
+
+def is_token(_: object, key: _Attribute, text: str) -> None:
+    """Require a token for ``Authorization: Bearer TOKEN`` that nobody guesses, or no text."""
+    if text and not _TOKEN.fullmatch(text):
+        raise ValueError(
+            f"'{key.name}' must have 16 characters at least, of ASCII and without blanks; "
+            "make one with: python3 -c 'import secrets; print(secrets.token_urlsafe())'"
+        )
+
+
 def is_endpoint(_: object, key: _Attribute, text: str) -> None:
     """Require the form of a Twisted endpoint's description."""
     if not re.fullmatch(r"[A-Za-z0-9_]+:\S.*", text):

@@ -1,4 +1,4 @@
-"""Installs the signal handlers that stop the broker, reload its configuration, rotate its log."""
+"""Installs the signal handlers that stop the broker, reload its configuration, rotate its logs."""
 
 from __future__ import annotations
 
@@ -78,3 +78,25 @@ def rotate_at_request(reactor: Any, file: LogFile) -> None:
         reactor.callFromThread(file.rotate)
 
     signal.signal(signal.SIGUSR1, rotate)
+
+
+def reopen_at_request(reactor: Any, reopen: Callable[[], None]) -> None:
+    """Make SIGUSR1 reopen another log file too, once the reactor runs.
+
+    Whatever SIGUSR1 did before, it still does.
+
+    :param reactor: a reactor that does not run yet.
+    :param reopen: is called in the reactor's thread.
+    """
+
+    def install() -> None:
+        earlier = signal.getsignal(signal.SIGUSR1)  # by now twistd has installed its own
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if callable(earlier):
+                earlier(number, frame)
+            reactor.callFromThread(reopen)
+
+        signal.signal(signal.SIGUSR1, handle)
+
+    reactor.callWhenRunning(install)

@@ -59,7 +59,7 @@ def examine(config: Config) -> Findings:
     faults.extend(filter(None, [fault]))
     exists = os.path.isdir(config.data)
     findings = Findings("can be written" if exists else "will be made", database, faults)
-    for description in config.listen:
+    for description in config.all_listen:
         try_endpoint(description, config.data, findings)
     findings.notes.extend(filter(None, [note_for_root(config)]))
     return findings
@@ -114,7 +114,9 @@ def try_endpoint(description: str, data: str, findings: Findings) -> None:
 
 
 def file_faults(config: Config) -> list[str]:
-    """Why the data directory or the database file cannot be used, a sentence for each fault."""
+    """Why the data directory, the database file or the access log cannot be used, a sentence for
+    each fault.
+    """
     data = Path(config.data)
     faults = list(_faults_of_directory(data, "--data names another directory"))
     if not faults and data.is_dir():
@@ -127,6 +129,8 @@ def file_faults(config: Config) -> list[str]:
         if not faults:
             beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
             faults.extend(_faults_of_files((database, *beside), other))
+    if config.log.access not in {"", "-"}:
+        faults.extend(_faults_of_log(Path(config.log.access)))
     return faults
 
 
@@ -139,6 +143,25 @@ def log_faults(file: Path) -> list[str]:
     """Why a log file cannot be written, a sentence for each fault."""
     other = "--logfile names another file"
     return [*_faults_of_directory(file.parent, other)] or [*_faults_of_files((file,), other)]
+
+
+def _faults_of_log(path: Path) -> Iterator[str]:
+    """Why lines cannot be appended to a log file, which need not exist yet."""
+    parent, me = path.absolute().parent, _user(os.geteuid())
+    other = "or name another file in [log] access"
+    # These functions of os.path also say no if the path may not be looked at.
+    if os.path.isdir(path):
+        yield f"the access log {path} is a directory: name a file in [log] access"
+    elif not os.path.isdir(parent):
+        yield (
+            f"the access log {path} cannot be made: {parent} is no directory, or {me} may not look "
+            f"at it; make it for {me} (install -d -o {me} {parent}), {other}"
+        )
+    elif os.path.exists(path):
+        if not os.access(path, os.W_OK, effective_ids=True):
+            yield f"the access log {path} cannot be written by {me}: chown {me} {path}, {other}"
+    elif not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        yield f"the access log {path} cannot be made, as {me} may not write in {parent}, {other}"
 
 
 def _directories(parent: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from attrs import evolve
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import IService, IServiceCollection, MultiService
@@ -54,20 +55,27 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.listening import listener, sentence
+from rsscloud_broker.front_doors.listening import sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
+from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
-from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
+from rsscloud_broker.signals import (
+    reload_at_hangup,
+    reopen_at_request,
+    rotate_at_request,
+    stop_once,
+)
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
 from rsscloud_broker.storage import AccountStore, Store, UnfitDatabase, migrate
@@ -119,13 +127,14 @@ def makeService(options: Options) -> IService:
         service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
         if service.observer is not None:
             service.reloading.take_too("[log]", lambda config: logs.change(config.log))
-        elif config.log != Log():
+        elif evolve(config.log, access="") != Log():
             service.log.warn(
-                "[log] of the configuration is ignored: this broker leaves its log to twistd "
-                "(--logger, or twistd -y)."
+                "[log] of the configuration is ignored, but for the access log: this broker "
+                "leaves its log to twistd (--logger, or twistd -y)."
             )
         read = partial(options.configuration, makers)
         reload_at_hangup(reactor, partial(service.reloading.reload, read))
+        reopen_at_request(reactor, service.access_log.reopen)
         return service
     except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
         # Not a UsageError: twistd shows that without a traceback only while it parses the
@@ -143,10 +152,12 @@ class BrokerService(MultiService):
     :ivar descriptors: how many file descriptors the broker may need at the same time.
     :ivar observer: the log observer; None if the broker leaves logging to twistd.
     :ivar reloading: applies a changed configuration to the parts.
+    :ivar access_log: the access log.
     """
 
     log = Logger()
     reloading: Reloading
+    access_log: AccessLog
     observer: ILogObserver | None = None
 
     def __init__(
@@ -253,15 +264,14 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
 
     clock, counters = SystemClock(reactor), Counters()
-    threads = StoreThreads(reactor)
-    store = Store(reactor, config.database_url, threads, config.storage.bounds)
+    threads = StoreThreads(reactor, counters)
+    store = Store(reactor, config.database_url, threads, config.storage.bounds, counters)
     accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
-    counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
     blocks = Blocks()
-    filing = Workers(reactor, "files", 2)
-    decoding = Workers(reactor, "decoding", AT_A_TIME)
-    space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
+    filing = Workers(reactor, "files", 2, counters)
+    decoding = Workers(reactor, "decoding", AT_A_TIME, counters)
+    space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing, counters)
     outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding, blocks)
     notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
@@ -348,11 +358,25 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         self_test=self_test,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
+    monitoring = make_monitoring(
+        config,
+        reactor,
+        clock,
+        counters,
+        limits,
+        store=store,
+        bus=bus,
+        space=space,
+        resolver=outbound.resolver,
+        callbacks=outbound.callbacks,
+        topics=outbound.topics,
+    )
     site = bounded_site(
-        Root(doors, public_url),
+        Root([*monitoring.doors, *doors], public_url),
         limits,
         counters,
         pages.error if "front_page" in running else None,  # error pages link to its pages
+        monitoring.access_log,
     )
     certificates: list[Certificate] = []
     service.reloading = Reloading(
@@ -364,10 +388,12 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
             admission=admission,
             access=access,
             allow_connections=lambda number: service.allow_descriptors(outgoing + number),
-        ).takers(),
+        ).takers()
+        | monitoring.takers(),
         certificates,
         reactor,
     )
+    service.access_log = monitoring.access_log
 
     timed = [
         administration.following,
@@ -390,7 +416,8 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         self_test,
         *filter(IService.providedBy, sinks),
         *timed,
-        *(listener(each, site, reactor, certificates) for each in config.listen),
+        *monitoring.services,
+        *monitoring.listen(config, site, reactor, certificates),
     ):
         part.setServiceParent(service)
     return service

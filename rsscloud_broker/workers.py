@@ -18,6 +18,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
+from rsscloud_broker.counters import Counters
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -38,21 +40,39 @@ class Daemons(ThreadPool):
     threadFactory = _Daemon
 
 
+def count_threads(pool: Daemons, counters: Counters | None) -> None:
+    """Have counters show how many threads of a pool are at work, and how many calls wait.
+
+    :param counters: None to count nothing.
+    """
+    if counters is not None:
+        counters.busy_threads.labels(pool.name).set_function(lambda: len(pool.working))
+        counters.thread_queue.labels(pool.name).set_function(pool.q.qsize)
+
+
 class Workers(Service):
     """Calls functions in the threads of a pool of its own.
 
     :param name: what the threads are for, in the log.
     :param threads: how many functions run at the same time.
+    :param counters: count the threads at work, and what waits for them.
     """
 
     log = Logger()
 
-    def __init__(self, reactor: IReactorFromThreads, name: str, threads: int) -> None:
+    def __init__(
+        self,
+        reactor: IReactorFromThreads,
+        name: str,
+        threads: int,
+        counters: Counters | None = None,
+    ) -> None:
         self.name = name
         self._reactor = reactor
         self._threads = threads
         self._unfinished = 0
         self._pool = Daemons(0, threads, name=name)
+        count_threads(self._pool, counters)
 
     def busy(self) -> tuple[int, int]:
         """How many calls wait for a thread, and how many run."""

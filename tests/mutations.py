@@ -966,4 +966,40 @@ MUTATIONS: tuple[Mutation, ...] = (
         "front_doors.test_rsscloud_rest front_doors.test_rsscloud_calls",
         "The pause between pings that the operator asks for is not kept.",
     ),
+    # --- metrics, health and the access log
+    Mutation(
+        "front_doors/monitoring.py",
+        "if await self._may_read(request):",
+        "if True:",
+        "front_doors.test_monitoring",
+        "Strangers read the metrics.",
+    ),
+    Mutation(
+        "front_doors/monitoring.py",
+        "return bool(self._token) and compare_digest(self._token, token.encode())",
+        "return self._token.startswith(token.encode())",
+        "front_doors.test_monitoring",
+        "The beginning of the token is enough.",
+    ),
+    Mutation(
+        "front_doors/limits.py",
+        "return not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))",
+        "return True",
+        "front_doors.test_monitoring",
+        "Behind a proxy that nobody named, strangers read the metrics.",
+    ),
+    Mutation(
+        "front_doors/access_log.py",
+        'target = request.uri.partition(b"?")[0]',
+        "target = request.uri",
+        "front_doors.test_access_log",
+        "The access log holds the secrets in queries.",
+    ),
+    Mutation(
+        "front_doors/access_log.py",
+        'return value[:MAX_FIELD].decode("latin-1").translate(_ESCAPES)',
+        'return value[:MAX_FIELD].decode("latin-1")',
+        "front_doors.test_access_log",
+        "A client writes fields of its own into the access log.",
+    ),
 )

@@ -156,6 +156,7 @@ class ProgramsTests(MakeTestCase):
             "postgres",
             "chromium",
             "curl",
+            "promtool",
         ):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))

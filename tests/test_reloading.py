@@ -12,6 +12,8 @@ from typing import Any
 from attrs import define, evolve, field
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
@@ -25,8 +27,9 @@ from rsscloud_broker.config import (
     Topics,
     loads,
 )
+from rsscloud_broker.observing import Monitoring
 from rsscloud_broker.reloading import Parts, Reloading, settings
-from rsscloud_broker.signals import reload_at_hangup
+from rsscloud_broker.signals import reload_at_hangup, reopen_at_request
 
 
 @define
@@ -265,7 +268,8 @@ class ManualTests(SynchronousTestCase):
         text = page.read_text(encoding="utf-8")
         table = text.partition(".. _reloading:")[2].partition("All other keys need a restart.")[0]
         named = set(re.findall(r"``(\[\w+\](?: \w+)?)``", table))
-        taken = {*Parts(*[None] * 6).takers(), "[log]"}  # type: ignore[arg-type] # as above
+        monitoring = Monitoring(*[None] * 6)  # type: ignore[arg-type] # as above
+        taken = {*Parts(*[None] * 6).takers(), *monitoring.takers(), "[log]"}  # type: ignore[arg-type] # as above
         # The keys of a table that is taken as a whole need not be named.
         whole = {keys for keys in taken if " " not in keys}
         single = {keys for keys in taken if keys.split()[0] not in whole}
@@ -282,3 +286,14 @@ class SignalTests(TestCase):
         reload_at_hangup(reactor, partial(reloaded.callback, None))
         os.kill(os.getpid(), signal.SIGHUP)
         await reloaded
+
+    async def test_sigusr1_reopens_and_does_what_it_did(self) -> None:
+        earlier: list[int] = []
+        before = signal.signal(signal.SIGUSR1, lambda number, frame: earlier.append(number))
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        reopened: Deferred[None] = Deferred()
+        reopen_at_request(reactor, partial(reopened.callback, None))
+        await deferLater(IReactorTime(reactor), 0)  # now the reactor runs
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await reopened
+        self.assertEqual(earlier, [signal.SIGUSR1])

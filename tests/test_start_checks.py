@@ -7,13 +7,14 @@ import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest import SkipTest
 
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker import data_lock
-from rsscloud_broker.config import Config
+from rsscloud_broker.config import Config, Log
 from rsscloud_broker.start_checks import Findings, examine, file_faults
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
@@ -160,3 +161,53 @@ class DataLockTests(SynchronousTestCase):
             self.assertTrue(data_lock.is_held(data))
             self.assertRaises(BlockingIOError, data_lock.hold, data)
         self.assertFalse(data_lock.is_held(data))
+
+
+class AccessLogTests(StartChecksTestCase):
+    def with_access(self, path: str) -> None:
+        self.config = evolve(self.config, log=Log(access=path))
+
+    def test_none_and_stdout(self) -> None:
+        for path in ("", "-"):
+            self.with_access(path)
+            self.assertEqual(self.faults(), [])
+
+    def test_a_file_that_can_be_made_or_written(self) -> None:
+        path = self.home / "access.log"
+        self.with_access(str(path))
+        self.assertEqual(self.faults(), [])
+        path.write_text("")
+        self.assertEqual(self.faults(), [])
+
+    def test_no_directory(self) -> None:
+        self.with_access(str(self.home / "none" / "access.log"))
+        (fault,) = self.faults()
+        self.assertIn(f"{self.home}/none is no directory", fault)
+
+    def test_a_directory_in_its_place(self) -> None:
+        self.with_access(str(self.home))
+        (fault,) = self.faults()
+        self.assertIn("is a directory: name a file in [log] access", fault)
+
+    def test_a_file_of_somebody_else(self) -> None:
+        if os.geteuid():
+            raise SkipTest("only root can become another user")
+        home = Path(self.enterContext(TemporaryDirectory()))
+        home.chmod(0o755)
+        data, closed = home / "data", home / "closed"
+        for directory in (data, closed):
+            directory.mkdir(mode=0o700)
+        os.chown(data, 65534, -1)
+        (home / "access.log").touch(0o640)
+        self.addCleanup(os.seteuid, 0)
+        os.seteuid(65534)
+        for path, said in (
+            (home / "access.log", "cannot be written by"),
+            (home / "other.log", f"may not write in {home}"),
+            (closed / "access.log", f"may not write in {closed}"),
+            (closed / "a" / "access.log", "is no directory, or"),
+        ):
+            log = Log(access=str(path))
+            (fault,) = file_faults(evolve(self.config, data=str(data), log=log))
+            self.assertIn(f"the access log {path} cannot be ", fault)
+            self.assertIn(said, fault)

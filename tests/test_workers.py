@@ -8,10 +8,12 @@ from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import gatherResults
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.workers import Workers
 
@@ -70,6 +72,36 @@ class WorkersTests(TestCase):
         released.set()
         await gatherResults(calls)
         self.assertEqual(workers.busy(), (0, 0))
+
+    async def test_threads_at_work_and_calls_that_wait_are_metrics(self) -> None:
+        counters = Counters()
+        workers = Workers(IReactorFromThreads(reactor), "test work", 2, counters)
+        workers.startService()
+        self.addCleanup(workers.stopService)
+        begun, released = threading.Barrier(3), threading.Event()
+        self.addCleanup(released.set)
+
+        def work() -> None:
+            begun.wait(TIMEOUT)
+            released.wait(TIMEOUT)
+
+        def shown() -> list[float | None]:
+            names = ("rsscloud_busy_threads", "rsscloud_thread_calls_queued")
+            value = counters.registry.get_sample_value
+            return [value(name, {"pool": "test work"}) for name in names]
+
+        self.assertEqual(shown(), [0, 0])
+        working = [workers(work) for _ in range(2)]
+        begun.wait(TIMEOUT)
+        working += [workers(self.wait, released) for _ in range(3)]
+        self.assertEqual(shown(), [2, 3])
+        released.set()
+        await gatherResults(working)
+        while shown() != [0, 0]:
+            await deferLater(IReactorTime(reactor), 0)
+
+    def wait(self, released: threading.Event) -> None:
+        released.wait(TIMEOUT)
 
     async def test_one_kind_does_not_wait_for_another(self) -> None:
         released = threading.Event()

@@ -97,7 +97,7 @@ class EventBus(Service):
 
     :param queue_size: how many events may wait for one sink.
     :param clock: limits the time that a stop waits for sinks; None for no limit.
-    :param counters: count the events that sinks miss.
+    :param counters: count the events that wait for sinks, and those that sinks miss.
     """
 
     name = "event bus"
@@ -111,7 +111,8 @@ class EventBus(Service):
     ) -> None:
         self._queue_size = queue_size
         self._clock = clock
-        self._missed = (counters or Counters()).missed
+        self._counters = counters or Counters()
+        self._missed = self._counters.missed
         self._queues: dict[str, _Queue] = {}
         #: The queues of the sinks that handle a class of events, looked up at its first event.
         self._takers: dict[type[Event], tuple[_Queue, ...]] = {}
@@ -120,11 +121,17 @@ class EventBus(Service):
         verifyObject(IEventSink, sink)
         if sink.name in self._queues:
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
-        self._queues[sink.name] = _Queue(sink, self._queue_size, self.log, self._missed)
+        queue = _Queue(sink, self._queue_size, self.log, self._missed)
+        self._queues[sink.name] = queue
+        self._counters.events.labels(sink.name).set_function(lambda: len(queue.waiting))
         self._takers.clear()
 
     def wants(self, kind: type[Event]) -> bool:
         return bool(self._takers_of(kind))
+
+    def fill(self) -> dict[str, float]:
+        """How full the queue of each sink is, from 0 to 1, by the sink's name."""
+        return {name: len(queue.waiting) / self._queue_size for name, queue in self._queues.items()}
 
     def publish(self, event: Event) -> None:
         for queue in self._takers_of(type(event)):

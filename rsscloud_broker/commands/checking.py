@@ -41,6 +41,7 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
         "data": f"{settings.data} ({found.data})",
         "database": f"{database} ({found.database})",
         "listen": ", ".join(settings.listen),
+        "metrics": _metrics(settings.metrics),
         "public_url": settings.public_url or f"{settings.address} (derived from listen)",
     }
     for kind in discovery.KINDS:
@@ -71,14 +72,31 @@ def built(
     options.update({"config": config_file, "public-url": public_url, **others})
     settings = options.configuration(makers)
     where = "the command line" if others["listen"] else config_file or "the configuration"
-    check_endpoints(settings.listen, where, reactor)
+    check_endpoints(settings.all_listen, where, reactor)
     return settings, tap.make_broker(_without_systemd(settings), reactor, makers)
 
 
 def _without_systemd(settings: config.Config) -> config.Config:
     """A configuration without the sockets that systemd passes only to the broker itself."""
-    endpoints = tuple(each for each in settings.listen if not each.startswith(SYSTEMD))
-    return evolve(settings, listen=endpoints or ("tcp:0",), public_url=settings.address)
+
+    def others(endpoints: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each for each in endpoints if not each.startswith(SYSTEMD))
+
+    metrics = evolve(settings.metrics, listen=others(settings.metrics.listen))
+    return evolve(
+        settings,
+        listen=others(settings.listen) or ("tcp:0",),
+        metrics=metrics,
+        public_url=settings.address,
+    )
+
+
+def _metrics(settings: config.Metrics) -> str:
+    """Where the metrics are, in words."""
+    if not settings.enabled:
+        return "(none)"
+    where = ", ".join(settings.listen) or "as above"
+    return f"{where} (with a token)" if settings.token else where
 
 
 @click.command()

@@ -33,6 +33,7 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.bodies import SMALL
 from rsscloud_broker.front_doors.channel import Channel
 from rsscloud_broker.front_doors.connections import (
@@ -52,7 +53,7 @@ from rsscloud_broker.front_doors.requests import (
     plain,
 )
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
-from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.sources import address_of, bucket_of
 from rsscloud_broker.urls import is_address
 from rsscloud_broker.wire.codings import (
     ACCEPTED,
@@ -68,6 +69,9 @@ _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
+
+#: Headers that proxies add to the requests that they pass on.
+_OF_PROXIES = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 
 _PLAIN = "text/plain"
 
@@ -223,6 +227,19 @@ class BoundedRequest(Request):
         kind = IPv6Address if ":" in host else IPv4Address
         return kind("TCP", host, getattr(peer, "port", 0))
 
+    def is_local(self) -> bool:
+        """Whether the client is a program on this machine.
+
+        A request with a header of a proxy that ``trusted_proxies`` does not name may come from
+        anywhere, so it is not local, even if the proxy is on this machine.
+        """
+        address = address_of(str(getattr(self.getClientAddress(), "host", "")))
+        if address is None or not address.is_loopback:
+            return False
+        if self._connection.from_proxy and self.requestHeaders.hasHeader(b"x-forwarded-for"):
+            return True  # the address is the one that the trusted proxy gave
+        return not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))
+
     def refuse_body(self) -> None:
         """Answer that the body is too large, and end the connection."""
         limit = self.limits.http.body_limit
@@ -338,7 +355,7 @@ def _has_many_fields(text: bytes) -> bool:
 
 
 class _QuietSite(Site):
-    """A site that counts its answers and writes no access log.
+    """A site that counts its answers, and writes an access log if the operator wants one.
 
     It speaks HTTP/1.1 only: requests by HTTP/2 would bypass the limits.
     """
@@ -348,11 +365,17 @@ class _QuietSite(Site):
     noisy = False
 
     def __init__(
-        self, resource: IResource, limits: HTTPLimits, answers: Counter, **options: Any
+        self,
+        resource: IResource,
+        limits: HTTPLimits,
+        answers: Counter,
+        access_log: AccessLog | None,
+        **options: Any,
     ) -> None:
         super().__init__(resource, **options)
         self._limits = limits
         self._answers = cache(answers.labels)  # cached, since a look-up is slow
+        self._access_log = access_log
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         self.timeOut = self._limits.http.idle_timeout  # a new channel copies this
@@ -360,6 +383,8 @@ class _QuietSite(Site):
 
     def log(self, request: HTTPRequest) -> None:
         self._answers(request.code).inc()
+        if self._access_log is not None:
+            self._access_log.add(request)
 
 
 def bounded_site(
@@ -367,22 +392,28 @@ def bounded_site(
     limits: HTTPLimits,
     counters: Counters | None = None,
     error_page: ErrorPage | None = None,
+    access_log: AccessLog | None = None,
 ) -> LimitedConnections:
     """Make the factory that serves a resource over HTTP with limits.
 
     :param resource: the root resource.
     :param limits: the limits that all its connections share.
-    :param counters: where answers are counted.
+    :param counters: where answers and connections are counted.
     :param error_page: makes the error pages for browsers; without it all errors are plain text.
+    :param access_log: gets a line for each request that is answered.
     """
     own = {"limits": limits, "error_page": error_page and staticmethod(error_page)}
     request_class = type("BoundedRequest", (BoundedRequest,), own)
+    counters = counters or Counters()
     site: Factory[Any] = _QuietSite(
         resource,
         limits,
-        (counters or Counters()).answers,
+        counters.answers,
+        access_log,
         requestFactory=request_class,
         reactor=limits.clock,
         parsePOSTFormSubmission=False,
     )
-    return LimitedConnections(site, limits)
+    connections = LimitedConnections(site, limits)
+    counters.connections.set_function(lambda: len(connections.protocols))
+    return connections

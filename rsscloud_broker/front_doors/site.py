@@ -60,12 +60,15 @@ class Root(Resource):
 
     :param doors: the front doors.
     :param public_url: the URL of the broker, without a slash at the end.
+    :param takes_calls: whether there are paths for XML-RPC and SOAP calls.
     :raises FrontDoorsError: two front doors offer the same thing.
     """
 
     isLeaf = True
 
-    def __init__(self, doors: Iterable[IFrontDoor], public_url: str) -> None:
+    def __init__(
+        self, doors: Iterable[IFrontDoor], public_url: str, *, takes_calls: bool = True
+    ) -> None:
         super().__init__()
         self._routes: dict[tuple[str, str], list[Route]] = {}
         offers = Offers.of(doors)
@@ -74,7 +77,7 @@ class Root(Resource):
         self._xmlrpc = XMLRPCRoot(offers.handlers)
         self._soap = SoapRoot(offers.services)
         self._soap_paths = {"/soap", *self._soap.paths}
-        self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths
+        self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths if takes_calls else frozenset()
         for description in filter(None, (service.description for service in offers.services)):
             for path in description.paths:
                 page = DescriptionPage(description.document(f"{public_url}{path}"))

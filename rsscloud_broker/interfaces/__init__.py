@@ -6,6 +6,7 @@
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``administration``: what administrators see and do, and what is blocked
+- ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -38,6 +39,7 @@ from rsscloud_broker.interfaces.administration import (
     IBlocks,
 )
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
+from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
@@ -94,6 +96,7 @@ __all__ = [
     "IFeedDoctor",
     "IFrontDoor",
     "IFrontDoorMaker",
+    "IHealth",
     "INotifier",
     "INotifierMaker",
     "IOutbound",
@@ -109,6 +112,7 @@ __all__ = [
     "ITopicView",
     "IURLPolicy",
     "OutboundReply",
+    "PartState",
     "Route",
     "Session",
     "SignIn",

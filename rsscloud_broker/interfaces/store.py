@@ -356,6 +356,17 @@ class IStore(IStatistics):
         :param now: what the clock shows since.
         """
 
+    # the database itself
+
+    def check_writable() -> Awaitable[None]:
+        """Write and commit something that changes nothing."""
+
+    def sizes() -> Awaitable[Mapping[str, int]]:
+        """The bytes that each part of the database takes on the disk, by the name of the part.
+
+        One part is ``main``.
+        """
+
     # hosts
 
     def hosts() -> Awaitable[list[HostState]]:

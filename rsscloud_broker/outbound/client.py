@@ -83,6 +83,16 @@ class Client(Service, ABC):
             pending.waits_for.cancel()
         self._exchanger.close()
 
+    @property
+    def under_way(self) -> int:
+        """How many requests are under way."""
+        return len(self._pending)
+
+    @property
+    def idle(self) -> int:
+        """How many connections are kept open for further requests."""
+        return self._exchanger.idle
+
     def allow(self, networks: Iterable[Network]) -> None:
         """Have the guard allow these networks from now on, and no others.
 

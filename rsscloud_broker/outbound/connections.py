@@ -21,6 +21,9 @@ class IdleConnections:
         self._idle: Expiry[Http1] = Expiry(clock, seconds, self._close)
         self._by_origin: dict[Origin, list[Http1]] = {}
 
+    def __len__(self) -> int:
+        return len(self._idle)
+
     def take(self, origin: Origin) -> Http1 | None:
         """Remove and return the idle connection to a host that was used last; None if none."""
         connections = self._by_origin.get(origin)

@@ -84,6 +84,11 @@ class HTTPExchanger:
         self._make_idle = partial(IdleConnections, reactor, idle_limit, idle_seconds)
         self._idle = self._make_idle()
 
+    @property
+    def idle(self) -> int:
+        """How many idle connections are kept."""
+        return len(self._idle)
+
     def close(self) -> None:
         """Close the idle connections."""
         self._idle.close()

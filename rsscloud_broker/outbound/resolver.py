@@ -47,6 +47,9 @@ KEPT, REFRESH = 5000, 60.0
 #: The text of the error if no name server answers.
 NO_ANSWER = "no name server has answered"
 
+#: Seconds for which the resolver says that it lacks a resource, unless a lookup succeeds earlier.
+WANT_LASTS = 60.0
+
 #: What is wrong with a name, in words.
 _PROBLEMS = {
     errno.ARES_ENOTFOUND: "there is no such name",
@@ -86,6 +89,8 @@ class Resolver(Service):
         self._asked = 0
         self._found: list[tuple[Deferred[list[str]], list[str] | int]] = []
         self._timer: IDelayedCall | None = None
+        self._want = ""
+        self._wanted_at = -WANT_LASTS
 
     def startService(self) -> None:
         super().startService()
@@ -105,6 +110,21 @@ class Resolver(Service):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    @property
+    def lookups(self) -> int:
+        """How many names are being looked up."""
+        return self._asked
+
+    def check(self) -> None:
+        """Return if names can be looked up, by what the latest lookups have shown.
+
+        :raises Unavailable: they cannot; the text says why.
+        """
+        if self._channel is None:
+            raise Unavailable("names cannot be looked up: the resolver does not run")
+        if self._want and self._reactor.seconds() < self._wanted_at + WANT_LASTS:
+            raise Unavailable(self._want)
 
     def __call__(self, host: str) -> Deferred[list[str]]:
         """Look up a host: a name in its ASCII form, or an address."""
@@ -178,9 +198,11 @@ class Resolver(Service):
             looking, found = self._found.pop(0)
             self._asked -= 1
             if not isinstance(found, int):
+                self._want = ""
                 looking.callback(found)
             elif found in _OUR_OWN_WANT:
                 want = f"names cannot be looked up just now: {_OUR_OWN_WANT[found]}"
+                self._want, self._wanted_at = want, self._reactor.seconds()
                 looking.errback(Unavailable(want))
             else:
                 looking.errback(OSError(_PROBLEMS.get(found) or errno.strerror(found)))

@@ -18,6 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace
 
@@ -45,8 +46,9 @@ class DiskSpace(Service):
 
     :param directory: a directory on that disk.
     :param min_free: the bytes that must stay free, or a tenth of the disk if that is less;
-        0 switches the check off.
+        0 for no limit.
     :param in_thread: calls a function in a thread, since a disk may hang.
+    :param counters: show the free space.
     """
 
     name = "disk space"
@@ -58,6 +60,7 @@ class DiskSpace(Service):
         min_free: int,
         clock: IReactorTime,
         in_thread: Callable[..., Awaitable[Any]],
+        counters: Counters | None = None,
     ) -> None:
         self._directory = directory
         self._min_free = min_free
@@ -65,11 +68,11 @@ class DiskSpace(Service):
         self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._measure()))
         self._loop.clock = clock
         self._problem = ""
+        self._gauge = (counters or Counters()).disk_free
 
     def startService(self) -> None:
         super().startService()
-        if self._min_free:
-            self._loop.start(PERIOD)
+        self._loop.start(PERIOD)
 
     def stopService(self) -> None:
         super().stopService()
@@ -86,6 +89,7 @@ class DiskSpace(Service):
         except OSError:
             return  # whatever uses the directory next reports what is wrong with it
         free = status.f_bavail * status.f_frsize
+        self._gauge.set(free)
         required = required_space(self._min_free, status.f_blocks * status.f_frsize)
         if free < required and not self._problem:
             self._problem = (

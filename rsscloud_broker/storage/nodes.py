@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from socket import gethostname
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from rsscloud_broker.storage.schema import node
 
@@ -31,3 +31,11 @@ def registered(conn: Connection, key: int | None) -> int:
     made = conn.execute(insert(node).values(name=name)).inserted_primary_key
     assert made is not None  # a single insert always has one
     return int(made[0])
+
+
+def touch(conn: Connection, key: int) -> None:
+    """Write the row of a node again, unchanged, to learn whether the database can be written.
+
+    :param key: the id of the node.
+    """
+    conn.execute(update(node).where(node.c.id == key).values(name=node.c.name))

@@ -19,10 +19,11 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.operations import Batched, Job, Operation, Outcome, failed, fire
-from rsscloud_broker.workers import Daemons
+from rsscloud_broker.workers import Daemons, count_threads
 
 T = TypeVar("T")
 
@@ -45,12 +46,18 @@ def read_once(engine: Engine, operation: Operation[T]) -> T:
 
 
 class Readers:
-    """Runs operations that only read, in a pool of threads."""
+    """Runs operations that only read, in a pool of threads.
 
-    def __init__(self, reactor: IReactorFromThreads, engine: Engine) -> None:
+    :param counters: count the threads at work, and what waits for them.
+    """
+
+    def __init__(
+        self, reactor: IReactorFromThreads, engine: Engine, counters: Counters | None = None
+    ) -> None:
         self._reactor = reactor
         self._engine = engine
         self._pool = Daemons(0, READERS, name="store readers")
+        count_threads(self._pool, counters)
         self._ended = False
         #: The jobs that wait for the running batch of the same function.
         self._waiting: dict[_Function, list[Job]] = {}

@@ -2,9 +2,8 @@
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
 ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``, ``walks``,
-``deliveries``, ``nodes``, ``due_times``, ``administration``, ``blocks`` and ``changes``.
-``threads`` and ``writer`` run the transactions
-outside the reactor's thread.
+``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks`` and ``changes``.
+``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import BrokerState
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     FetchResult,
@@ -45,6 +45,7 @@ from rsscloud_broker.storage import (
     moves,
     nodes,
     polls,
+    sizes,
     summaries,
     topics,
     walks,
@@ -106,6 +107,7 @@ class Store(Service):
     :param url: an SQLAlchemy database URL for which ``migrate`` was called.
     :param threads: runs the operations; by default threads of the store's own.
     :param bounds: limits on the data that callers can make the store keep.
+    :param counters: measure the transactions and the threads.
     """
 
     name = "store"
@@ -116,11 +118,15 @@ class Store(Service):
         url: str,
         threads: Threads | None = None,
         bounds: Bounds = topics.DEFAULT_BOUNDS,
+        counters: Counters | None = None,
     ) -> None:
         self._url = url
         self._bounds = bounds
-        self._threads = threads or StoreThreads(reactor)
+        self._threads = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        if counters is not None:
+            counters.writes.set_function(self._threads.writes_waiting)
+            counters.transaction_age.set_function(self._threads.busy_for)
 
     def startService(self) -> None:
         if not self.running:
@@ -146,6 +152,15 @@ class Store(Service):
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""
         return self._threads.writes_waiting()
+
+    def busy_for(self) -> float:
+        """Seconds since the writer began its present work on the database; 0 if it has none."""
+        return self._threads.busy_for()
+
+    def check_writable(self) -> Deferred[None]:
+        return self._threads.write(lambda conn: nodes.touch(conn, self._registered(conn)))
+
+    sizes = _read(sizes.sizes)
 
     # pings
 

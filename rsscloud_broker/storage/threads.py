@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.readers import Readers
@@ -36,6 +37,9 @@ class Threads(Protocol):
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""
 
+    def busy_for(self) -> float:
+        """Seconds since the writer began its present work; 0 if it has none."""
+
     def stop(self) -> Deferred[None]:
         """Accept no more operations.  Fires when all are done and the engine is closed."""
 
@@ -44,16 +48,19 @@ class StoreThreads:
     """One thread that writes, and a pool of threads that read.
 
     None of these threads keeps the process alive, even if the database hangs.
+
+    :param counters: measure the work of the threads.
     """
 
-    def __init__(self, reactor: IReactorFromThreads) -> None:
+    def __init__(self, reactor: IReactorFromThreads, counters: Counters | None = None) -> None:
         self._reactor = reactor
+        self._counters = counters or Counters()
         self._running = False
 
     def start(self, engine: Engine) -> None:
         self._engine = engine
-        self._readers = Readers(self._reactor, engine)
-        self._writer = Writer(self._reactor, engine, at_end=self._close)
+        self._readers = Readers(self._reactor, engine, self._counters)
+        self._writer = Writer(self._reactor, engine, self._close, self._counters)
         self._readers.start()
         self._writer.start()
         self._running = True
@@ -70,6 +77,9 @@ class StoreThreads:
 
     def writes_waiting(self) -> int:
         return self._writer.waiting if self._running else 0
+
+    def busy_for(self) -> float:
+        return self._writer.busy_for if self._running else 0.0
 
     def stop(self) -> Deferred[None]:
         self._running = False

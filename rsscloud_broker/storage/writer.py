@@ -20,6 +20,7 @@ same lock.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
@@ -32,6 +33,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
 from rsscloud_broker.storage.operations import Batched, Heavy, Job, Operation, Outcome, failed, fire
@@ -55,12 +57,17 @@ class Writer:
     :param reactor: the reactor in whose thread Deferreds fire.
     :param engine: the database.
     :param at_end: a function that the thread calls after the last operation.
+    :param counters: measure the transactions.
     """
 
     log = Logger()
 
     def __init__(
-        self, reactor: IReactorFromThreads, engine: Engine, at_end: Callable[[], None]
+        self,
+        reactor: IReactorFromThreads,
+        engine: Engine,
+        at_end: Callable[[], None],
+        counters: Counters | None = None,
     ) -> None:
         self._reactor = reactor
         self._engine = for_writing(engine)
@@ -69,6 +76,9 @@ class Writer:
         self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
         self._losses = 0
         self._at_end = at_end
+        counters = counters or Counters()
+        self._group_sizes, self._durations = counters.group_sizes, counters.transactions
+        self._began_at: float | None = None
         self._gathered: list[Job] = []
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._stopped: Deferred[None] | None = None
@@ -99,6 +109,12 @@ class Writer:
     def waiting(self) -> int:
         """How many operations the thread has not started yet."""
         return len(self._gathered) + self._jobs.qsize()
+
+    @property
+    def busy_for(self) -> float:
+        """Seconds since the thread began its present work on the database; 0 if it has none."""
+        began_at = self._began_at
+        return 0.0 if began_at is None else time.monotonic() - began_at
 
     def stop(self) -> Deferred[None]:
         """Accept no more operations.  Fires when all queued operations are on disk."""
@@ -140,7 +156,10 @@ class Writer:
         if first is None:
             return False
         group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
-        self._reactor.callFromThread(fire, self._outcomes(group))
+        self._began_at = time.monotonic()
+        outcomes = self._outcomes(group)
+        self._began_at = None
+        self._reactor.callFromThread(fire, outcomes)
         return True
 
     def _next(self) -> Job | None:
@@ -161,11 +180,13 @@ class Writer:
     def _checkpoint(self) -> None:
         """Checkpoint the database, so that nothing committed can be lost with the log."""
         assert self._files is not None  # a checkpoint is due
+        self._began_at = time.monotonic()
         complete = self._files.checkpoint()
         if self._files.losses != self._losses:
             self._outcomes([])  # writes the lost operations again
         elif complete:
             self._unkept.clear()
+        self._began_at = None
 
     def _waiting(self) -> Iterator[Job]:
         """The operations that are queued now, up to the mark for the end."""
@@ -181,7 +202,7 @@ class Writer:
 
     def _outcomes(self, group: Sequence[Job]) -> list[Outcome]:
         try:
-            return self._commit(group)
+            return self._timed_commit(group)
         except Exception as error:
             if len(group) == 1 or as_unavailable(error) is not None:
                 return failed(group, error)
@@ -191,11 +212,18 @@ class Writer:
         outcomes: list[Outcome] = []
         for index, job in enumerate(group):
             try:
-                outcomes += self._commit([job])
+                outcomes += self._timed_commit([job])
             except Exception as error:
                 if as_unavailable(error) is not None:
                     return outcomes + failed(group[index:], error)
                 outcomes += failed([job], error)
+        return outcomes
+
+    def _timed_commit(self, group: Sequence[Job]) -> list[Outcome]:
+        began_at = time.monotonic()
+        outcomes = self._commit(group)
+        self._durations.observe(time.monotonic() - began_at)
+        self._group_sizes.observe(len(group))
         return outcomes
 
     def _commit(self, group: Sequence[Job]) -> list[Outcome]:

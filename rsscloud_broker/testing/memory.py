@@ -40,6 +40,9 @@ class CallersThread:
     def writes_waiting(self) -> int:
         return 0
 
+    def busy_for(self) -> float:
+        return 0.0
+
     def stop(self) -> Deferred[None]:
         self._engine.dispose()
         return succeed(None)

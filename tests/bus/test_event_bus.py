@@ -63,6 +63,18 @@ class EventBusTests(SynchronousTestCase):
         verifyObject(IEventBus, self.bus)
         verifyObject(IEventSink, Recorder("a"))
 
+    def test_what_waits_is_a_metric(self) -> None:
+        gate: Deferred[None] = Deferred()
+        self.attach(Recorder("a", lambda event: gate), Recorder("b"))
+        for number in range(3):
+            self.bus.publish(changed(number))
+        name, value = "rsscloud_events_queued", self.counters.registry.get_sample_value
+        self.assertEqual([value(name, {"sink": sink}) for sink in "ab"], [2, 0])
+        fill = self.bus.fill()
+        self.assertEqual(fill, {"a": 2 / 3, "b": 0.0})
+        gate.callback(None)
+        self.assertEqual(value(name, {"sink": "a"}), 0)
+
     def test_every_sink_that_handles_the_class_gets_the_event(self) -> None:
         a, b, other = Recorder("a"), Recorder("b"), Recorder("other")
         other.handles = (PingReceived,)

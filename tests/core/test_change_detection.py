@@ -238,9 +238,9 @@ class AskTests(CoreTestCase):
         self.start()
         self.fetcher.held = []
         self.ask()
-        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_checks"), 1)
+        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 1)
         self.fetcher.held[0].callback(None)
-        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_checks"), 0)
+        self.assertEqual(self.counters.registry.get_sample_value("rsscloud_pending_fetches"), 0)
 
     def test_topics_that_waited_are_read_at_start(self) -> None:
         self.store_ping()

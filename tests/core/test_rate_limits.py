@@ -183,7 +183,10 @@ class AdmissionTestCase(SynchronousTestCase):
     def limited(self, kind: str) -> float:
         """The counter of refusals of one kind."""
         return (
-            self.counters.registry.get_sample_value("rsscloud_limited_total", {"kind": kind}) or 0
+            self.counters.registry.get_sample_value(
+                "rsscloud_limited_requests_total", {"kind": kind}
+            )
+            or 0
         )
 
 

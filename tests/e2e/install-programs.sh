@@ -43,6 +43,7 @@ needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker"
 needs has_postgresql "a database for several brokers; the tests run one of their own" postgresql
 needs "has chromium" "a browser, which opens the pages" chromium
 needs "has curl" "a client of HTTP with cookies, which signs in" curl
+needs "has promtool" "Prometheus's promtool, which checks metrics and rules for alerts" prometheus
 needs has_systemd "systemd's own tools, which check and start the units in tap/" systemd
 
 install_packages() {

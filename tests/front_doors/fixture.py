@@ -315,7 +315,7 @@ class House:
 
     def answers(self, status: int) -> float:
         """The number of answers with a status, by the broker's counter."""
-        name, labels = "rsscloud_answers_total", {"status": str(status)}
+        name, labels = "rsscloud_http_responses_total", {"status": str(status)}
         return self.counters.registry.get_sample_value(name, labels) or 0.0
 
     # asking

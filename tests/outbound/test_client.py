@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.web.server import Request
@@ -30,6 +31,16 @@ class RequestTests(ClientTestCase):
         self.assertEqual(seen.headers.getRawHeaders("user-agent"), ["tests/1.0"])
         self.assertEqual(seen.headers.getRawHeaders("host"), [f"127.0.0.1:{self.port}"])
         self.assertFalse(seen.headers.hasHeader("content-type"))
+
+    async def test_requests_and_idle_connections_are_counted(self) -> None:
+        client = self.make_client()
+        outbound: Any = client.outbound
+        asking = self.begin(client, f"{self.base}/a")
+        self.assertEqual((outbound.under_way, outbound.idle), (1, 0))
+        await asking
+        self.assertEqual((outbound.under_way, outbound.idle), (0, 1))
+        outbound.stopService()
+        self.assertEqual(outbound.idle, 0)
 
     async def test_post(self) -> None:
         headers = {"content-type": "text/xml", "soapaction": '"/a"'}

@@ -131,13 +131,18 @@ class ResolverTests(TestCase):
         self.resolve = self.resolver(gone.place)
         why = await self.problem("b.example", Unavailable)
         self.assertEqual(why, "names cannot be looked up just now: no name server can be reached")
+        self.assertEqual(str(self.assertRaises(Unavailable, self.resolve.check)), why)
+        self.patch(resolver, "WANT_LASTS", 0.0)
+        self.resolve.check()  # nobody has asked for long
 
     async def test_no_file_descriptors(self) -> None:
         await self.resolve("a.example")
         with self.exhausted():
             why = await self.problem("b.example", Unavailable)
         self.assertIn("names cannot be looked up just now", why)
+        self.assertRaises(Unavailable, self.resolve.check)
         self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
+        self.resolve.check()
 
     @contextlib.contextmanager
     def exhausted(self) -> Any:
@@ -194,6 +199,7 @@ class ResolverTests(TestCase):
         self.resolve.stopService()
         why = "names cannot be looked up just now: the broker stops"
         self.assertEqual(await self.why(looking, Unavailable), why)
+        self.assertRaises(Unavailable, self.resolve.check)
         await self.problem("b.example", Unavailable)
         self.resolve.startService()
         self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])

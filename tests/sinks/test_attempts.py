@@ -97,7 +97,7 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual((attempt.over, self.began), (True, [1]))
         self.assertEqual(self.attempts.under_way, [])
         self.assertEqual(
-            self.count("deliveries_total", protocol="http-post", outcome="delivered"), 1
+            self.count("notifications_total", protocol="http-post", outcome="delivered"), 1
         )
 
     def test_subscriber_is_told_the_topic_as_it_wrote_it(self) -> None:
@@ -112,14 +112,16 @@ class OutcomeTests(AttemptsTestCase):
             delivery = self.outcome(REFUSED, tried)
             expected = (REFUSED, (tried or 0) + 1, NOW + pause)
             self.assertEqual((delivery.outcome, delivery.attempts, delivery.retry_at), expected)
-        self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="failed"), 4)
-        self.assertEqual(self.count("retries_total"), 2)
-        self.assertEqual(self.count("given_up_total", protocol="http-post"), 0)
+        self.assertEqual(
+            self.count("notifications_total", protocol="http-post", outcome="failed"), 4
+        )
+        self.assertEqual(self.count("notification_retries_total"), 2)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 0)
 
     def test_given_up_at_the_end_of_the_schedule(self) -> None:
         delivery = self.outcome(REFUSED, 3)
         self.assertEqual(delivery, Delivery(delivery.subscription, REFUSED, NOW, 3, 4))
-        self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
 
     def test_more_attempts_than_the_schedule_has(self) -> None:
         """The schedule may have been longer before the last start."""
@@ -146,7 +148,7 @@ class OutcomeTests(AttemptsTestCase):
         gone = Outcome(False, "status 410", gone=True)
         delivery = self.outcome(gone)
         self.assertEqual((delivery.outcome, delivery.retry_at), (gone, None))
-        self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="gone"), 1)
+        self.assertEqual(self.count("notifications_total", protocol="http-post", outcome="gone"), 1)
 
     def test_any_answer_is_one_for_the_host(self) -> None:
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
@@ -171,7 +173,7 @@ class OutcomeTests(AttemptsTestCase):
         self.assertEqual(self.delivered, [put_off] * 2 * THRESHOLD)
         self.assertEqual(self.breakers.take_changes(), [])
         labels = {"protocol": subscription().callback.protocol, "outcome": "unavailable"}
-        self.assertEqual(self.count("deliveries_total", **labels), 2 * THRESHOLD)
+        self.assertEqual(self.count("notifications_total", **labels), 2 * THRESHOLD)
 
     def test_broker_that_cannot_call_says_so_once_for_a_while(self) -> None:
         async def cannot(notification: object) -> Outcome:
@@ -196,7 +198,7 @@ class OutcomeTests(AttemptsTestCase):
             self.submit()
         self.assertEqual([one.attempts for one in self.delivered], [1, 1])
         self.assertEqual(self.breakers.take_changes(), [])
-        self.assertEqual(self.count("open_hosts"), 1)
+        self.assertEqual(self.count("open_breakers"), 1)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
 
     def test_content_that_is_not_there_yet_is_no_attempt(self) -> None:
@@ -213,7 +215,9 @@ class OutcomeTests(AttemptsTestCase):
             pauses.append(put_off.retry_at - self.clock.wall_seconds())
         self.assertEqual(pauses, [About(SOON), About(60), About(LONGEST_WAIT)])
         self.assertEqual((self.notifier.calls, self.breakers.take_changes()), ([], []))
-        self.assertEqual((self.count("open_hosts"), self.count("retries_total")), (1, 0))
+        self.assertEqual(
+            (self.count("open_breakers"), self.count("notification_retries_total")), (1, 0)
+        )
 
     def test_denial_that_needs_no_call_says_nothing_of_the_host(self) -> None:
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])
@@ -240,7 +244,9 @@ class PutOffTests(AttemptsTestCase):
         self.submit()
         self.assertEqual(self.delivered, [self.put_off(7 * (1 + JITTER))])
         self.assertEqual((self.notifier.calls, self.began), ([], [1]))
-        self.assertEqual(self.count("deliveries_total", protocol="http-post", outcome="put_off"), 1)
+        self.assertEqual(
+            self.count("notifications_total", protocol="http-post", outcome="put_off"), 1
+        )
 
     def test_one_tries_when_the_pause_is_over(self) -> None:
         self.breakers.restore([HostState(HOST, THRESHOLD, NOW)])

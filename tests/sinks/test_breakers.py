@@ -53,7 +53,7 @@ class BreakersTestCase(SynchronousTestCase):
         return About(0.0 if until is None else until - self.clock.seconds())
 
     def open_hosts(self) -> float | None:
-        return self.counters.registry.get_sample_value("rsscloud_open_hosts")
+        return self.counters.registry.get_sample_value("rsscloud_open_breakers")
 
 
 class BreakerTests(BreakersTestCase):

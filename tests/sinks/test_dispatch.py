@@ -85,7 +85,8 @@ class DispatchTestCase(SynchronousTestCase):
 
     def assert_idle(self) -> None:
         """Nothing is kept of hosts and jobs that are over."""
-        self.assertEqual([self.gauge(name) for name in ("in_flight", "slow", "queued")], [0.0] * 3)
+        names = ("notifications_in_flight", "slow_notifications", "notifications_queued")
+        self.assertEqual([self.gauge(name) for name in names], [0.0] * 3)
         for kept in ("_hosts", "_quick_queue", "_queue", "_active", "_slow"):
             self.assertEqual(len(getattr(self.dispatcher, kept)), 0, kept)
         self.assertEqual((self.dispatcher._behind, self.dispatcher._active_quick), (0, 0))
@@ -164,7 +165,7 @@ class WithdrawTests(DispatchTestCase):
         jobs = {name: self.submit(name) for name in "abc"}
         behind = self.submit("behind b", "b")
         self.assertTrue(self.dispatcher.withdraw(jobs["b"]))
-        self.assertEqual(self.gauge("queued"), 2)
+        self.assertEqual(self.gauge("notifications_queued"), 2)
         self.end("a", "c")
         self.assertEqual((self.begun, behind.begun), (["a", "c", "behind b"], True))
         self.end("behind b")
@@ -175,7 +176,7 @@ class WithdrawTests(DispatchTestCase):
         jobs = [self.submit(name, "host") for name in "abcd"]
         self.assertTrue(self.dispatcher.withdraw(jobs[1]))
         self.assertTrue(self.dispatcher.withdraw(jobs[3]))
-        self.assertEqual(self.gauge("queued"), 1)
+        self.assertEqual(self.gauge("notifications_queued"), 1)
         self.end("a", "c")
         self.assertEqual(self.begun, ["a", "c"])
         self.assert_idle()
@@ -279,11 +280,13 @@ class LingerTests(DispatchTestCase):
         self.make(slots=1)
         self.submit("a")
         self.advance(10 * SLOW_AFTER)
-        self.assertEqual(self.gauge("slow"), 0)
+        self.assertEqual(self.gauge("slow_notifications"), 0)
         self.submit("b")
         self.advance(TICK)
         self.assertEqual(self.begun, ["a", "b"])
-        self.assertEqual((self.gauge("slow"), self.gauge("in_flight")), (1, 2))
+        self.assertEqual(
+            (self.gauge("slow_notifications"), self.gauge("notifications_in_flight")), (1, 2)
+        )
         self.end("a", "b")
         self.assert_idle()
 
@@ -297,7 +300,7 @@ class LingerTests(DispatchTestCase):
         self.assertEqual(self.begun, ["a", "b"])
         self.advance(SLOW_AFTER + TICK)
         self.assertEqual(self.begun, ["a", "b", "c"])
-        self.assertEqual(self.gauge("queued"), 0)
+        self.assertEqual(self.gauge("notifications_queued"), 0)
 
     def test_keeps_its_place_of_the_host(self) -> None:
         self.make(slots=1, per_host=1)
@@ -344,8 +347,8 @@ class LingerTests(DispatchTestCase):
         while self.begun:
             self.end(*(names := list(self.begun)))
             self.begun[:] = self.begun[len(names) :]
-        self.assertEqual(self.gauge("in_flight"), 10 + 15)
-        self.assertEqual(self.gauge("queued"), 1000 - 10 - 15)
+        self.assertEqual(self.gauge("notifications_in_flight"), 10 + 15)
+        self.assertEqual(self.gauge("notifications_queued"), 1000 - 10 - 15)
 
 
 class SlowSelfTests(DispatchTestCase):
@@ -360,8 +363,8 @@ class SlowSelfTests(DispatchTestCase):
             self.clock.advance(0.5)
             self.end(*self.begun[:2])
             del self.begun[:2]
-        self.assertLess(self.gauge("in_flight"), window)
-        self.assertEqual(self.gauge("slow"), 0)
+        self.assertLess(self.gauge("notifications_in_flight"), window)
+        self.assertEqual(self.gauge("slow_notifications"), 0)
 
     def test_it_goes_faster_again_when_the_process_does(self) -> None:
         self.make(slots=200)
@@ -371,12 +374,12 @@ class SlowSelfTests(DispatchTestCase):
             self.clock.advance(0.5)
             self.end(*self.begun[:10])
             del self.begun[:10]
-        self.assertEqual(self.gauge("in_flight"), 16)
+        self.assertEqual(self.gauge("notifications_in_flight"), 16)
         for _ in range(60):
             self.advance(0.02)
             self.end(*(names := list(self.begun)))
             self.begun[:] = self.begun[len(names) :]
-        self.assertEqual(self.gauge("in_flight"), 200)
+        self.assertEqual(self.gauge("notifications_in_flight"), 200)
 
     def test_patience_follows_what_is_usual_but_has_an_end(self) -> None:
         self.make(slots=100)
@@ -386,10 +389,10 @@ class SlowSelfTests(DispatchTestCase):
             self.clock.advance(0.5)
             self.end(*self.begun[:5])
             del self.begun[:5]
-        self.assertEqual(self.gauge("slow"), 0)
+        self.assertEqual(self.gauge("slow_notifications"), 0)
         for _ in range(5):  # from now on it is the others that say nothing
             self.advance(SLOW_AFTER_AT_MOST)
-        self.assertGreater(self.gauge("slow"), 0)
+        self.assertGreater(self.gauge("slow_notifications"), 0)
 
 
 class GaugeTests(DispatchTestCase):
@@ -398,9 +401,13 @@ class GaugeTests(DispatchTestCase):
         for name in "abc":
             self.submit(name)
         self.submit("behind", "a")
-        self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (2, 2))
+        self.assertEqual(
+            (self.gauge("notifications_in_flight"), self.gauge("notifications_queued")), (2, 2)
+        )
         self.advance(SLOW_AFTER + TICK)
-        self.assertEqual((self.gauge("in_flight"), self.gauge("queued")), (3, 1))
-        self.assertEqual(self.gauge("slow"), 1)
+        self.assertEqual(
+            (self.gauge("notifications_in_flight"), self.gauge("notifications_queued")), (3, 1)
+        )
+        self.assertEqual(self.gauge("slow_notifications"), 1)
         self.end("a", "b", "c", "behind")
         self.assert_idle()

@@ -38,7 +38,7 @@ class ScheduleTests(EngineTestCase):
         (found,) = self.subscriptions()
         self.assertEqual((found.consecutive_errors, found.last_error), (1, "refused"))
         self.assertEqual((found.dropping, self.waiting()), (False, {}))
-        self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
         self.advance(7200, 60)
         self.assertEqual(len(self.notifier.calls), 6)
 
@@ -79,7 +79,7 @@ class ScheduleTests(EngineTestCase):
             self.assertEqual((found.consecutive_errors, found.dropping), (errors, errors == 3))
             self.advance(6)
             self.assertEqual(len(self.notifier.calls), errors + 1)
-        self.assertEqual(self.count("given_up_total", protocol="http-post"), 3)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 3)
 
     def test_success_is_one_whenever_it_comes(self) -> None:
         self.notifier.retries = (1.0,)
@@ -293,10 +293,10 @@ class CoalescingTests(EngineTestCase):
         for _ in range(5):
             self.change()
             self.advance(10)
-            self.assertEqual(self.count("given_up_total", protocol="http-post"), 0)
+            self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 0)
         self.change()
         self.advance(10)
-        self.assertEqual(self.count("given_up_total", protocol="http-post"), 1)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
         times = self.times(URL)
         pauses = [after - before for before, after in pairwise(times)]
         self.assertGreater(min(pauses), 4.9)
@@ -355,7 +355,7 @@ class ClosedHostTests(EngineTestCase):
         self.change()
         self.advance(FIRST_PAUSE - 1)
         self.assertEqual(len(self.notifier.calls), THRESHOLD)
-        self.assertEqual(self.count("open_hosts"), 1)
+        self.assertEqual(self.count("open_breakers"), 1)
         self.assertEqual(sorted(self.waiting().values()), [0] * (50 - THRESHOLD) + [1] * THRESHOLD)
         self.advance(FIRST_PAUSE)
         self.assertEqual(len(self.notifier.calls), THRESHOLD + 1)
@@ -363,7 +363,7 @@ class ClosedHostTests(EngineTestCase):
         self.notifier.outcomes.clear()
         self.advance(4 * FIRST_PAUSE)
         self.assertEqual(sorted(self.called()), sorted(urls))
-        self.assertEqual((self.waiting(), self.count("open_hosts")), ({}, 0))
+        self.assertEqual((self.waiting(), self.count("open_breakers")), ({}, 0))
 
     def test_all_are_told_as_soon_as_it_answers_again(self) -> None:
         """They do not wait for the ends of their own pauses."""
@@ -391,7 +391,7 @@ class ClosedHostTests(EngineTestCase):
         self.advance(2)
         self.crash()
         self.start()
-        self.assertEqual(self.count("open_hosts"), 1)
+        self.assertEqual(self.count("open_breakers"), 1)
         self.change()
         self.advance(FIRST_PAUSE / 2)
         self.assertEqual(len(self.notifier.calls), THRESHOLD)

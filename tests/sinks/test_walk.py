@@ -378,8 +378,8 @@ class FairnessTests(EngineTestCase):
 class LatencyTests(EngineTestCase):
     def latency(self, which: str) -> tuple[float, float]:
         """The number and the sum of the observed latencies."""
-        return self.count(f"{which}_latency_seconds_count"), self.count(
-            f"{which}_latency_seconds_sum"
+        return self.count(f"{which}_notification_latency_seconds_count"), self.count(
+            f"{which}_notification_latency_seconds_sum"
         )
 
     def test_first_success_and_end(self) -> None:

@@ -13,6 +13,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace
 from rsscloud_broker.storage.disk_space import MEGABYTE, PERIOD, DiskSpace
@@ -25,6 +26,7 @@ class DiskSpaceTests(SynchronousTestCase):
         self.free = self.size = 1000 * MEGABYTE
         self.failure: OSError | None = None
         self.looks = 0
+        self.counters = Counters()
 
     async def in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         self.assertEqual((function, args), (os.statvfs, ("data",)))
@@ -39,7 +41,8 @@ class DiskSpaceTests(SynchronousTestCase):
     def watching(
         self, min_free: int = 100, in_thread: Callable[..., Any] | None = None
     ) -> DiskSpace:
-        space = DiskSpace("data", min_free * MEGABYTE, self.clock, in_thread or self.in_thread)
+        work = in_thread or self.in_thread
+        space = DiskSpace("data", min_free * MEGABYTE, self.clock, work, self.counters)
         space.startService()
         self.addCleanup(space.stopService)
         return space
@@ -75,7 +78,16 @@ class DiskSpaceTests(SynchronousTestCase):
     def test_no_limit(self) -> None:
         self.free = 0
         self.watching(0).check()
-        self.assertEqual(self.looks, 0)
+        self.assertEqual(self.looks, 1)
+
+    def test_free_space_is_a_metric(self) -> None:
+        self.watching()
+        for free in (200 * MEGABYTE, 60 * MEGABYTE):
+            self.free = free
+            self.clock.advance(PERIOD)
+            name = "rsscloud_disk_free_bytes"
+            shown = self.counters.registry.get_sample_value(name)
+            self.assertEqual(shown, free // 4096 * 4096)
 
     def test_a_disk_that_cannot_be_looked_at(self) -> None:
         """The last result counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,16 @@ from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.writer import GROUP_LIMIT, TURNS, Writer
 from tests.storage.databases import file_database
+
+#: Seconds until a thread gives up waiting for the test, which then fails.
+TIMEOUT = 10
 
 
 def add_topic(url: str) -> Operation[str]:
@@ -144,3 +149,39 @@ class WriterTests(TestCase):
         self.assertEqual([one.result for one in queued], [f"http://{n}.example/" for n in range(3)])
         await self.assertFailure(late, Unavailable)
         self.assertEqual(count_topics(self.engine), 3)
+
+    async def test_groups_and_their_time_are_measured(self) -> None:
+        counters = Counters()
+        self.writer = Writer(self, self.engine, lambda: None, counters)  # type: ignore[arg-type] # quacks
+        await self.run_all(*map(add_topic, ("http://a.example/", "http://b.example/")))
+
+        def fault(_conn: Connection) -> None:
+            raise ZeroDivisionError
+
+        await self.assertFailure(self.writer.write(fault), ZeroDivisionError)
+        await self.writer.stop()
+        value = counters.registry.get_sample_value
+        name = "rsscloud_store_transaction_operations"
+        self.assertEqual([value(f"{name}_{which}") for which in ("count", "sum")], [1, 2])
+        self.assertEqual(value("rsscloud_store_transaction_duration_seconds_count"), 1)
+
+    async def test_a_transaction_under_way_has_an_age(self) -> None:
+        begun, released = threading.Event(), threading.Event()
+        self.addCleanup(released.set)
+
+        def hang(_conn: Connection) -> None:
+            begun.set()
+            released.wait(TIMEOUT)
+
+        self.assertEqual(self.writer.busy_for, 0.0)
+        hanging = self.writer.write(hang)
+        self.writer.start()
+        while not begun.is_set():
+            await deferLater(self.clock, 0)
+        first = self.writer.busy_for
+        self.assertGreater(first, 0.0)
+        self.assertGreater(self.writer.busy_for, first)
+        released.set()
+        await hanging
+        await self.writer.stop()
+        self.assertEqual(self.writer.busy_for, 0.0)

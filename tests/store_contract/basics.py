@@ -446,3 +446,19 @@ class RecordsContract(TestCase):
         self.assertEqual((await self.store.sweep(1000, 9999)).topics, 0)
         await self.store.drop_check(FEED, 1000)
         self.assertEqual((await self.store.sweep(1000, 9999)).topics, 1)
+
+    # the database itself
+
+    async def test_it_can_be_written(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        before = await self.all_subscriptions()
+        for _ in range(2):
+            await self.store.check_writable()
+        self.assertEqual(await self.all_subscriptions(), before)
+
+    async def test_its_size_grows(self) -> None:
+        before = (await self.store.sizes())["main"]
+        self.assertGreater(before, 0)
+        for number in range(500):
+            await self.store.record_fetch(a_fetch(url=a_long_url(f"host{number}")), None)
+        self.assertGreater((await self.store.sizes())["main"], before)

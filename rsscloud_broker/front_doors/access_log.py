@@ -1,0 +1,219 @@
+r"""Writes the access log: a line for each request that was answered, in the combined format.
+
+The combined format is the one of Apache and nginx, which programs that analyse logs read::
+
+    203.0.113.9 - - [22/Nov/2026:10:30:18 +0000] "POST /rsscloud/ping HTTP/1.1" 200 93 "-" "curl/8"
+
+Queries are left out, of the request's URL and of the Referer's, since they may hold secrets.
+Control characters, quotes and backslashes are written as in ``\x1b`` and ``\"``, so that nobody can
+add lines or fields of his own.
+
+The reactor's thread only gathers lines; a thread writes them, once a second.  If the thread cannot
+keep up, or the file cannot be written, lines are lost: a counter and the log of the broker say so.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from typing import IO, Any, Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.web.http import Request, datetimeToLogString
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces import IClock
+
+#: Seconds after which a line is written at the latest.
+WRITE_AFTER: Final = 1.0
+
+#: The most lines that wait to be written; further lines are lost.
+MAX_LINES: Final = 20_000
+
+#: The most characters of a field.
+MAX_FIELD: Final = 1000
+
+_ESCAPES: Final = {
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0x100))},
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+}
+
+
+def as_line(request: Request, at: float) -> str:
+    """The line of a request, without its end.
+
+    :param at: the time of the answer, in seconds since the epoch.
+    """
+    client = str(getattr(request.getClientAddress(), "host", "-"))
+    target = request.uri.partition(b"?")[0]
+    asked = b" ".join((request.method, target, request.clientproto))
+    return (
+        f'{client} - - {_time(int(at))} "{_field(asked)}" {request.code} '
+        f'{request.sentLength or "-"} "{_header(request, "referer").partition("?")[0]}" '
+        f'"{_header(request, "user-agent")}"'
+    )
+
+
+_time = lru_cache(1)(datetimeToLogString)
+
+
+def _header(request: Request, name: str) -> str:
+    values = request.requestHeaders.getRawHeaders(name.encode("ascii"))
+    return _field(values[0]) if values else "-"
+
+
+def _field(value: bytes) -> str:
+    return value[:MAX_FIELD].decode("latin-1").translate(_ESCAPES)
+
+
+class AccessLog(Service):
+    """The access log; it does nothing while it has no file.
+
+    :param path: the file; ``-`` for stdout, empty for none.
+    :param in_thread: calls a function in a thread of the log's own.
+    :param counters: count the lines that are lost.
+    """
+
+    name = "access log"
+    log = Logger()
+
+    def __init__(
+        self,
+        path: str,
+        clock: IClock,
+        in_thread: Callable[..., Awaitable[Any]],
+        counters: Counters,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._in_thread = in_thread
+        self._lost = counters.unlogged
+        self._lines: list[str] = []
+        self._timer: IDelayedCall | None = None
+        self._writing: Deferred[None] | None = None
+        self._stale = False  # the file is to be opened again
+        self._failed = False
+        self._file: IO[bytes] | None = None  # only the thread uses it
+
+    def add(self, request: Request) -> None:
+        """Add the line of a request that was answered."""
+        if not self._path:
+            return
+        if len(self._lines) >= MAX_LINES:
+            self._lost.inc()
+            return
+        self._lines.append(as_line(request, self._clock.wall_seconds()))
+        if self._writing is None:
+            self._write_later()
+
+    def change(self, path: str) -> None:
+        """Write to another file from now on, or to none."""
+        if path != self._path:
+            self._path = path
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Close the file and open it again by its name, since another program has renamed it."""
+        self._stale = True
+        self._write_soon()
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        return Deferred.fromCoroutine(self._finish())
+
+    async def _finish(self) -> None:
+        while self._lines or self._writing is not None:
+            self._write_soon()
+            if self._writing is not None:
+                over: Deferred[None] = Deferred()
+                self._writing.addCallback(over.callback)
+                await over
+        self._cancel()
+
+    def _write_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.callLater(WRITE_AFTER, self._write_soon)
+
+    def _cancel(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def _write_soon(self) -> None:
+        """Have the thread write what has been gathered, unless it is still writing."""
+        self._cancel()
+        if self._writing is None:
+            writing: Deferred[None] = Deferred()
+            self._writing = writing
+            Deferred.fromCoroutine(self._write()).addCallback(writing.callback)
+
+    async def _write(self) -> None:
+        lines, self._lines = self._lines, []
+        stale, self._stale = self._stale, False
+        path = self._path
+        try:
+            await self._in_thread(self._append, path, lines, stale)
+        except OSError as error:
+            self._lost.inc(len(lines))
+            if not self._failed:  # log once, and not each second
+                self._failed = True
+                self.log.error(
+                    "The access log {path} cannot be written: {error}. Its lines are lost until "
+                    "it can.",
+                    path=path,
+                    error=error,
+                )
+        else:
+            if self._failed and lines:
+                self._failed = False
+                self.log.info("The access log {path} is written again.", path=path)
+        self._writing = None
+        if self._stale:
+            self._write_soon()
+        elif self._lines:
+            self._write_later()
+
+    # --- in the thread
+
+    def _append(self, path: str, lines: Sequence[str], stale: bool) -> None:
+        """Write lines to the end of the file.
+
+        :param stale: whether the file must be opened again.
+        """
+        if stale and self._file is not None:
+            self._file.close()
+            self._file = None
+        if not path:
+            return
+        if self._file is None:
+            self._file = _open(path)
+        # Writes of this size to a pipe are whole, beside the lines of the broker's log.
+        limit = select.PIPE_BUF if path == "-" else 1 << 20
+        for portion in _portions(lines, limit):
+            left = memoryview(portion)
+            while left:
+                left = left[os.write(self._file.fileno(), left) :]
+
+
+def _open(path: str) -> IO[bytes]:
+    """Open a file for appending; only its owner and its group may read it."""
+    if path == "-":
+        return open(1, "ab", buffering=0, closefd=False)
+    return open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o640))
+
+
+def _portions(lines: Sequence[str], limit: int) -> Sequence[bytes]:
+    """Lines as bytes, joined to portions that are no longer than a limit, if no line is."""
+    portions: list[bytearray] = []
+    for line in lines:
+        encoded = line.encode("ascii", "backslashreplace") + b"\n"
+        if not portions or len(portions[-1]) + len(encoded) > limit:
+            portions.append(bytearray())
+        portions[-1] += encoded
+    return [bytes(portion) for portion in portions]

@@ -1,0 +1,171 @@
+"""Shows metrics and health to programs that watch the broker, such as Prometheus.
+
+===================  ====================================================================
+``/metrics``         the metrics, in the text format of Prometheus or as OpenMetrics
+``/health/live``     whether the process works, 200 or 503: if not, restart it
+``/health/ready``    whether it can accept requests, 200 or 503: if not, send it none
+===================  ====================================================================
+
+All take GET.  They answer programs on this machine, and those that send the token of the
+configuration; everybody else gets 401, or 403 if there is no token::
+
+    GET /health/ready HTTP/1.1
+    Authorization: Bearer of-16-characters-or-more
+
+    HTTP/1.1 503 Service Unavailable
+    Content-Type: application/json
+
+    {"status": "failed", "parts": {"disk": {"status": "failed", "text": "Only 3.2 MB are ..."}}}
+
+The Accept header chooses the format of the metrics (see "Exposition formats" in the manual of
+Prometheus), and parameters ``name[]`` choose single metrics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hmac import compare_digest
+from typing import Final, TypeAlias
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.limits import BoundedRequest
+from rsscloud_broker.front_doors.requests import header, plain, respond
+from rsscloud_broker.interfaces import IFrontDoor, IHealth, PartState, Route, SoapService
+
+METRICS, LIVE, READY = "/metrics", "/health/live", "/health/ready"
+
+#: Says whether a token gives the right to read metrics and health.
+TokenCheck: TypeAlias = Callable[[str], Awaitable[bool]]
+
+_UNSTORED: Final = "no-store"
+
+
+class ConfiguredToken:
+    """A ``TokenCheck`` that knows one token.
+
+    :param token: the token; empty if there is none, and then it knows no token.
+    """
+
+    def __init__(self, token: str) -> None:
+        self.change(token)
+
+    def change(self, token: str) -> None:
+        """Know another token from now on."""
+        self._token = token.encode()
+
+    def __bool__(self) -> bool:
+        return bool(self._token)
+
+    async def __call__(self, token: str) -> bool:
+        return bool(self._token) and compare_digest(self._token, token.encode())
+
+
+@implementer(IFrontDoor)
+class MonitoringDoor:
+    """The front door for programs that watch the broker.
+
+    :param registry: the metrics.
+    :param health: examines the parts of the broker.
+    :param token: knows the token of the configuration.
+    :param further: other checks of tokens, for instance of those that accounts have.
+    :param own_endpoint: whether the operator has given this door endpoints of its own; then it
+        answers everybody as long as there is no token.
+    """
+
+    name = "metrics"
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        health: IHealth,
+        token: ConfiguredToken,
+        *,
+        further: Sequence[TokenCheck] = (),
+        own_endpoint: bool = False,
+    ) -> None:
+        self._registry = registry
+        self._health = health
+        self._token = token
+        self._further = further
+        self._own_endpoint = own_endpoint
+
+    def routes(self) -> Sequence[Route]:
+        answers = {METRICS: self._metrics, LIVE: self._live, READY: self._ready}
+        return [Route(path, "GET", self._guarded(answer)) for path, answer in answers.items()]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return ()
+
+    def _guarded(self, answer: Callable[[Request], Awaitable[bytes]]) -> Page:
+        """A page that only those see who may."""
+
+        async def respond(request: Request) -> bytes:
+            request.setHeader("cache-control", _UNSTORED)
+            if await self._may_read(request):
+                return await answer(request)
+            if self._token or self._further:
+                text = "To read this, send the token: Authorization: Bearer TOKEN"
+                return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
+            return plain(
+                request,
+                403,
+                "Only programs on the machine of this broker may read this; its operator can "
+                "change that by [metrics] token.",
+            )
+
+        return Page(respond)
+
+    async def _may_read(self, request: Request) -> bool:
+        if self._own_endpoint and not self._token:
+            return True
+        if isinstance(request, BoundedRequest) and request.is_local():
+            return True
+        scheme, _, token = (header(request, "authorization") or "").strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return False
+        if await self._token(token):
+            return True
+        for check in self._further:
+            if await check(token):
+                return True
+        return False
+
+    async def _metrics(self, request: Request) -> bytes:
+        try:
+            encode, content_type = choose_encoder(header(request, "accept") or "")
+        except (TypeError, ValueError):  # the header names a version that is no number
+            encode, content_type = choose_encoder("")
+        names = [name.decode("latin-1") for name in (request.args or {}).get(b"name[]", ())]
+        chosen = self._registry.restricted_registry(names) if names else self._registry
+        return respond(request, 200, content_type, encode(chosen), vary="Accept")
+
+    async def _live(self, request: Request) -> bytes:
+        return _shown(request, self._health.alive())
+
+    async def _ready(self, request: Request) -> bytes:
+        return _shown(request, await self._health.ready())
+
+
+def _shown(request: Request, states: Sequence[PartState]) -> bytes:
+    """The states of parts as JSON."""
+    words = {True: "ok", False: "failed"}
+    works = all(state.works for state in states)
+    found = {
+        "status": words[works],
+        "parts": {
+            state.part: {"status": words[state.works], "text": state.text} for state in states
+        },
+    }
+    body = json.dumps(found, indent=1).encode() + b"\n"
+    return respond(request, 200 if works else 503, "application/json", body)

@@ -1,0 +1,216 @@
+"""Examines the parts of the broker, for ``/health/live`` and ``/health/ready``.
+
+A check is a function that returns a sentence about a part that works, and raises ``Unavailable``
+with a sentence about a part that does not.  The functions of this module make the checks of the
+broker's own parts.  `Health` runs them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from twisted.application.service import IService
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TimedOut
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
+
+#: Seconds that a check of the database may take.
+DATABASE_TIMEOUT: Final = 2.0
+
+#: Seconds after which the writer of the store counts as stuck.  SQLite and PostgreSQL wait up to
+#: 30 seconds for a lock; a group of operations takes a fraction of a second.
+STUCK_AFTER: Final = 10.0
+
+#: How full the queue of a sink may be.
+FULL: Final = 0.9
+
+Check: TypeAlias = Callable[[], str | Awaitable[str]]
+
+
+class _Writer(Protocol):
+    def busy_for(self) -> float: ...
+    def writes_waiting(self) -> int: ...
+
+
+class _Bus(Protocol):
+    def fill(self) -> Mapping[str, float]: ...
+
+
+class _Resolver(Protocol):
+    @property
+    def lookups(self) -> int: ...
+    def check(self) -> None: ...
+
+
+class _Loop(Protocol):
+    @property
+    def latest(self) -> float: ...
+
+
+@implementer(IHealth)
+class Health:
+    """Runs the checks of all parts, each time that somebody asks.
+
+    :param of_life: the checks for ``alive``, by the names of the parts; none of them may wait.
+    :param checks: the further checks for ``ready``.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, of_life: Mapping[str, Callable[[], str]], checks: Mapping[str, Check]
+    ) -> None:
+        self._of_life = of_life
+        self._checks = checks
+
+    def alive(self) -> Sequence[PartState]:
+        return [self._state(part, check) for part, check in self._of_life.items()]
+
+    async def ready(self) -> Sequence[PartState]:
+        states = list(self.alive())
+        for part, check in self._checks.items():
+            states.append(await self._examined(part, check))
+        return states
+
+    def _state(self, part: str, check: Callable[[], str]) -> PartState:
+        try:
+            return PartState(part, True, check())
+        except Exception as error:
+            return self._failed(part, error)
+
+    async def _examined(self, part: str, check: Check) -> PartState:
+        try:
+            found = check()
+            return PartState(part, True, await found if inspect.isawaitable(found) else found)
+        except Exception as error:
+            return self._failed(part, error)
+
+    def _failed(self, part: str, error: Exception) -> PartState:
+        if not isinstance(error, Unavailable):  # a bug of the check: log it
+            self.log.failure("The health of {part} could not be checked.", part=part)
+            return PartState(part, False, "It could not be checked; the log says why.")
+        text = str(error)
+        return PartState(part, False, f"{text[:1].upper()}{text[1:].rstrip('.')}.")
+
+
+def event_loop(loop: _Loop) -> Callable[[], str]:
+    """A check that says how late the event loop is; that it answers at all shows that it works."""
+    return lambda: f"The event loop answers; it was last late by {loop.latest:.3f} s."
+
+
+class Database:
+    """A check that writes to the database and commits.
+
+    If the database hangs, the check gives up after ``DATABASE_TIMEOUT``, but the write stays
+    queued.  So at most one such write is under way, and further checks wait for the same one.
+    """
+
+    def __init__(self, store: IStore, clock: IReactorTime) -> None:
+        self._store = store
+        self._clock = clock
+        self._waiting: list[Deferred[None]] | None = None
+
+    async def __call__(self) -> str:
+        began_at = self._clock.seconds()
+        done: Deferred[None] = Deferred()
+        if self._waiting is None:
+            self._waiting = [done]
+            Deferred.fromCoroutine(self._write())
+        else:
+            self._waiting[:] = [*(each for each in self._waiting if not each.called), done]
+        done.addTimeout(DATABASE_TIMEOUT, self._clock)
+        try:
+            await done
+        except TimedOut:
+            raise Unavailable(
+                f"the database has not committed a write within {DATABASE_TIMEOUT:g} seconds: look "
+                "for another process that holds a lock, a slow disk, or a server that is down"
+            ) from None
+        return f"The database committed a write within {self._clock.seconds() - began_at:.3f} s."
+
+    async def _write(self) -> None:
+        error: Exception | None = None
+        try:
+            await self._store.check_writable()
+        except Exception as problem:
+            error = problem
+        waiting, self._waiting = self._waiting or [], None
+        for done in waiting:
+            if not done.called:  # it has not timed out
+                done.callback(None) if error is None else done.errback(error)
+
+
+def writer(store: _Writer) -> Callable[[], str]:
+    """A check that the writer of the store is not stuck."""
+
+    def check() -> str:
+        busy_for, waiting = store.busy_for(), store.writes_waiting()
+        if busy_for > STUCK_AFTER:
+            raise Unavailable(
+                f"the writer has worked on one transaction for {busy_for:.0f} seconds, and "
+                f"{waiting:,} operations wait: look for another process that holds a lock on the "
+                "database, or a disk that hangs"
+            )
+        return f"The writer works; {waiting:,} operations wait."
+
+    return check
+
+
+def disk(space: IDiskSpace) -> Callable[[], str]:
+    """A check that the disk of the data directory has room."""
+
+    def check() -> str:
+        space.check()
+        return "The disk of the data directory has room."
+
+    return check
+
+
+def bus(bus: _Bus) -> Callable[[], str]:
+    """A check that no sink is far behind."""
+
+    def check() -> str:
+        fill = bus.fill()
+        behind = sorted(name for name, part in fill.items() if part >= FULL)
+        if behind:
+            raise Unavailable(
+                f"the queues of these sinks are nearly full: {', '.join(behind)}; they lose no "
+                "data, but are late: the log says what keeps them"
+            )
+        return f"The fullest queue of a sink is at {max(fill.values(), default=0.0):.0%}."
+
+    return check
+
+
+def names(resolver: _Resolver) -> Callable[[], str]:
+    """A check that host names can be looked up."""
+
+    def check() -> str:
+        resolver.check()
+        return f"Host names can be looked up; {resolver.lookups:,} lookups are under way."
+
+    return check
+
+
+def listeners(services: Sequence[IService]) -> Callable[[], str]:
+    """A check that the broker still accepts connections everywhere.
+
+    :param services: the listeners; more may be added later.
+    """
+
+    def check() -> str:
+        closed = sum(not service.running for service in services)
+        if closed:
+            raise Unavailable(
+                f"{closed} of {len(services)} endpoints are closed, as the broker starts or stops"
+            )
+        return f"The broker listens at all of its endpoints ({len(services)})."
+
+    return check

@@ -1,0 +1,260 @@
+"""``/metrics`` and ``/health``: who may read them, and what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from twisted.internet.address import UNIXAddress
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from rsscloud_broker.config import Http
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor, TokenCheck
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import IHealth, PartState
+from rsscloud_broker.testing import make_front_door_tests
+from tests.front_doors.exchange import Answer
+from tests.front_doors.fixture import PUBLIC_URL, House
+
+TOKEN = "a-token-of-the-operator"
+PATHS = ("/metrics", "/health/live", "/health/ready")
+HERE = "127.0.0.1"
+STRANGER = "203.0.113.9"
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+
+
+@implementer(IHealth)
+class Health:
+    def __init__(self) -> None:
+        self.live = [PartState("event_loop", True, "It turns.")]
+        self.others: list[PartState] = []
+        self.hangs = False
+
+    def alive(self) -> Sequence[PartState]:
+        return self.live
+
+    async def ready(self) -> Sequence[PartState]:
+        if self.hangs:
+            never: Deferred[None] = Deferred()
+            await never
+        return [*self.live, *self.others]
+
+
+class DoorTests(
+    make_front_door_tests(  # type: ignore[misc] # made at run time
+        lambda _case: MonitoringDoor(Counters().registry, Health(), ConfiguredToken(""))
+    )
+):
+    """The door keeps the contract of front doors."""
+
+
+class MonitoringTestCase(SynchronousTestCase):
+    def open(
+        self,
+        token: str = "",
+        http: Http | None = None,
+        further: Sequence[TokenCheck] = (),
+        own_endpoint: bool = False,
+    ) -> None:
+        self.health = Health()
+        self.counters = Counters()
+        self.token = ConfiguredToken(token)
+        door = MonitoringDoor(
+            self.counters.registry,
+            self.health,
+            self.token,
+            further=further,
+            own_endpoint=own_endpoint,
+        )
+        self.house = House(self, http=http, root=Root([door], PUBLIC_URL))
+
+    def get(self, path: str, peer: str = HERE, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.house.ask("GET", path, headers=headers, peer=peer)
+
+    def statuses(self, peer: str = HERE, **headers: str) -> set[int]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return {self.get(path, peer, named).status for path in PATHS}
+
+
+class AccessTests(MonitoringTestCase):
+    def test_programs_on_this_machine(self) -> None:
+        self.open()
+        for peer in (HERE, "127.9.9.9", "::1", "::ffff:127.0.0.1"):
+            self.assertEqual(self.statuses(peer), {200}, peer)
+
+    def test_nobody_else_without_a_token(self) -> None:
+        self.open()
+        for peer in (STRANGER, "10.0.0.1", "2001:db8::1"):
+            self.assertEqual(self.statuses(peer), {403}, peer)
+            self.assertEqual(self.statuses(peer, Authorization="Bearer "), {403})
+        answer = self.get("/metrics", STRANGER)
+        self.assertIn(b"[metrics] token", answer.body)
+        self.assertNotIn(b"rsscloud_pings", answer.body)
+
+    def test_the_token(self) -> None:
+        self.open(TOKEN)
+        for good in (f"Bearer {TOKEN}", f"bearer  {TOKEN} "):
+            self.assertEqual(self.statuses(STRANGER, Authorization=good), {200}, good)
+        for bad in (
+            "",
+            "Bearer",
+            f"Bearer {TOKEN}x",
+            f"Bearer {TOKEN[:-1]}",
+            f"Bearer x{TOKEN}",
+            f"Basic {TOKEN}",
+            TOKEN,
+            "Bearer \xff",
+        ):
+            self.assertEqual(self.statuses(STRANGER, Authorization=bad), {401}, bad)
+        self.assertEqual(self.statuses(HERE), {200})
+        answer = self.get("/metrics", STRANGER)
+        self.assertEqual(answer.headers["www-authenticate"], 'Bearer realm="metrics"')
+
+    def test_another_token_after_a_reload(self) -> None:
+        self.open(TOKEN)
+        self.token.change("another-token-of-16")
+        self.assertEqual(self.statuses(STRANGER, Authorization=f"Bearer {TOKEN}"), {401})
+        other = "Bearer another-token-of-16"
+        self.assertEqual(self.statuses(STRANGER, Authorization=other), {200})
+
+    def test_tokens_that_others_know(self) -> None:
+        async def check(token: str) -> bool:
+            return token == "of-an-account"
+
+        self.open("", further=[check])
+        self.assertEqual(self.statuses(STRANGER), {401})
+        self.assertEqual(self.statuses(STRANGER, Authorization="Bearer of-an-account"), {200})
+        self.assertEqual(self.statuses(STRANGER, Authorization="Bearer of-nobody"), {401})
+
+    def test_behind_a_trusted_proxy_on_this_machine(self) -> None:
+        self.open(http=Http(trusted_proxies=(HERE,)))
+        self.assertEqual(self.statuses(HERE), {200})
+        self.assertEqual(self.statuses(HERE, X_Forwarded_For=HERE), {200})
+        for client in (STRANGER, f"{HERE}, {STRANGER}", f"{STRANGER}, {HERE}"):
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {403}, client)
+
+    def test_behind_a_proxy_that_nobody_named(self) -> None:
+        """The address is that of this machine, and the client may be anybody."""
+        self.open()
+        for name, value in (
+            ("X_Forwarded_For", HERE),
+            ("X_Forwarded_For", STRANGER),
+            ("Forwarded", f"for={STRANGER}"),
+            ("X_Real_IP", STRANGER),
+            ("Via", "1.1 proxy"),
+        ):
+            self.assertEqual(self.statuses(HERE, **{name: value}), {403}, name)
+
+    def test_a_proxy_that_is_trusted_and_speaks_only_of_forwarded(self) -> None:
+        self.open(http=Http(trusted_proxies=(HERE,)))
+        self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {403})
+
+    def test_a_unix_socket(self) -> None:
+        self.open()
+        peer = UNIXAddress("/run/broker.sock")
+        self.assertEqual(self.house.ask("GET", "/metrics", peer=peer).status, 200)
+        headers = {"X-Forwarded-For": STRANGER}
+        answer = self.house.ask("GET", "/metrics", headers=headers, peer=peer)
+        self.assertEqual(answer.status, 403)
+
+    def test_endpoints_of_its_own(self) -> None:
+        self.open(own_endpoint=True)
+        self.assertEqual(self.statuses(STRANGER), {200})
+        self.open(TOKEN, own_endpoint=True)
+        self.assertEqual(self.statuses(STRANGER), {401})
+        self.assertEqual(self.statuses(HERE), {200})
+        self.assertEqual(self.statuses(STRANGER, Authorization=f"Bearer {TOKEN}"), {200})
+
+    def test_nothing_is_cached(self) -> None:
+        self.open()
+        for peer in (HERE, STRANGER):
+            for path in PATHS:
+                self.assertEqual(self.get(path, peer).headers["cache-control"], "no-store")
+
+    def test_only_get(self) -> None:
+        self.open()
+        for path in PATHS:
+            self.assertEqual(self.house.ask("POST", path, peer=HERE).status, 405)
+            self.assertEqual(self.house.ask("HEAD", path, peer=HERE).status, 200)
+
+
+class MetricsTests(MonitoringTestCase):
+    def test_text(self) -> None:
+        self.open()
+        self.counters.pings.inc(3)
+        for accept in ("", "*/*", "text/html", "application/openmetrics-text;version=x", ";=,"):
+            answer = self.get("/metrics", headers={"Accept": accept})
+            self.assertEqual(answer.headers.get_content_type(), "text/plain", accept)
+            families = {family.name: family for family in parse_text(answer.body.decode())}
+            self.assertEqual(families["rsscloud_pings"].samples[0].value, 3.0)
+
+    def test_openmetrics(self) -> None:
+        self.open()
+        self.counters.pings.inc(3)
+        answer = self.get("/metrics", headers={"Accept": f"{OPENMETRICS},text/plain;q=0.5"})
+        self.assertEqual(answer.headers.get_content_type(), "application/openmetrics-text")
+        families = {family.name: family for family in parse_openmetrics(answer.body.decode())}
+        self.assertEqual(families["rsscloud_pings"].samples[0].value, 3.0)
+        self.assertEqual(answer.headers["vary"], "Accept")
+
+    def test_single_metrics(self) -> None:
+        self.open()
+        answer = self.get("/metrics?name[]=rsscloud_pings_total&name[]=rsscloud_name_lookups")
+        names = {family.name for family in parse_text(answer.body.decode())}
+        self.assertEqual(names, {"rsscloud_pings", "rsscloud_name_lookups"})
+
+    def test_connections_and_answers_are_counted(self) -> None:
+        self.open()
+        self.get("/health/live")
+        self.assertEqual(self.house.answers(200), 1)
+        before = self.house.counters.registry.get_sample_value("rsscloud_http_connections")
+        self.house.connect()
+        after = self.house.counters.registry.get_sample_value("rsscloud_http_connections")
+        self.assertEqual(after, cast(float, before) + 1)
+
+
+class HealthTests(MonitoringTestCase):
+    def test_all_is_well(self) -> None:
+        self.open()
+        self.health.others = [PartState("disk", True, "It has room.")]
+        for path, parts in (("/health/live", 1), ("/health/ready", 2)):
+            answer = self.get(path)
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.headers.get_content_type(), "application/json")
+            found = json.loads(answer.body)
+            self.assertEqual((found["status"], len(found["parts"])), ("ok", parts))
+
+    def test_one_part_does_not_work(self) -> None:
+        self.open()
+        self.health.others = [
+            PartState("disk", False, "It is full."),
+            PartState("bus", True, "It is empty."),
+        ]
+        self.assertEqual(self.get("/health/live").status, 200)
+        answer = self.get("/health/ready")
+        self.assertEqual(answer.status, 503)
+        found = json.loads(answer.body)
+        self.assertEqual(found["status"], "failed")
+        self.assertEqual(found["parts"]["disk"], {"status": "failed", "text": "It is full."})
+        self.assertEqual(found["parts"]["bus"]["status"], "ok")
+
+    def test_the_process_is_alive_while_a_part_hangs(self) -> None:
+        self.open()
+        self.health.hangs = True
+        hanging = self.house.begin("GET", "/health/ready", peer=HERE)
+        self.assertEqual(self.get("/health/live").status, 200)
+        self.assertEqual(self.get("/metrics").status, 200)
+        self.assertEqual(hanging.transport.value(), b"")
+
+    def test_a_process_that_does_not_work(self) -> None:
+        self.open()
+        self.health.live = [PartState("event_loop", False, "It is stuck.")]
+        self.assertEqual(self.get("/health/live").status, 503)
