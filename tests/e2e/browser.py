@@ -71,7 +71,7 @@ def shared_browser() -> Browser:
     return _shared[0]
 
 
-@define(eq=False)
+@define(eq=False, slots=False)  # Playwright gives it an attribute
 class Watch:
     """What happens in the pages of a context that no page of the broker may cause.
 
@@ -113,6 +113,8 @@ class BrowserTestCase(EndToEndTestCase):
 
     :ivar browser: the browser, in which tests open contexts.
     """
+
+    maxDiff = None  # lists of faults are shown in full
 
     def setUp(self) -> None:
         super().setUp()
