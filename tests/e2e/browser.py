@@ -97,6 +97,8 @@ class Watch:
             self.faults.append(f"asked for {request.url}")
 
     def _said(self, message: ConsoleMessage) -> None:
+        if message.type not in {"error", "warning"}:
+            return  # advice to developers
         # Chromium also says so when the page itself is an error page, which is no fault of it.
         page = message.page.url if message.page else ""
         if message.text.startswith("Failed to load resource") and message.location["url"] == page:

@@ -88,15 +88,15 @@ _FEED = """<?xml version="1.0" encoding="utf-8"?>
 </channel></rss>
 """
 
-#: How many payloads are in a feed.
-_IN_FEED: Final = 5
+#: How many payloads are in each kind of feed.
+_SIZES: Final = {"feed": 5, "torn": 20, "gone": 20}
 
 
 class HostileOrigin(Server):
     """Serves feeds that are made of payloads, and fails in the words of payloads.
 
-    ``/feed/0`` is well-formed and has the first payloads, ``/torn/0`` has them as they are;
-    ``/gone/0`` has the first payload as the reason of its status.
+    ``/feed/0`` is well-formed and has the first payloads in its elements and attributes;
+    ``/torn/0`` has the first ones as they are; ``/gone/0`` has them as the reason of its status.
 
     :ivar version: a number that the feeds contain.
     """
@@ -108,22 +108,24 @@ class HostileOrigin(Server):
     @property
     def urls(self) -> list[str]:
         """The URLs of the feeds, and of some that cannot be read."""
-        start, count = f"http://127.0.0.1:{self.port}", len(together(_IN_FEED))
         return [
-            f"{start}/{kind}/{each}" for kind in ("feed", "torn", "gone") for each in range(count)
+            f"http://127.0.0.1:{self.port}/{kind}/{number}"
+            for kind, size in _SIZES.items()
+            for number in range(len(together(size)))
         ]
 
 
 class _OriginHandler(Handler):
     def do_GET(self) -> None:
         _, kind, number = urlsplit(self.path).path.split("/")
-        payloads = together(_IN_FEED)[int(number)]
+        payloads = together(_SIZES[kind])[int(number)]
+        version = b"<!-- %d -->" % self.owner.version
         if kind == "gone":
-            self.fail(payloads[0])
+            self.fail(b" ".join(payloads))
+        elif kind == "torn":
+            self.answer(200, b"<rss><channel><title>" + b" ".join(payloads) + version)
         else:
-            feed = _feed(payloads, is_torn=kind == "torn")
-            version = b"<!-- %d -->" % self.owner.version
-            self.answer(200, feed + version, "application/rss+xml")
+            self.answer(200, _feed(payloads) + version, "application/rss+xml")
 
     def fail(self, payload: bytes) -> None:
         """Answer with a payload as the reason, as headers and as the content."""
@@ -136,17 +138,12 @@ class _OriginHandler(Handler):
         self.wfile.write(payload)
 
 
-def _feed(payloads: Sequence[bytes], *, is_torn: bool) -> bytes:
-    names = ("first", "second", "third", "fourth", "fifth")
-    title = b" | ".join(payloads)
-    if is_torn:
-        values = {each: f'"{text(payload)}"' for each, payload in zip(names, payloads, strict=True)}
-        return _FEED.format(title=text(title), **values).encode()
-    values = {
-        each: quoteattr(xml_text(payload)) for each, payload in zip(names, payloads, strict=True)
-    }
-    values["first"] = escape(xml_text(payloads[0]))
-    return _FEED.format(title=escape(xml_text(title)), **values).encode()
+def _feed(payloads: Sequence[bytes]) -> bytes:
+    texts = [*map(xml_text, payloads)]
+    names = ("second", "third", "fourth", "fifth")
+    values = dict(zip(names, map(quoteattr, texts[1:]), strict=True))
+    title = escape(" | ".join(texts))
+    return _FEED.format(title=title, first=escape(texts[0]), **values).encode()
 
 
 # --- subscribers ------------------------------------------------------------
