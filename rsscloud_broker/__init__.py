@@ -12,6 +12,7 @@ Where to look:
 
 ``model``        the values that the broker works with: topics, subscriptions, pings
 ``records``      the work that the store keeps: fan-outs, deliveries, poll plans
+``admin_records`` what administrators see and change
 ``log_entries``  the entries of the event log, and filters of them
 ``disclosure``   how much strangers see of callbacks and of addresses
 ``errors``       the errors that the broker raises
@@ -19,6 +20,7 @@ Where to look:
 ``interfaces``   every interface; read this first
 ``tap``          composes the parts into one service: the only file that knows all
 ``commands``     the ``rsscloud-broker`` command
+``doctor``       checks an installed broker, for its operator
 ``discovery``    finds plugins and selects those that run
 ``making``       makes the parts of plugins, and names the plugin that fails
 ``start_checks`` checks data directory, database and ports before a start
@@ -26,6 +28,7 @@ Where to look:
 ``outbound_parts``  makes the clients that call other servers
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
+``self_test``    answers the doctor, which tests how requests arrive
 ``logs``         writes the log, as text or JSON
 ``options``      turns a TOML table into an attrs class, and checks it
 ``wire``         codecs of every protocol, without input or output

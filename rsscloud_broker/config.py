@@ -200,6 +200,8 @@ class Storage:
         subscriptions are refused; a free tenth of the disk is always enough, and 0 is no limit.
     :ivar content_bytes_per_host: bytes of contents from one host.
     :ivar content_bytes: bytes of all contents.
+    :ivar failed_attempts: of how many failed notifications the request and the answer are kept for
+        administrators; up to 4 KB of each body.
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {
@@ -209,11 +211,16 @@ class Storage:
     min_free_mb: int = field(default=100, validator=ge(0))
     content_bytes_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
     content_bytes: int = field(default=1024**3, validator=_not_below_host)
+    failed_attempts: int = field(default=10_000, validator=ge(0))
 
     @property
     def bounds(self) -> Bounds:
         """The limits, in the form that the store takes."""
-        return Bounds(contents=self.content_bytes, contents_of_host=self.content_bytes_per_host)
+        return Bounds(
+            contents=self.content_bytes,
+            contents_of_host=self.content_bytes_per_host,
+            failed_attempts=self.failed_attempts,
+        )
 
 
 @frozen

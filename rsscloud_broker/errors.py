@@ -51,6 +51,19 @@ class Forbidden(Refused):
     """The operator does not allow this request for this topic."""
 
 
+class Unadministrable(Refused):
+    """What an administrator asked for makes no sense or concerns nothing that exists.
+
+    The text says what was wrong, what the rule is and what to do.
+
+    :ivar missing: whether what it concerns does not exist.
+    """
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
 class CallbackFailed(Refused):
     """The callback did not confirm an intent.
 
@@ -134,3 +147,7 @@ class TooLarge(OutboundError):
 
 class AddressRefused(OutboundError):
     """The broker refuses to call a URL because of its form or the address of its host."""
+
+
+class OwnAddress(AddressRefused):
+    """The broker refuses to call a URL because it leads to the broker itself."""

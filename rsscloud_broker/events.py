@@ -184,14 +184,16 @@ class SubscriptionStored:
 
 @frozen
 class SubscriptionRemoved:
-    """A subscriber unsubscribed.
+    """A subscriber unsubscribed, or an administrator removed the subscription.
 
     :ivar source: the address of the caller; empty if there is none.
+    :ivar account: the administrator; empty if the subscriber unsubscribed.
     """
 
     topic: str
     callback: Callback
     source: str = ""
+    account: str = ""
 
 
 @frozen
@@ -289,6 +291,33 @@ class HostReachable:
     at: float
 
 
+@frozen
+class Administered:
+    """An administrator changed something, and the change is stored.
+
+    :ivar account: who.
+    :ivar verb: what, in one word of ``admin_records.VERBS``.
+    :ivar object: to what: a URL, a host, the id of a subscription, and so on.
+    :ivar reason: why, for people; may be empty.
+    """
+
+    account: str
+    verb: str
+    object: str
+    reason: str
+    at: float
+
+
+@frozen
+class HostFreed:
+    """An administrator closed the circuit breakers of a host, or lifted its block.
+
+    :ivar host: the name of the host.
+    """
+
+    host: str
+
+
 #: Any event.
 Event: TypeAlias = (
     PingReceived
@@ -314,4 +343,6 @@ Event: TypeAlias = (
     | NotificationFailed
     | HostUnreachable
     | HostReachable
+    | Administered
+    | HostFreed
 )

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.cred.checkers import ICredentialsChecker
 from zope.interface import Invalid, implementer
 from zope.interface.exceptions import (
@@ -25,6 +25,8 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.discovery import Makers, PluginError, discover, select
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IAdministers,
     IEventSink,
     IFrontDoor,
     INotifier,
@@ -69,7 +71,7 @@ def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts
         plugin = described(makers, kind, maker)
         way_out = _way_out(kind, maker)
         try:
-            part = maker.make(options, parts)
+            part = maker.make(options, _permitted(maker, parts))
         except (Exception, SystemExit) as error:
             problems.append(f"{plugin} cannot be made: make() {_raised(error)}; {way_out}")
             continue
@@ -81,6 +83,13 @@ def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts
     if problems:
         raise PluginError("\n".join(problems))
     return made
+
+
+def _permitted(maker: Any, parts: Any) -> Any:
+    """What a maker may have of the parts: only some front doors serve administrators."""
+    if isinstance(parts, FrontDoorParts) and not IAdministers.providedBy(maker):
+        return evolve(parts, administration=None)
+    return parts
 
 
 def pushed_prefixes(

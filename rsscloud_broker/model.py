@@ -376,6 +376,33 @@ class Denial:
 
 
 @frozen
+class Exchange:
+    """A request to a callback that failed, and its answer, for an administrator.
+
+    Secrets are not in it: the values of headers that could be used by others are ``HIDDEN``.
+
+    :ivar request_headers: names in lower case, and values, as the notifier gave them.
+    :ivar request_body: the first ``KEPT_OF_BODY`` bytes.
+    :ivar status: the status of the answer; None if there was no answer.
+    :ivar answer_headers: names in lower case, and values.
+    :ivar answer_body: the first ``KEPT_OF_BODY`` bytes.
+    :ivar url: the URL that gave the answer, after redirects.
+    """
+
+    method: str
+    url: str
+    request_headers: Mapping[str, str] = field(factory=dict, hash=False)
+    request_body: bytes = field(default=b"", repr=False)
+    status: int | None = None
+    answer_headers: Mapping[str, str] = field(factory=dict, hash=False)
+    answer_body: bytes = field(default=b"", repr=False)
+
+
+#: How many bytes of a body an exchange keeps, and what stands for a secret.
+KEPT_OF_BODY, HIDDEN = 4096, "(hidden)"
+
+
+@frozen
 class Outcome:
     """The outcome of a call to a subscriber.
 
@@ -389,6 +416,8 @@ class Outcome:
     :ivar refused: whether the broker refused to call the URL, and did not call it.
     :ivar port_only: whether the host is there although there was no answer: only the port that
         was called failed.
+    :ivar exchange: the request and the answer of a notification that failed, which the store
+        keeps for administrators; None if the notifier does not tell.
     """
 
     success: bool
@@ -398,3 +427,4 @@ class Outcome:
     gone: bool = False
     refused: bool = False
     port_only: bool = False
+    exchange: Exchange | None = field(default=None, eq=False, repr=False)

@@ -9,7 +9,7 @@ from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__
 from rsscloud_broker.config import Config
-from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.interfaces import IBlocks, IClock
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
@@ -54,12 +54,14 @@ def make_outbound(
     public_directory: FilePath[str],
     filing: Workers,
     decoding: Workers,
+    blocks: IBlocks,
 ) -> OutboundParts:
     """Make the clients.
 
     :param public_directory: the files of the broker's own topics.
     :param filing: reads those files.
     :param decoding: decodes compressed answers.
+    :param blocks: says which hosts an administrator has blocked.
     """
     product = f"rsscloud-broker/{__version__}"
     user_agent = f"{product} (+{config.address})"
@@ -79,6 +81,7 @@ def make_outbound(
         body_limit=config.topics.body_limit,
         budget=budget,
         in_thread=decoding,
+        blocks=blocks,
     )
     return OutboundParts(
         resolver=resolver,
@@ -91,6 +94,7 @@ def make_outbound(
             deadline=CALLBACK_DEADLINE,
             body_limit=CALLBACK_BODY,
             budget=AnswerBudget.of_callbacks(),
+            blocks=blocks,
         ),
         topics=topics,
         callback_policy=URLPolicy(resolver, callback_guard, reactor),

@@ -196,11 +196,13 @@ class Bounds:
     :ivar idle_topics: the number of topics without subscriptions.
     :ivar contents: the bytes of all contents.
     :ivar contents_of_host: the bytes of the contents from one host.
+    :ivar failed_attempts: the number of failed attempts whose requests and answers are kept.
     """
 
     idle_topics: int = 10_000
     contents: int = 1024**3
     contents_of_host: int = 128 * 1024**2
+    failed_attempts: int = 10_000
 
 
 @frozen

@@ -55,23 +55,37 @@ def examine(config: Config) -> Findings:
     :param config: its endpoints must have passed ``listening.check_endpoints``.
     """
     faults = file_faults(config)
-    database, fault = ("", "") if faults else _database_state(config.database_url)
+    database, fault = ("", "") if faults else database_state(config.database_url)
     faults.extend(filter(None, [fault]))
     exists = os.path.isdir(config.data)
     findings = Findings("can be written" if exists else "will be made", database, faults)
     for description in config.listen:
-        _try(description, config.data, findings)
-    owner = Path(config.data).stat().st_uid if exists else os.geteuid()
-    if owner != os.geteuid() == 0:
-        findings.notes.append(
-            f"this check ran as root, who may do anything, and {config.data} belongs to "
-            f"{_user(owner)}: run it as that user (runuser -u {_user(owner)} -- ...)"
-        )
+        try_endpoint(description, config.data, findings)
+    findings.notes.extend(filter(None, [note_for_root(config)]))
     return findings
 
 
-def _database_state(url: str) -> tuple[str, str]:
-    """What the start would do with a database, and why it cannot be used; one of them is empty."""
+def note_for_root(config: Config) -> str:
+    """A sentence for root, to whom every file seems well; empty for other users, and if root owns
+    the data directory.
+    """
+    if os.geteuid() != 0 or not os.path.isdir(config.data):
+        return ""
+    owner = Path(config.data).stat().st_uid
+    if owner == 0:
+        return ""
+    return (
+        f"this check ran as root, who may do anything, and {config.data} belongs to "
+        f"{_user(owner)}: run it as that user (runuser -u {_user(owner)} -- ...)"
+    )
+
+
+def database_state(url: str) -> tuple[str, str]:
+    """What the start would do with a database, and why it cannot be used; one of them is empty.
+
+    :param url: an SQLAlchemy database URL.  The file of an SQLite database need not exist, but must
+        have passed ``file_faults``.
+    """
     file = storage.database_file(url)
     if file is not None and not file.exists():
         return "will be made", ""
@@ -87,7 +101,7 @@ def _database_state(url: str) -> tuple[str, str]:
     return f"revision {found.revision}, which is up to date", ""
 
 
-def _try(description: str, data: str, findings: Findings) -> None:
+def try_endpoint(description: str, data: str, findings: Findings) -> None:
     """Check whether the broker could listen at an endpoint, and add the result to ``findings``."""
     if not listening.can_be_tried(description):
         findings.notes.append(f"{description} was not tried: it is not opened by the broker itself")
@@ -114,6 +128,17 @@ def file_faults(config: Config) -> list[str]:
             beside = (Path(f"{database}{suffix}") for suffix in ("-wal", "-shm"))
             faults.extend(_faults_of_files((database, *beside), other))
     return faults
+
+
+def has_password(url: str) -> bool:
+    """Whether an SQLAlchemy URL contains a password."""
+    return bool(make_url(url).password)
+
+
+def log_faults(file: Path) -> list[str]:
+    """Why a log file cannot be written, a sentence for each fault."""
+    other = "--logfile names another file"
+    return [*_faults_of_directory(file.parent, other)] or [*_faults_of_files((file,), other)]
 
 
 def _directories(parent: Path) -> list[Path]:

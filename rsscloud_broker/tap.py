@@ -26,11 +26,16 @@ from twisted.python.filepath import FilePath
 from rsscloud_broker import __version__, allocation, data_lock, fd_limit
 from rsscloud_broker.account_parts import make_accounts
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.client.feed_doctor import FeedDoctor
+from rsscloud_broker.client.feed_push import OwnBroker
+from rsscloud_broker.client.feed_requests import asking_guarded
 from rsscloud_broker.command_line import Options
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.core import (
     Access,
+    Administration,
     Admission,
+    Blocks,
     Broker,
     ChangeDetector,
     EventLog,
@@ -61,6 +66,7 @@ from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
+from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.signals import reload_at_hangup, rotate_at_request, stop_once
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.start_checks import DERIVED_URL, file_faults
@@ -134,7 +140,7 @@ class BrokerService(MultiService):
     broker acknowledged is stored, and unfinished work resumes after the next start.
 
     :param public_url: the URL by which others reach the broker, for the log.
-    :param descriptors: how many file descriptors the broker may need at the same time.
+    :ivar descriptors: how many file descriptors the broker may need at the same time.
     :ivar observer: the log observer; None if the broker leaves logging to twistd.
     :ivar reloading: applies a changed configuration to the parts.
     """
@@ -150,7 +156,7 @@ class BrokerService(MultiService):
         self._config = config
         self._public_url = public_url
         self._clock = clock
-        self._descriptors = descriptors
+        self.descriptors = descriptors
         self._lock: IO[bytes] | None = None
 
     def setServiceParent(self, parent: IServiceCollection) -> None:
@@ -182,7 +188,7 @@ class BrokerService(MultiService):
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
             shown = make_url(url).render_as_string(hide_password=True)
             raise CannotStart(f"{shown}: {clean(str(error))}") from error
-        self.allow_descriptors(self._descriptors)
+        self.allow_descriptors(self.descriptors)
         super().startService()
         if self._config.public_url is None:
             self.log.warn(DERIVED_URL, url=self._public_url)
@@ -252,10 +258,11 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     counters.writes.set_function(store.writes_waiting)
     bus = EventBus(clock=clock, counters=counters)
+    blocks = Blocks()
     filing = Workers(reactor, "files", 2)
     decoding = Workers(reactor, "decoding", AT_A_TIME)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing)
-    outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding)
+    outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding, blocks)
     notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
     # A hub takes subscriptions in, and calls whom it subscribed.
@@ -264,7 +271,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed),
+        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed, blocks=blocks),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -272,7 +279,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
-    access = Access(config.topics)
+    access = Access(config.topics, blocks)
     admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
         store,
@@ -288,6 +295,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters,
         space,
     )
+    administration = Administration(
+        store, store, bus, detector, clock, blocks, counters, bus.waiting, (filing, decoding)
+    )
     sink_parts = SinkParts(
         store=store,
         bus=bus,
@@ -298,6 +308,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters=counters,
         public_url=public_url,
         has_hub=has_hub,
+        blocks=blocks,
     )
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
@@ -306,8 +317,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
-    pages = Pages(running if has_hub else running - {"websub"})
+    pages = Pages(running if has_hub else running - {"websub"}, administration.following)
     limits = HTTPLimits(config.http, reactor)
+    self_test = SelfTest(config.data, clock)
     door_parts = FrontDoorParts(
         broker=broker,
         clock=clock,
@@ -325,6 +337,15 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         max_connections=lambda: limits.http.max_connections,
         callers=accounts.callers,
         accounts=accounts.accounts,
+        administration=administration,
+        feed_doctor=FeedDoctor(
+            asking_guarded(outbound.topics, clock),
+            clock,
+            OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
+            broker.admit_examination,
+            filing,
+        ),
+        self_test=self_test,
     )
     doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
     site = bounded_site(
@@ -349,6 +370,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
 
     timed = [
+        administration.following,
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
@@ -365,6 +387,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         bus,
         detector,
         intents,
+        self_test,
         *filter(IService.providedBy, sinks),
         *timed,
         *(listener(each, site, reactor, certificates) for each in config.listen),

@@ -50,7 +50,14 @@ class Workers(Service):
     def __init__(self, reactor: IReactorFromThreads, name: str, threads: int) -> None:
         self.name = name
         self._reactor = reactor
+        self._threads = threads
+        self._unfinished = 0
         self._pool = Daemons(0, threads, name=name)
+
+    def busy(self) -> tuple[int, int]:
+        """How many calls wait for a thread, and how many run."""
+        running = min(self._unfinished, self._threads)
+        return self._unfinished - running, running
 
     def startService(self) -> None:
         super().startService()
@@ -77,4 +84,11 @@ class Workers(Service):
 
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """Call a function in a thread; the Deferred fires with its result."""
-        return deferToThreadPool(self._reactor, self._pool, function, *args, **kwargs)
+        self._unfinished += 1
+
+        def finished(result: T) -> T:
+            self._unfinished -= 1
+            return result
+
+        called = deferToThreadPool(self._reactor, self._pool, function, *args, **kwargs)
+        return called.addBoth(finished)

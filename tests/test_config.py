@@ -93,6 +93,7 @@ class ValuesTests(ConfigTestCase):
             min_free_mb = 5
             content_bytes_per_host = 70_000_000
             content_bytes = 70_000_000
+            failed_attempts = 50
             """,
             "broker.toml",
         )
@@ -107,7 +108,7 @@ class ValuesTests(ConfigTestCase):
         self.assertEqual(loaded.egress.name_servers[2:], ("::1", "[::1]:5353"))
         self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
         self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
-        self.assertEqual(attrs.astuple(loaded.storage), (5, 70_000_000, 70_000_000))
+        self.assertEqual(attrs.astuple(loaded.storage), (5, 70_000_000, 70_000_000, 50))
         self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
         self.assertEqual(
             attrs.astuple(loaded.limits),

@@ -245,7 +245,7 @@ class ExampleTests(BrokerTestCase):
         self.assertEqual(self.run_page("protocols/change-lists.rst")[0], 2)
 
     def test_publish(self) -> None:
-        self.assertEqual(self.run_page("publish.rst")[0], 5)
+        self.assertEqual(self.run_page("publish.rst")[0], 6)
 
     def test_read(self) -> None:
         agreed, callback = self.run_page("read.rst")

@@ -110,6 +110,10 @@ class TopicPageTests(make_front_door_tests(_door(bundled.topic_page))):  # type:
     """As the configuration makes it."""
 
 
+class DoctorTests(make_front_door_tests(_door(bundled.doctor))):  # type: ignore[misc] # made at run time
+    """As the configuration makes it."""
+
+
 class PublicListsTests(make_front_door_tests(_door(bundled.public_lists))):  # type: ignore[misc] # made at run time
     """As the configuration makes it."""
 

@@ -62,6 +62,15 @@ class WorkersTests(TestCase):
         await gatherResults([workers(work) for _ in range(50)])
         self.assertEqual(most, 1)
 
+    async def test_how_busy_they_are(self) -> None:
+        released = threading.Event()
+        workers = self.make(threads=2)
+        calls = [workers(released.wait, TIMEOUT) for _ in range(5)]
+        self.assertEqual(workers.busy(), (3, 2))
+        released.set()
+        await gatherResults(calls)
+        self.assertEqual(workers.busy(), (0, 0))
+
     async def test_one_kind_does_not_wait_for_another(self) -> None:
         released = threading.Event()
         slow, quick = self.make(threads=1), self.make(threads=1)

@@ -140,6 +140,10 @@ class EventBus(Service):
             self._takers[kind] = takers
         return takers
 
+    def waiting(self) -> dict[str, int]:
+        """How many events wait for each sink, by the name of the sink."""
+        return {name: len(queue.waiting) for name, queue in self._queues.items()}
+
     async def drain(self) -> None:
         """Return when the sinks have handled every event published so far."""
         for queue in tuple(self._queues.values()):

@@ -1,23 +1,24 @@
 """Judges a feed and its server's answers, in sentences for the publisher.
 
 Each function looks at one subject and says what is good, what is missing and what is wrong, with
-what to do about it.  None of them does input or output.  ``feed_state`` calls `findings_of`.
+what to do about it.  None of them does input or output.  ``feed_state`` calls `findings_of`, and
+``feed_doctor`` calls `judge`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 
 from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
+from rsscloud_broker.interfaces import Finding
+from rsscloud_broker.wire import links
 from rsscloud_broker.wire.feed import FeedFacts, UnreadableFeed, read_feed, xml_redirect
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.http_dates import freshness, http_date
-
-Kind = Literal["good", "missing", "wrong"]
 
 #: A feed of more bytes than this should be shorter.
 LARGE_BYTES: Final = 512 * 1024
@@ -30,34 +31,49 @@ _CLOCK_SECONDS = 60
 
 
 @frozen
-class Finding:
-    """One fact about a feed that its publisher may want to know.
+class Judgement:
+    """What the answers to the requests for a feed say.
 
-    :ivar subject: the subject, in a word or two.
-    :ivar text: the fact and what to do about it, in whole sentences.
+    :ivar findings: the findings, in the order of the exchange: redirects, headers, content.
+    :ivar facts: what the feed says of itself; None if the last answer is no feed.
+    :ivar hubs: the URLs of the hubs that the feed or its server names.
     """
 
-    kind: Kind
-    subject: str
-    text: str
+    findings: tuple[Finding, ...]
+    facts: FeedFacts | None = None
+    hubs: tuple[str, ...] = ()
 
 
-def findings_of(fetches: Fetches) -> list[Finding]:
-    """The findings about a feed, in the order of the exchange: redirects, headers, content."""
+def findings_of(fetches: Fetches) -> tuple[Finding, ...]:
+    """The findings about a feed: see `judge`."""
+    return judge(fetches).findings
+
+
+def judge(fetches: Fetches) -> Judgement:
+    """Judge a feed by the answers to the requests for it.
+
+    The largest feeds take a second or two, so a server should call this in a thread.
+    """
     found = [*_redirects(fetches)]
     last = fetches.last
     if last.status != 200:
-        return [*found, _no_feed(fetches)]
+        return Judgement((*found, _no_feed(fetches)))
     if (moved := xml_redirect(last.body)) is not None:
-        return [*found, _moved_by_xml(moved)]
+        return Judgement((*found, _moved_by_xml(moved)))
     found += [*_validators(last, fetches.again), *_caching(last), *_size(last)]
     try:
         facts = read_feed(last.body, last.headers.get("content-type", ""))
     except UnreadableFeed as error:
-        return [*found, Finding("wrong", "feed", f"This is not a feed: {error.reason}.")]
+        text = f"This is not a feed: {error.reason}."
+        return Judgement((*found, Finding("wrong", "feed", text)))
     found.append(Finding("good", "feed", f"It is {_named(facts)}."))
     found += [Finding("wrong", "feed", f"{problem}.") for problem in facts.problems]
-    return [*found, *_links(facts, last), *_push(facts), *_hints(facts)]
+    in_headers, problems = _header_links(last)
+    found += [*problems, *_links(facts, last, links.targets(in_headers, "self"))]
+    named = (*links.targets(in_headers, "hub"), *facts.hubs)
+    hubs = tuple(dict.fromkeys(urljoin(last.url, hub) for hub in named))
+    found += [*_push(facts, hubs), *_hints(facts)]
+    return Judgement(tuple(found), facts, hubs)
 
 
 # --- where the feed is ------------------------------------------------------
@@ -247,25 +263,47 @@ def _named(facts: FeedFacts) -> str:
     return f"{kind}{title}, with {_count(len(facts.entry_ids), 'entry', 'entries')} that have ids"
 
 
-def _links(facts: FeedFacts, last: Answer) -> Iterator[Finding]:
+def _links(facts: FeedFacts, last: Answer, in_headers: Sequence[str]) -> Iterator[Finding]:
+    """The findings about the feed's home page and its own address.
+
+    :param in_headers: the addresses of the feed by its Link headers.
+    """
     if not facts.link:
         yield Finding("missing", "link", "The feed does not say where its home page is.")
-    if not facts.self_link:
+    written = facts.self_link or next(iter(in_headers), "")
+    if in_headers and urljoin(last.url, in_headers[0]) != urljoin(last.url, written):
+        text = (
+            f"The Link header gives {in_headers[0]} as the address of the feed, and the feed itself"
+            f" gives {written}. Subscribers use the one in the header; make both the same."
+        )
+        yield Finding("wrong", "self link", text)
+    if not written:
         text = "The feed does not give its own address, by which hubs and readers know it."
         yield Finding("missing", "self link", text)
-    elif urljoin(last.url, facts.self_link) != last.url:
+    elif urljoin(last.url, written) != last.url:
         text = (
-            f"The feed gives {facts.self_link} as its own address, but it is at {last.url}. Pings"
+            f"The feed gives {written} as its own address, but it is at {last.url}. Pings"
             " for one address do not reach subscribers of the other."
         )
         yield Finding("wrong", "self link", text)
 
 
-def _push(facts: FeedFacts) -> Iterator[Finding]:
+def _header_links(last: Answer) -> tuple[list[links.Link], list[Finding]]:
+    """The links in the Link headers of an answer, and what is wrong with these headers.
+
+    WebSub subscribers look there first (WebSub, section 4).
+    """
+    try:
+        return links.parse(last.headers.get("link", "")), []
+    except links.MalformedLink as error:
+        return [], [Finding("wrong", "Link", f"Nobody can use its Link header: {error}.")]
+
+
+def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
     for cloud in facts.clouds:
         text = f"Readers can register at {cloud.url} by {cloud.protocol} (rssCloud)."
         yield Finding("good", "cloud", text)
-    for hub in facts.hubs:
+    for hub in hubs:
         yield Finding("good", "hub", f"Readers can subscribe to changes at {hub} (WebSub).")
     if not facts.clouds and facts.format != "atom":
         text = (
@@ -273,7 +311,7 @@ def _push(facts: FeedFacts) -> Iterator[Finding]:
             " element, and ping it when the feed has changed."
         )
         yield Finding("missing", "cloud", text)
-    if not facts.hubs:
+    if not hubs:
         text = (
             "The feed names no hub, so WebSub readers have to poll. Link to a hub with rel=hub,"
             " and ping it when the feed has changed."

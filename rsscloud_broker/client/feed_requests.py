@@ -6,8 +6,9 @@ first answer, and should be answered with 304.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urldefrag, urljoin
 
 from attrs import evolve, field, frozen
@@ -17,6 +18,8 @@ from twisted.web.client import GzipDecoder
 from twisted.web.http_headers import Headers
 
 from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.interfaces import IClock, IOutbound
 
 #: The number of redirects that are followed.
 MAX_REDIRECTS: Final = 10
@@ -72,18 +75,23 @@ class Fetches:
     circle: bool = False
 
 
-async def fetch_twice(web: Web, url: str) -> Fetches:
+#: Sends a GET with further headers to a URL, without following redirects; raises ClientError if
+#: there is no answer.
+Ask: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
+
+
+async def fetch_twice(ask: Ask, url: str) -> Fetches:
     """Fetch a feed, and fetch it again with the validators of the first answer.
 
     :raises ClientError: a request was not answered.
     """
     redirects: list[Answer] = []
     asked = {url}
-    answer = await _request(web, url, {})
+    answer = await ask(url, {})
     while answer.target and answer.target not in asked and len(redirects) < MAX_REDIRECTS:
         redirects.append(answer)
         asked.add(answer.target)
-        answer = await _request(web, answer.target, {})
+        answer = await ask(answer.target, {})
     conditions = {
         condition: answer.headers[validator]
         for condition, validator in (
@@ -94,8 +102,27 @@ async def fetch_twice(web: Web, url: str) -> Fetches:
     }
     again = None
     if answer.status == 200 and conditions:
-        again = await _request(web, answer.url, conditions)
+        again = await ask(answer.url, conditions)
     return Fetches(tuple(redirects), answer, again, answer.target in asked)
+
+
+def asking(web: Web) -> Ask:
+    """Ask with the client of the commands, which calls any address that its user gives."""
+    return partial(_request, web)
+
+
+def asking_guarded(outbound: IOutbound, clock: IClock) -> Ask:
+    """Ask with the broker's own client, which calls only addresses that the operator allows."""
+
+    async def ask(url: str, headers: Mapping[str, str]) -> Answer:
+        try:
+            reply = await outbound.request("GET", url, headers)
+        except OutboundError as error:
+            raise ClientError(f"{url}: {error}") from error
+        now = clock.wall_seconds()
+        return Answer(url, reply.status, reply.headers, reply.body, reply.compressed, now)
+
+    return ask
 
 
 class _Observer:

@@ -8,43 +8,26 @@ from __future__ import annotations
 
 from textwrap import fill
 
-from attrs import frozen
-
-from rsscloud_broker.client.feed_findings import Finding, Kind, findings_of
-from rsscloud_broker.client.feed_requests import fetch_twice
+from rsscloud_broker.client.feed_findings import findings_of
+from rsscloud_broker.client.feed_requests import asking, fetch_twice
 from rsscloud_broker.client.web import Web
+from rsscloud_broker.interfaces import FeedReport
+from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.wire.text import clean
-
-__all__ = ["Finding", "Report", "examine", "render"]
 
 _ORDER: tuple[Kind, ...] = ("wrong", "missing", "good")
 _WIDTH = 88
 
 
-@frozen
-class Report:
-    """The findings about a feed.
-
-    :ivar url: the URL that was asked for.
-    """
-
-    url: str
-    findings: tuple[Finding, ...]
-
-    def of(self, kind: Kind) -> tuple[Finding, ...]:
-        """The findings of one kind."""
-        return tuple(finding for finding in self.findings if finding.kind == kind)
-
-
-async def examine(web: Web, url: str) -> Report:
+async def examine(web: Web, url: str) -> FeedReport:
     """Fetch a feed twice, as a feed reader does, and judge the answers.
 
     :raises ClientError: a request was not answered.
     """
-    return Report(url, tuple(findings_of(await fetch_twice(web, url))))
+    return FeedReport(url, tuple(findings_of(await fetch_twice(asking(web), url))))
 
 
-def render(report: Report) -> str:
+def render(report: FeedReport) -> str:
     """A report as lines of text, the worst first, without a line break at the end."""
     lines = [clean(report.url)]
     for kind in _ORDER:

@@ -6,6 +6,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 ``tending``     looks after a broker: export, import, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
 ``checking``    examines a configuration: check-config, plugins
+``doctor``      examines an installed broker, or a feed: doctor
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
 ``output``      stops the output when nobody reads it any more
@@ -31,6 +32,10 @@ COMMANDS = {
     "check-config": (
         "checking:check_config",
         "Check whether a broker would start, and show what would run.",
+    ),
+    "doctor": (
+        "doctor:examine",
+        "Check a broker on this machine, or the feed at FEED_URL.",
     ),
     "export": ("tending:export", "Write topics and subscriptions to FILE, as JSON."),
     "feed-state": (

@@ -28,18 +28,8 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
     Give the options with which the broker is started.  The command changes nothing and does not
     disturb a broker that runs.  The exit status is 0 only if the broker would start.
     """
-    # Imported here, since most commands need neither.
-    from twisted.internet import reactor  # noqa: PLC0415
-
-    from rsscloud_broker import tap  # noqa: PLC0415
-
     makers = discovery.discover()
-    options = tap.Options()
-    options.update({"config": config_file, "public-url": public_url, **others})
-    settings = options.configuration(makers)
-    where = "the command line" if others["listen"] else config_file or "the configuration"
-    check_endpoints(settings.listen, where, reactor)
-    tap.make_broker(_without_systemd(settings), reactor, makers)
+    settings, _ = built(makers, config_file, public_url, **others)
     found = start_checks.examine(settings)
     if settings.public_url is None:
         warning = start_checks.DERIVED_URL.format(url=settings.address)
@@ -60,6 +50,29 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
         click.echo(f"{key:<12} {value}")
     for note in found.notes:
         click.echo(f"note: {note}")
+
+
+def built(
+    makers: discovery.Makers, config_file: str | None, public_url: str | None, **others: Any
+) -> tuple[config.Config, Any]:
+    """Build a broker as twistd would, without starting it.
+
+    :param others: further options of twistd's command line, by name.
+    :returns: the configuration, and the broker's service.
+    :raises ConfigError: the configuration or an endpoint cannot be used.
+    :raises PluginError, FrontDoorsError: the plugins cannot be used.
+    """
+    # Imported here, since most commands need neither.
+    from twisted.internet import reactor  # noqa: PLC0415
+
+    from rsscloud_broker import tap  # noqa: PLC0415
+
+    options = tap.Options()
+    options.update({"config": config_file, "public-url": public_url, **others})
+    settings = options.configuration(makers)
+    where = "the command line" if others["listen"] else config_file or "the configuration"
+    check_endpoints(settings.listen, where, reactor)
+    return settings, tap.make_broker(_without_systemd(settings), reactor, makers)
 
 
 def _without_systemd(settings: config.Config) -> config.Config:

@@ -1,4 +1,5 @@
-"""Which topics callers may ping and subscribe to, by the patterns in the configuration.
+"""Which topics callers may ping and subscribe to, by the patterns in the configuration and the
+blocks of administrators.
 
 ``Broker`` asks before it accepts a request.  Without patterns all topics are allowed.
 """
@@ -9,8 +10,11 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 
+from rsscloud_broker.admin_records import Block
 from rsscloud_broker.config import Topics
 from rsscloud_broker.errors import Forbidden
+from rsscloud_broker.interfaces import IBlocks
+from rsscloud_broker.model import host_of
 from rsscloud_broker.urls import encoded, normal_form
 
 #: The stored reason of a topic that ended because the operator no longer allows it.  The
@@ -26,14 +30,16 @@ _DEFAULT_PORT = {"http": ":80", "https": ":443"}
 
 
 class Access:
-    """Compares topics with the operator's patterns.
+    """Compares topics with the operator's patterns, and requests with the blocks.
 
-    Every URL must be in normal form, or another spelling would get round a pattern.
+    Every URL of a topic must be in normal form, or another spelling would get round a pattern.
 
+    :param blocks: what administrators have blocked; None if nothing ever is.
     :ivar limited: whether the patterns forbid subscriptions to any topic.
     """
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, blocks: IBlocks | None = None) -> None:
+        self._blocks = blocks
         self.change(topics)
 
     def change(self, topics: Topics) -> None:
@@ -43,25 +49,53 @@ class Access:
         self.limited = "*" not in topics.subscribe
 
     def may_subscribe(self, topic: str) -> bool:
-        """Whether the operator allows subscriptions to a topic."""
+        """Whether the patterns allow subscriptions to a topic."""
         return self._subscribe.match(topic) is not None
 
     def check_subscribe(self, topic: str) -> None:
         """Raise if the operator allows no subscriptions to a topic.
 
-        :raises Forbidden: no pattern matches the topic.
+        :raises Forbidden: no pattern matches the topic, or it is blocked.
         """
+        self._check_topic(topic)
         if not self.may_subscribe(topic):
             raise Forbidden(f"the operator of this broker does not allow subscriptions to {topic}")
 
     def check_publish(self, *topics: str) -> None:
         """Raise if the operator allows no pings of one of these topics.
 
-        :raises Forbidden: no pattern matches that topic.
+        :raises Forbidden: no pattern matches that topic, or it is blocked.
         """
         for topic in topics:
+            self._check_topic(topic)
             if self._publish.match(topic) is None:
                 raise Forbidden(f"the operator of this broker does not allow pings of {topic}")
+
+    def _check_topic(self, topic: str) -> None:
+        if self._blocks is not None and (block := self._blocks.of_topic(topic)):
+            raise Forbidden(f"{topic}: {refusal(block)}")
+
+    def check_source(self, source: str) -> None:
+        """Raise if requests from a source are blocked.
+
+        :param source: the address of the caller; empty for the broker itself.
+        :raises Forbidden: it is.
+        """
+        if self._blocks is not None and (block := self._blocks.of_source(source)):
+            raise Forbidden(f"your address {source}: {refusal(block)}")
+
+    def check_callback(self, url: str) -> None:
+        """Raise if the host of a callback is blocked.
+
+        :raises Forbidden: it is.
+        """
+        if self._blocks is not None and (block := self._blocks.of_host(host_of(url))):
+            raise Forbidden(f"{url}: {refusal(block)}")
+
+
+def refusal(block: Block) -> str:
+    """Why a request is refused because of a block, as a clause for the caller."""
+    return f"this {block.kind} is blocked here: {block.reason}"
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:

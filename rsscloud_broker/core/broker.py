@@ -116,6 +116,7 @@ class Broker:
             raise
 
     async def _ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         check_ping(ping)
@@ -156,6 +157,7 @@ class Broker:
         return changed
 
     async def _ping_topic(self, url: str, source: str, again: bool) -> bool:
+        self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
         url = topic_of(url)
@@ -170,11 +172,30 @@ class Broker:
             raise
         return record.changed
 
+    def admit_examination(self, url: str, source: str) -> str:
+        """Count a fetch of a URL that changes nothing here, or refuse it.
+
+        It counts like a ping of a topic without subscribers, even if the URL has subscribers.
+
+        :param source: the address of the caller.
+        :returns: the normal form of the URL.
+        :raises TooMany: the caller asks too often, or too much is fetched from the URL's host.
+        :raises Forbidden: the operator allows no pings of the URL.
+        :raises TopicUnreadable: the URL is no web address.
+        """
+        self._admission.ping(source)
+        url = topic_of(url)
+        self._access.check_publish(url)
+        if self._admission.limits_fetches(source) and (pause := self._admission.count_fetch(url)):
+            raise self._admission.too_many_fetches(url, pause)
+        return url
+
     async def _fetch_later(self, url: str, source: str) -> None:
         if await self._store.request_check(url, self._clock.wall_seconds()):
             self._detector.schedule_later(url, source)
 
     async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
+        self._access.check_source(source)
         self._check_space()
         for url in urls:
             with self._refusals_of_ping(url, source):
@@ -291,6 +312,7 @@ class Broker:
             return await self._subscribe(intent)
 
     async def _subscribe(self, intent: Intent) -> Subscription:
+        self._check_caller(intent)
         self._check_space()
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
@@ -307,11 +329,20 @@ class Broker:
                 self._admission.failed(intent, error)
             raise
 
+    def _check_caller(self, intent: Intent) -> None:
+        """Raise if the source or the callback of an intent is blocked.
+
+        :raises Forbidden: one is.
+        """
+        self._access.check_source(intent.source)
+        self._access.check_callback(intent.callback.url)
+
     async def unsubscribe(self, intent: Intent) -> bool:
         with self._denials(intent):
             return await self._unsubscribe(evolve(intent, unsubscribe=True))
 
     async def _unsubscribe(self, intent: Intent) -> bool:
+        self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         await self._admission.verification(intent)
@@ -327,6 +358,7 @@ class Broker:
             await self._accept(intent)
 
     async def _accept(self, intent: Intent) -> None:
+        self._check_caller(intent)
         self._verifier.check_protocol(intent.callback.protocol)
         intent = about_topic(intent)
         if not intent.unsubscribe:

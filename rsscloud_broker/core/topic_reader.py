@@ -14,11 +14,12 @@ from twisted.logger import Logger
 
 from rsscloud_broker import events
 from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.core.access import refusal
 from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
-from rsscloud_broker.interfaces import IClock, IEventBus, IStore, ITopicFetcher
+from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Fetched, FetchResult, Topic, host_of
 from rsscloud_broker.urls import normal_form
 
@@ -52,6 +53,8 @@ class TopicReader:
     :param limiter: gives slots to fetches.
     :param pushed: the URLs of topics whose content is pushed; they are never fetched.
     :param max_of_host: how many topics are fetched from one host at the same time.
+    :param blocks: the topics that administrators have blocked, which are not fetched; None if none
+        ever are.
     """
 
     log = Logger()
@@ -66,7 +69,9 @@ class TopicReader:
         limiter: FairLimiter,
         pushed: Container[str] = (),
         max_of_host: int = MAX_OF_HOST,
+        blocks: IBlocks | None = None,
     ) -> None:
+        self._blocks = blocks
         self._store = store
         self._fetcher = fetcher
         self._bus = bus
@@ -100,7 +105,7 @@ class TopicReader:
             has returned, so that not too many contents wait in memory to be recorded.
         :returns: what ``use`` returned.
         :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
-            content of the topic is pushed.
+            content of the topic is pushed, or the topic is blocked.
         :raises TopicEnded: the topic has ended, now or earlier.
         """
         topic = await self._topic(url)
@@ -110,6 +115,8 @@ class TopicReader:
         for location in (url, present.url):
             if not self.reads(location):
                 raise TopicUnreadable(location, NOT_READ, refused=True)
+            if self._blocks is not None and (block := self._blocks.of_topic(location)):
+                raise TopicUnreadable(location, refusal(block), refused=True)
         quota = HostQuota("fetch", host_of(present.url), self._max_of_host)
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
             return await use(await self._read(present, is_known=topic is not None))

@@ -70,15 +70,15 @@ class Certificate:
         :returns: the date until which the new certificate is valid; empty if the certificate has
             not changed.
         """
-        before, after = _certificate_of(self.options), _certificate_of(options)
+        before, after = certificate_of(self.options), certificate_of(options)
         self.options = options
         if after is None or after == before:
             return ""
         return f"{after.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
 
 
-def _certificate_of(options: Any) -> Any:
-    """The certificate in TLS options; None if this kind of endpoint does not show it."""
+def certificate_of(options: Any) -> Any:
+    """The certificate (of ``cryptography``) in TLS options; None if they do not show it."""
     certificate = getattr(options, "certificate", None)
     return None if certificate is None else certificate.to_cryptography()
 

@@ -271,8 +271,7 @@ class RssCloudDoor:
             *(
                 Route(path, "POST", page, for_everybody=True)
                 for path, page in (
-                    ("/rsscloud/pleaseNotify", register),
-                    ("/pleaseNotify", register),
+                    *((path, register) for path in rsscloud.REST_PATHS),
                     ("/rsscloud/ping", ping),
                     ("/ping", ping),
                     ("/ping/", ping),
@@ -298,9 +297,7 @@ class RssCloudDoor:
                     "requestNotification": register,
                     "ping": SoapOperation(self._soap_ping, ("url",)),
                 },
-                description=SoapDescription(
-                    RSSCLOUD, ("/soap", "/rssCloud", "/xmlStorageSystem"), rsscloud_wsdl
-                ),
+                description=SoapDescription(RSSCLOUD, rsscloud.SOAP_PATHS, rsscloud_wsdl),
             )
         ]
 

@@ -39,24 +39,6 @@ from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
 from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
-#: The paths for calls, to which blog engines and aggregators send XML-RPC and SOAP.
-CALL_PATHS = frozenset(
-    {
-        "/",
-        "/RPC",
-        "/RPC2",
-        "/ping",
-        "/ping/",
-        "/ping/RPC2",
-        "/rpc",
-        "/rpc/ping",
-        "/rpc2",
-        "/soap",
-        "/xmlrpc",
-        "/xmlrpc.php",
-    }
-)
-
 #: Headers of the answers that a script of any site may read, as they need no credentials
 #: (https://fetch.spec.whatwg.org/#http-cors-protocol).
 FOR_EVERYBODY = {
@@ -92,7 +74,7 @@ class Root(Resource):
         self._xmlrpc = XMLRPCRoot(offers.handlers)
         self._soap = SoapRoot(offers.services)
         self._soap_paths = {"/soap", *self._soap.paths}
-        self._call_paths = CALL_PATHS | self._soap_paths
+        self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths
         for description in filter(None, (service.description for service in offers.services)):
             for path in description.paths:
                 page = DescriptionPage(description.document(f"{public_url}{path}"))

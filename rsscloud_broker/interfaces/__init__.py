@@ -5,6 +5,7 @@
 - ``store``: the database, and the check for free disk space
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
+- ``administration``: what administrators see and do, and what is blocked
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -30,10 +31,17 @@ from rsscloud_broker.interfaces.accounts import (
     StoredPassword,
     Token,
 )
+from rsscloud_broker.interfaces.administration import (
+    IAdministration,
+    IAdministrationStore,
+    IAnnouncements,
+    IBlocks,
+)
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
+    IAdministers,
     ICheckerMaker,
     IFrontDoor,
     IFrontDoorMaker,
@@ -50,16 +58,31 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
+from rsscloud_broker.interfaces.views import (
+    FeedReport,
+    Finding,
+    IEventLog,
+    IFeedDoctor,
+    ISelfTest,
+    IStatistics,
+    ITopicView,
+)
 
 __all__ = [
     "Account",
     "Caller",
     "CheckerParts",
+    "FeedReport",
+    "Finding",
     "FrontDoorParts",
     "IAccount",
     "IAccountStore",
     "IAccounts",
+    "IAdministers",
+    "IAdministration",
+    "IAdministrationStore",
+    "IAnnouncements",
+    "IBlocks",
     "IBroker",
     "ICallers",
     "ICheckerMaker",
@@ -68,6 +91,7 @@ __all__ = [
     "IEventBus",
     "IEventLog",
     "IEventSink",
+    "IFeedDoctor",
     "IFrontDoor",
     "IFrontDoorMaker",
     "INotifier",
@@ -77,6 +101,7 @@ __all__ = [
     "IPasswords",
     "IPluginMaker",
     "IPushesContent",
+    "ISelfTest",
     "ISinkMaker",
     "IStatistics",
     "IStore",

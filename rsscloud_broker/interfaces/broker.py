@@ -54,7 +54,8 @@ class IBroker(Interface):
             no caller.
         :raises TooMany: the caller pinged too often.
         :raises InvalidPing: a URL of the ping is not a web address.
-        :raises Forbidden: the operator allows no pings of one of its URLs.
+        :raises Forbidden: the operator allows no pings of one of its URLs; or an administrator has
+            blocked one of them or the source.
         """
 
     def recent_pings() -> Awaitable[Sequence[Ping]]:
@@ -74,7 +75,8 @@ class IBroker(Interface):
         :returns: whether the topic had changed.  If so, its subscribers are being notified.
         :raises TooMany: the caller pinged too often; or the topic has no subscriptions, and
             the broker fetches too many such topics of its host.
-        :raises Forbidden: the operator allows no pings of the topic.
+        :raises Forbidden: the operator allows no pings of the topic, or it or the source is
+            blocked.
         :raises TopicUnreadable: the fetch failed; no change was stored.
         """
 
@@ -91,7 +93,8 @@ class IBroker(Interface):
             this URL, or why its last fetch failed.
         :raises TooMany: the caller pinged too often; or a topic has no subscriptions, and too
             many such topics, or too many of its host, are fetched or wait to be fetched.
-        :raises Forbidden: the operator allows no pings of a topic.
+        :raises Forbidden: the operator allows no pings of a topic, or it or the source is
+            blocked.
         :raises TopicUnreadable: the broker refuses to call the URL, the topic has ended, or its
             content is pushed.
         """
@@ -109,7 +112,8 @@ class IBroker(Interface):
         """Verify an intent to subscribe, then store or renew the subscription.
 
         :raises UnsupportedProtocol: no notifier for its protocol runs.
-        :raises Forbidden: the operator allows no subscriptions to the topic.
+        :raises Forbidden: the operator allows no subscriptions to the topic; or it, the host of
+            the callback or the source is blocked.
         :raises TopicUnreadable: the topic could not be fetched, or has ended.
         :raises CallbackFailed: the callback did not confirm, now or a moment ago.
         :raises TooMany: the caller asks too often, or too many requests concern the host of
@@ -121,6 +125,7 @@ class IBroker(Interface):
 
         :returns: whether there was a subscription.
         :raises UnsupportedProtocol, CallbackFailed, TooMany: as for ``subscribe``.
+        :raises Forbidden: the host of the callback or the source is blocked.
         """
 
     def accept(intent: Intent) -> Awaitable[None]:

@@ -19,10 +19,12 @@ from rsscloud_broker.model import Fetched, Validators
 class OutboundReply:
     """The response of another server.
 
-    :ivar headers: names in lower case; of several values the last.
+    :ivar headers: names in lower case; of several values the last.  A client of topics joins the
+        values of headers that are lists, such as Link, with commas (RFC 9110, section 5.3).
     :ivar body: at most as many bytes as were allowed.
     :ivar url: the URL that gave this response, after redirects.
     :ivar hops: the redirects that were followed: the status and the target of each.
+    :ivar compressed: whether the body was compressed on its way, and is decompressed here.
     """
 
     status: int
@@ -30,6 +32,7 @@ class OutboundReply:
     body: bytes = field(repr=False)
     url: str
     hops: tuple[tuple[int, str], ...] = ()
+    compressed: bool = False
 
     @property
     def success(self) -> bool:

@@ -22,10 +22,17 @@ from zope.interface import Attribute, Interface
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
+from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.store import IStore
-from rsscloud_broker.interfaces.views import IEventLog, IStatistics, ITopicView
+from rsscloud_broker.interfaces.views import (
+    IEventLog,
+    IFeedDoctor,
+    ISelfTest,
+    IStatistics,
+    ITopicView,
+)
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -193,11 +200,15 @@ class FrontDoorParts:
     :ivar statistics: the statistics, for reading.
     :ivar topics: topics and pings, for reading.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar feed_doctor: examines feeds for their publishers; None if the broker examines none.
+    :ivar self_test: answers the operator who tests how requests arrive; None without such tests.
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     :ivar disclosure: how much strangers see of callbacks' URLs and of clients' addresses.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
     :ivar callers: finds out who makes a request; None if the broker has no accounts.
     :ivar accounts: what accounts can do; None if the broker has no accounts.
+    :ivar administration: the verbs of administrators, for front doors whose makers provide
+        ``IAdministers``; None for all others.
     """
 
     broker: IBroker
@@ -211,11 +222,14 @@ class FrontDoorParts:
     statistics: IStatistics
     topics: ITopicView
     has_hub: bool = False
+    feed_doctor: IFeedDoctor | None = None
+    self_test: ISelfTest | None = None
     event_log: IEventLog | None = None
     disclosure: Disclosure = field(factory=Disclosure)
     max_connections: Callable[[], int] = lambda: 2000
     callers: ICallers | None = None
     accounts: IAccounts | None = None
+    administration: IAdministration | None = None
 
 
 @frozen
@@ -232,6 +246,7 @@ class SinkParts:
     :ivar counters: where the sink counts its work.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
+    :ivar blocks: what administrators have blocked; None if nothing ever is.
     """
 
     store: IStore
@@ -243,6 +258,7 @@ class SinkParts:
     counters: Counters
     public_url: str
     has_hub: bool = False
+    blocks: IBlocks | None = None
 
 
 class IPluginMaker(IPlugin):
@@ -308,3 +324,11 @@ class IPushesContent(Interface):
         :param options: those that the part will be made with.
         :param public_url, has_hub: as in ``SinkParts``.
         """
+
+
+class IAdministers(Interface):
+    """What the maker of a front door also implements if its front door serves administrators.
+
+    Only such a front door is given the verbs of administrators
+    (``FrontDoorParts.administration``).  The front door checks itself who may use them.
+    """

@@ -13,6 +13,7 @@ from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers.options import RssCloudOptions
+from rsscloud_broker.notifiers.recording import exchange_of
 from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.text import clean
 
@@ -81,16 +82,25 @@ async def call(
         reply = await outbound.request(method, url, headers, body, redirects)
     except OutboundError as error:
         refused = isinstance(error, AddressRefused)
-        return failed(str(error), answered=False, refused=refused, port_only=error.port_only)
+        return failed(
+            str(error),
+            answered=False,
+            refused=refused,
+            port_only=error.port_only,
+            exchange=exchange_of(method, url, headers, body),
+        )
     if not reply.success:
         pause = retry_after(reply.headers)
         return failed(
             f"the callback answered with status {reply.status}",
             retry_after=0.0 if pause is None and reply.status in passing else pause,
             gone=reply.status == 410 and all(status in PERMANENT for status, _ in reply.hops),
+            exchange=exchange_of(method, url, headers, body, reply),
         )
     reason = accept(reply)
-    return failed(reason) if reason else DELIVERED
+    if not reason:
+        return DELIVERED
+    return failed(reason, exchange=exchange_of(method, url, headers, body, reply))
 
 
 #: The outcome of a successful call.

@@ -104,6 +104,7 @@ class Response:
 
     :param answer: status and header fields.
     :param body: the body, decompressed.
+    :ivar compressed: whether the body was compressed on its way.
     """
 
     version = (b"HTTP", 1, 1)
@@ -117,7 +118,8 @@ class Response:
         self.headers = Headers()
         for name, value in answer.fields:
             self.headers.addRawHeader(name, value.strip())
-        if content_coding(answer.fields):
+        self.compressed = bool(content_coding(answer.fields))
+        if self.compressed:
             self.headers.removeHeader(b"content-encoding")
         self._body = body
 

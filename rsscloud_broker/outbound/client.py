@@ -12,8 +12,9 @@ from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
-from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.errors import AddressRefused, OutboundError
+from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply
+from rsscloud_broker.model import host_of
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
@@ -38,6 +39,8 @@ class Client(Service, ABC):
         redirect.
     :param body_limit: how many bytes an answer may have.
     :param budget: counts the answers in memory; None for a budget of this client alone.
+    :param blocks: the hosts that administrators have blocked, which are not called; None if none
+        ever are.
     :param idle: ``idle_limit`` and ``idle_seconds`` of ``HTTPExchanger``.
     :cvar body: the class that collects the body of an answer.
     """
@@ -55,9 +58,11 @@ class Client(Service, ABC):
         deadline: float,
         body_limit: int,
         budget: AnswerBudget | None = None,
+        blocks: IBlocks | None = None,
         **idle: Any,
     ) -> None:
         self._guard = guard
+        self._blocks = blocks
         self._exchanger = HTTPExchanger(
             reactor,
             resolve,
@@ -101,6 +106,7 @@ class Client(Service, ABC):
         self._pending.add(pending)
         try:
             while True:
+                self._check_block(url)
                 reply = await self._exchange(pending, method, url, headers, body)
                 location = _location(reply, method)
                 if not location or len(hops) == redirects:
@@ -114,6 +120,14 @@ class Client(Service, ABC):
             raise
         finally:
             self._pending.discard(pending)
+
+    def _check_block(self, url: str) -> None:
+        """Raise if an administrator has blocked the host of a URL.
+
+        :raises AddressRefused: it is blocked.
+        """
+        if self._blocks is not None and (block := self._blocks.of_host(host_of(url))):
+            raise AddressRefused(f"the host is blocked here: {block.reason}")
 
     @abstractmethod
     async def _exchange(

@@ -18,7 +18,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, AF_INET6, inet_pton
 from typing import TypeAlias
 
-from rsscloud_broker.errors import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -101,7 +101,7 @@ class AddressGuard:
         """
         version, number = _number(address)
         if port in self._own and self._is_own(address, version, number, port):
-            raise AddressRefused(
+            raise OwnAddress(
                 f"the address {address} with port {port} is this broker itself, so it is not called"
             )
         kind = self._ipv4.of(number) if version == 4 else self._ipv6.of(number)

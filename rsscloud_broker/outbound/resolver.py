@@ -44,12 +44,15 @@ TICK = 0.25
 #: after which the system's configuration is read again.
 KEPT, REFRESH = 5000, 60.0
 
+#: The text of the error if no name server answers.
+NO_ANSWER = "no name server has answered"
+
 #: What is wrong with a name, in words.
 _PROBLEMS = {
     errno.ARES_ENOTFOUND: "there is no such name",
     errno.ARES_ENODATA: "it has no address",
     errno.ARES_EBADNAME: "it is no name",
-    errno.ARES_ETIMEOUT: "no name server has answered",
+    errno.ARES_ETIMEOUT: NO_ANSWER,
     errno.ARES_ESERVFAIL: "its name server failed",
 }
 

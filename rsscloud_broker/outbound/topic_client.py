@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from treq.client import HTTPClient
 from treq.cookies import IndexableCookieJar
@@ -28,6 +28,16 @@ class _NoCookies(IndexableCookieJar):
 
     def extract_cookies(self, response: Any, request: Any) -> None:
         pass
+
+
+#: Headers that are lists, of which a server may send several (RFC 9110, section 5.3).
+_LISTS: Final = frozenset({"cache-control", "link", "vary"})
+
+
+def _joined(name: str, values: Sequence[bytes]) -> tuple[str, str]:
+    """The name of a header and its value; of several values the last, unless it is a list."""
+    used = values if name in _LISTS else values[-1:]
+    return name, b", ".join(used).decode("latin-1")
 
 
 class TopicClient(Client):
@@ -86,10 +96,12 @@ class TopicClient(Client):
         response = await answering
         return OutboundReply(
             status=response.code,
-            headers={
-                name.decode("latin-1").lower(): values[-1].decode("latin-1")
+            headers=dict(
+                _joined(name.decode("latin-1").lower(), values)
                 for name, values in response.headers.getAllRawHeaders()
-            },
+            ),
             body=await response.content(),
             url=url,
+            # Without GuardedAgent's response, treq itself has decompressed the body.
+            compressed=getattr(response.original, "compressed", True),
         )

@@ -36,6 +36,7 @@ from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
+from rsscloud_broker.web.doctor import DoctorDoor, DoctorOptions
 from rsscloud_broker.web.event_log import EventLogDoor, EventLogDoorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
@@ -130,6 +131,12 @@ resourcesync = PushingFrontDoorMaker(
 )
 event_log = FrontDoorMaker(
     "event_log", "the event log for people, at /log", EventLogDoorOptions, EventLogDoor
+)
+doctor = FrontDoorMaker(
+    "doctor",
+    "the page that examines a feed for its publisher, and the self-test of the broker",
+    DoctorOptions,
+    DoctorDoor,
 )
 front_page = FrontDoorMaker(
     "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor

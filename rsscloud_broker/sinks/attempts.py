@@ -30,7 +30,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IClock, INotifier
+from rsscloud_broker.interfaces import IBlocks, IClock, INotifier
 from rsscloud_broker.model import Callback, Content, Denial, Notification, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.attempt import (
@@ -58,6 +58,10 @@ OVERDUE = 1.5
 #: The longest pause in seconds between two looks whether a missing content is there.
 LONGEST_WAIT = 600.0
 
+#: Seconds until a notification to a blocked host is due again.  It is due sooner if the block is
+#: lifted.
+BLOCKED = 3600.0
+
 #: The part of a delay that is added at random at most, so that notifications which failed
 #: together are not retried together.
 JITTER = 0.2
@@ -72,6 +76,7 @@ class Attempts:
 
     :param notifiers: the enabled notifiers, by protocol.
     :param contents: reads the contents that notifications carry.
+    :param blocks: the hosts that administrators have blocked; None if none ever are.
     :param jitter: returns a random number from 0 to 1.
     :param delivered: is called when a subscriber has accepted a notification, with the time.
     :ivar stopping: the broker stops, so no attempt begins any more.
@@ -83,6 +88,7 @@ class Attempts:
     _breakers: Breakers
     _counters: Counters
     _contents: Contents
+    _blocks: IBlocks | None = None
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
@@ -153,6 +159,9 @@ class Attempts:
             return self._put_off(subscription, SOON, content_id)
         if subscription.lease.expires_at <= now:  # the sweeper deletes it within the hour
             return Delivery(subscription, None, now)
+        held = self._held(subscription, content_id)
+        if held is not None:
+            return held
         earlier = subscription.id in self._under_way
         if content_id is not None:
             waits = earlier or (changed and subscription.attempts is not None)
@@ -219,6 +228,10 @@ class Attempts:
         until = self._breakers.stops(subscription.callback, attempt)
         if until is not None:
             self._finish(attempt, self._hold_back(attempt, until))
+            return
+        held = self._held(subscription, attempt.content_id)
+        if held is not None:  # it was blocked since the attempt was submitted
+            self._finish(attempt, held)
             return
         try:
             delivery = await self._notify(subscription, attempt.content, attempt.content_id)
@@ -416,6 +429,12 @@ class Attempts:
         self._count(attempt.subscription, "put_off")
         seconds = (until - self._clock.seconds()) * self._stretch()
         return self._put_off(attempt.subscription, seconds, attempt.content_id)
+
+    def _held(self, subscription: Subscription, content_id: int | None) -> Delivery | None:
+        """Put a notification off if an administrator has blocked its host; else return None."""
+        if self._blocks is None or not self._blocks.of_host(subscription.callback.host):
+            return None
+        return self._put_off(subscription, BLOCKED * self._stretch(), content_id)
 
     def _put_off(
         self, subscription: Subscription, seconds: float, content_id: int | None = None

@@ -149,6 +149,15 @@ class Breakers:
             self._close(callback.host, callback.host)
             self._close(callback.origin, callback.host, callback.origin)
 
+    def free(self, host: str) -> None:
+        """Close the breakers of a host and of all its ports, since an administrator says so."""
+        closed = [name for name in self._breakers if name == host or name.startswith(f"{host}:")]
+        for name in closed:
+            if self._breakers.pop(name).is_open:
+                self._forget(name)
+        if closed:
+            self.log.info("An administrator had {host} called again.", host=host)
+
     def failed(self, callback: Callback, outcome: Outcome) -> None:
         """Say that a callback gave no answer."""
         if outcome.port_only:

@@ -34,6 +34,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
     ContentFetched,
     Event,
+    HostFreed,
     NotificationDelivered,
     SubscriptionRemoved,
     SubscriptionStored,
@@ -94,7 +95,14 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications."""
 
     name = "distribution"
-    handles = (TopicChanged, TopicEnded, ContentFetched, SubscriptionStored, SubscriptionRemoved)
+    handles = (
+        TopicChanged,
+        TopicEnded,
+        ContentFetched,
+        SubscriptionStored,
+        SubscriptionRemoved,
+        HostFreed,
+    )
     log = Logger()
 
     def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
@@ -128,6 +136,7 @@ class Distribution(Service):
             self._breakers,
             parts.counters,
             self._contents,
+            parts.blocks,
             delivered=self._delivered,
         )
         self._retries = Retries(
@@ -183,6 +192,9 @@ class Distribution(Service):
         elif isinstance(event, SubscriptionRemoved):
             self._attempts.withdraw_of(event.topic, event.callback)
             self._reconsider(event.topic, event.callback, None)
+        elif isinstance(event, HostFreed):
+            self._breakers.free(event.host)
+            await self._make_due(event.host, "")
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # it has just been verified

@@ -6,6 +6,7 @@ the functions here that take a connection.
 """
 
 from rsscloud_broker.storage.accounts import AccountStore
+from rsscloud_broker.storage.disk_space import required_space
 from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.examination import Examination, database_file, examine
 from rsscloud_broker.storage.exchange import (
@@ -15,6 +16,13 @@ from rsscloud_broker.storage.exchange import (
     import_in_parts,
 )
 from rsscloud_broker.storage.exports import export_text, write_file
+from rsscloud_broker.storage.health import (
+    FileHealth,
+    ServerHealth,
+    file_health,
+    server_health,
+    try_backup,
+)
 from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
@@ -24,19 +32,25 @@ from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 __all__ = [
     "AccountStore",
     "Examination",
+    "FileHealth",
     "Imported",
     "InvalidDocument",
+    "ServerHealth",
     "Store",
     "UnfitDatabase",
     "database_file",
     "examine",
     "export_text",
+    "file_health",
     "import_document",
     "import_in_parts",
     "migrate",
     "open_database",
+    "required_space",
     "revive_topic",
+    "server_health",
     "sweep",
     "topic_statuses",
+    "try_backup",
     "write_file",
 ]

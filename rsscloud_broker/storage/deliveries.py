@@ -28,8 +28,9 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Callback, Outcome, Subscription
-from rsscloud_broker.records import MAX_QUEUED, Delivery, Recorded
+from rsscloud_broker.records import MAX_QUEUED, Bounds, Delivery, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
+from rsscloud_broker.storage.failed_attempts import add_failed_attempts
 from rsscloud_broker.storage.schema import (
     content,
     pending,
@@ -40,6 +41,7 @@ from rsscloud_broker.storage.schema import (
     to_seconds_or_none,
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 #: How many notifications one answer of a host can make due at once.
 MAX_MADE_DUE = 10_000
@@ -121,7 +123,10 @@ _RESTART = _UPDATE_PENDING.values(
 
 
 def record_deliveries(
-    conn: Connection, deliveries: Sequence[Delivery], node: int | None = None
+    conn: Connection,
+    deliveries: Sequence[Delivery],
+    node: int | None = None,
+    bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Recorded:
     """See ``IStore.record_deliveries``.
 
@@ -129,6 +134,7 @@ def record_deliveries(
 
     :param node: the node id of this process.
     """
+    add_failed_attempts(conn, deliveries, bounds.failed_attempts)
     final = [
         (one, one.outcome)
         for one in deliveries
@@ -363,8 +369,13 @@ def next_due(conn: Connection) -> float | None:
 
 
 def make_due(conn: Connection, host: str, origin: str, now: float) -> bool:
-    """See ``IStore.make_due``."""
+    """See ``IStore.make_due``.
+
+    :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
+    """
     at = to_micros(now)
+    name = subscription.c.host
+    is_below = host.startswith("*.")
     found = conn.execute(
         select(
             pending.c.subscription_id,
@@ -373,7 +384,7 @@ def make_due(conn: Connection, host: str, origin: str, now: float) -> bool:
         )
         .join(subscription, subscription.c.id == pending.c.subscription_id)
         .where(
-            subscription.c.host == host,
+            name.endswith(host[1:], autoescape=True) if is_below else name == host,
             pending.c.due_at > at,
             pending.c.node_id.is_(None),
         )

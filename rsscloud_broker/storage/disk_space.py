@@ -30,6 +30,15 @@ MEGABYTE: Final = 1_000_000
 _PARTS: Final = 10
 
 
+def required_space(min_free: int, size: int) -> int:
+    """How many bytes must be free on a disk.
+
+    :param min_free: the configured number of bytes.
+    :param size: the size of the disk in bytes.
+    """
+    return min(min_free, size // _PARTS)
+
+
 @implementer(IDiskSpace)
 class DiskSpace(Service):
     """Measures the free space on a disk every few seconds.
@@ -77,7 +86,7 @@ class DiskSpace(Service):
         except OSError:
             return  # whatever uses the directory next reports what is wrong with it
         free = status.f_bavail * status.f_frsize
-        required = min(self._min_free, status.f_blocks * status.f_frsize // _PARTS)
+        required = required_space(self._min_free, status.f_blocks * status.f_frsize)
         if free < required and not self._problem:
             self._problem = (
                 f"only {free / MEGABYTE:,.1f} MB are free on the disk of {self._directory}, and "

@@ -11,7 +11,9 @@ It reads two kinds: the export of this broker, as ``exports.export_text`` makes 
                                     "consecutive_errors": 0, "last_error": "",
                                     "last_error_at": null, "dropping": false,
                                     "options": {}, "wants_content": false,
-                                    "written_topic": ""}]}]}
+                                    "written_topic": ""}]}],
+     "blocks": [{"kind": "host", "object": "spam.example", "reason": "spam",
+                 "account": "alice", "at": "…Z"}]}
 
 ``options`` may hold the secrets with which notifications are signed: keep such a document
 private.  If the subscriber wrote the URL of the topic in another form than ``url``,
@@ -47,10 +49,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from typing import Any
 
 from attrs import define, evolve, frozen
 
+from rsscloud_broker.admin_records import BLOCK_KINDS, Block
 from rsscloud_broker.model import Callback, Lease, Subscription, Topic
 from rsscloud_broker.storage.schema import to_seconds
 from rsscloud_broker.urls import normal_form
@@ -113,6 +117,38 @@ def read_document(document: object) -> list[TopicEntry]:
         )
     _check_unique(entries)
     return _in_normal_form(entries)
+
+
+def read_blocks(document: object) -> list[Block]:
+    """Read the blocks of administrators in a document; a document of another kind has none.
+
+    :raises InvalidDocument: a block is faulty.
+    """
+    top = _Value(document)
+    if top.member("format").value != "rsscloud-broker":
+        return []
+    return [_block(item) for item in top.member("blocks").items()]
+
+
+def _block(value: _Value) -> Block:
+    kind = value.member("kind")
+    if kind.value not in BLOCK_KINDS:
+        raise kind.invalid(f"must be one of {', '.join(BLOCK_KINDS)}")
+    what = value.member("object")
+    if kind.value == "source":
+        try:
+            ip_network(what.name())
+        except ValueError:
+            raise what.invalid("must be a network, such as 192.0.2.0/24") from None
+    if kind.value == "topic":
+        what.check_url(what.name())
+    return Block(
+        kind.value,
+        what.name(),
+        value.member("reason", "").text(),
+        value.member("account", "").text(),
+        value.member("at").time(),
+    )
 
 
 def _check_unique(entries: list[TopicEntry]) -> None:

@@ -25,7 +25,7 @@ from rsscloud_broker.storage.upgrade import (
 )
 
 #: Seconds to wait for another process that writes, or for a server that does not answer.
-_TIMEOUT = 5
+TIMEOUT = 5
 
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
@@ -87,9 +87,9 @@ def _engine(url: str) -> Engine:
     parsed = make_url(url)
     options: dict[str, Any] = {}
     if parsed.get_backend_name() == sqlite.DIALECT:
-        options = {"timeout": _TIMEOUT, "isolation_level": None}
+        options = {"timeout": TIMEOUT, "isolation_level": None}
     elif parsed.get_driver_name().startswith("psycopg"):
-        options = {"connect_timeout": _TIMEOUT}
+        options = {"connect_timeout": TIMEOUT}
     return create_engine(parsed, poolclass=NullPool, connect_args=options)
 
 

@@ -15,7 +15,14 @@ from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from rsscloud_broker.model import Subscription, Topic
-from rsscloud_broker.storage.documents import WEBSUB, InvalidDocument, TopicEntry, read_document
+from rsscloud_broker.storage.blocks import import_blocks
+from rsscloud_broker.storage.documents import (
+    WEBSUB,
+    InvalidDocument,
+    TopicEntry,
+    read_blocks,
+    read_document,
+)
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import options_to_text, subscription, to_micros_or_none, topic
 from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
@@ -46,6 +53,7 @@ class Imported:
     :ivar dropping: how many of the stored subscriptions the next sweep drops.
     :ivar taken_over: how many of the stored subscriptions are by WebSub and name no hub in the
         document, so that they now name the hub of this broker.
+    :ivar blocks: how many blocks of administrators were stored.
     :ivar unspoken: how many subscriptions were left out because no notifier of this broker speaks
         their protocol, by protocol.
     """
@@ -57,6 +65,7 @@ class Imported:
     dropping: int = 0
     taken_over: int = 0
     unspoken: Mapping[str, int] = {}
+    blocks: int = 0
 
     def sentences(self, hub: str) -> Iterator[str]:
         """The result in lines for people.
@@ -77,6 +86,8 @@ class Imported:
                 f"{hub} as the hub; if that is not its address, set public_url in the "
                 "configuration, and import again with --config"
             )
+        if self.blocks:
+            yield f"blocks: {self.blocks}"
         if self.expired:
             yield f"left out because they had expired: {self.expired}"
         for protocol, number in sorted(self.unspoken.items()):
@@ -123,7 +134,7 @@ def import_in_parts(
 
     :param begin: begins a transaction, which ends with the context.
     """
-    entries = read_document(document)
+    entries, blocks = read_document(document), read_blocks(document)
     stored = expired = replaced = dropping = taken_over = 0
     unspoken: Counter[str] = Counter()
     for part in _parts(entries):
@@ -140,7 +151,19 @@ def import_in_parts(
         taken_over += sum(map(ne, taken, spoken))
         expired += len(listed) - len(alive)
         unspoken.update(foreign)
-    return Imported(len(entries), stored, expired, replaced, dropping, taken_over, dict(unspoken))
+    if blocks:
+        with begin() as conn:
+            import_blocks(conn, blocks, now)
+    return Imported(
+        len(entries),
+        stored,
+        expired,
+        replaced,
+        dropping,
+        taken_over,
+        dict(unspoken),
+        len(blocks),
+    )
 
 
 def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:

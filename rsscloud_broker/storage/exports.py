@@ -15,6 +15,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, func, or_, select
 
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
 from rsscloud_broker.storage.schema import options_from_text, subscription, to_micros, topic
 
@@ -49,7 +51,7 @@ _EXPORTED = (
 
 
 def export_text(conn: Connection, now: float) -> Iterator[str]:
-    """Every topic with its subscriptions, as the pieces of a JSON text.
+    """Every block, and every topic with its subscriptions, as the pieces of a JSON text.
 
     If a topic has moved, a subscription from before is listed under the URL that its subscriber
     asked for, as if the topic were still there.  After an import the broker finds out again that
@@ -61,11 +63,22 @@ def export_text(conn: Connection, now: float) -> Iterator[str]:
         "format": "rsscloud-broker",
         "version": 1,
         "exported_at": format_time(to_micros(now)),
+        "blocks": [_block(one) for one in all_blocks(conn)],
     }
     rows = conn.execution_options(yield_per=_ROWS).execute(_EXPORTED)
     topics = (_topic(members) for _, members in groupby(rows, lambda row: row.url))
     yield from _object(head, "topics", topics, "")
     yield "\n"
+
+
+def _block(one: Block) -> dict[str, str]:
+    return {
+        "kind": one.kind,
+        "object": one.object,
+        "reason": one.reason,
+        "account": one.account,
+        "at": format_time(to_micros(one.at)),
+    }
 
 
 def _topic(rows: Iterator[Row[Any]]) -> Iterator[str]:

@@ -6,7 +6,8 @@ in SQLite and PostgreSQL.  They become seconds as floats when rows become model 
 A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
 over URLs use hashes there; SQLite does not need them.
 
-The migrations make these tables; a test checks that both agree.
+The migrations make these tables; a test checks that both agree.  ``admin_schema`` has the tables
+of administration.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ subscription = Table(
     Column("topic_id", Key, ForeignKey("topic.id"), nullable=False),
     Column("protocol", Text, nullable=False),
     Column("callback_url", Text, nullable=False),
-    Column("host", Text, nullable=False, server_default="", index=True),
+    Column("host", Text, nullable=False, server_default=""),
     Column("procedure", Text, nullable=False, server_default=""),
     Column("granted_at", BigInteger, nullable=False),
     Column("lease_seconds", BigInteger, nullable=False),
@@ -152,6 +153,7 @@ subscription = Table(
         dialect="sqlite"
     ),
     Index("ix_subscription_walk", "topic_id", "id"),
+    Index("ix_subscription_host", "host", "id"),
     Index("ix_subscription_callback_url", "callback_url", postgresql_using="hash").ddl_if(
         dialect="postgresql"
     ),
@@ -175,6 +177,21 @@ Index(
     # writes this condition differently for the two.
     sqlite_where=subscription.c.wants_content == true(),
     postgresql_where=subscription.c.wants_content,
+)
+
+# By these, administrators find the few subscriptions that fail among a million.
+Index(
+    "ix_subscription_dropping",
+    subscription.c.id,
+    sqlite_where=subscription.c.dropping == true(),
+    postgresql_where=subscription.c.dropping,
+)
+_is_failing = subscription.c.consecutive_errors > 0
+Index(
+    "ix_subscription_failing",
+    subscription.c.id,
+    sqlite_where=_is_failing,
+    postgresql_where=_is_failing,
 )
 
 ping = Table(

@@ -2,7 +2,8 @@
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
 ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``, ``walks``,
-``deliveries``, ``nodes`` and ``due_times``.  ``threads`` and ``writer`` run the transactions
+``deliveries``, ``nodes``, ``due_times``, ``administration``, ``blocks`` and ``changes``.
+``threads`` and ``writer`` run the transactions
 outside the reactor's thread.
 """
 
@@ -19,7 +20,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.admin_records import BrokerState
+from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     FetchResult,
     Ping,
@@ -37,6 +39,7 @@ from rsscloud_broker.records import (
     Swept,
 )
 from rsscloud_broker.storage import (
+    administration,
     contents,
     due_times,
     moves,
@@ -46,6 +49,8 @@ from rsscloud_broker.storage import (
     topics,
     walks,
 )
+from rsscloud_broker.storage import blocks as block_rows
+from rsscloud_broker.storage import changes as change_rows
 from rsscloud_broker.storage import deliveries as delivery_rows
 from rsscloud_broker.storage import intents as intent_rows
 from rsscloud_broker.storage import log_entries as log_rows
@@ -88,9 +93,9 @@ def _write(
     return method
 
 
-@implementer(IStore)
+@implementer(IStore, IAdministrationStore)
 class Store(Service):
-    """Implements ``IStore`` with an SQLite or PostgreSQL database.
+    """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
     When it starts, it registers this process as the only node of the database: see ``nodes``.
 
@@ -244,13 +249,22 @@ class Store(Service):
     ) -> Deferred[Recorded]:
         return self._threads.write(
             lambda conn: walks.record_slice(
-                conn, fanout, cursor, deliveries, done, outstanding, self._registered(conn)
+                conn,
+                fanout,
+                cursor,
+                deliveries,
+                done,
+                outstanding,
+                self._registered(conn),
+                self._bounds,
             )
         )
 
     def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[Recorded]:
         return self._threads.write(
-            lambda conn: delivery_rows.record_deliveries(conn, deliveries, self._registered(conn))
+            lambda conn: delivery_rows.record_deliveries(
+                conn, deliveries, self._registered(conn), self._bounds
+            )
         )
 
     def claim_due(
@@ -270,3 +284,28 @@ class Store(Service):
     hosts = _read(walks.hosts)
     record_hosts = _write(walks.record_hosts)
     count_of_host = _read(subscription_rows.count_of_host)
+
+    # administration
+
+    find_subscriptions = _read(administration.find_subscriptions)
+    subscription_details = _read(administration.subscription_details)
+    redeliver = _write(administration.redeliver)
+    remove_subscription_by_id = _write(administration.remove_subscription_by_id)
+    set_dropping = _write(administration.set_dropping)
+    host_states = _read(administration.host_states)
+    close_breaker = _write(administration.close_breaker)
+    all_blocks = _read(block_rows.all_blocks)
+    blocks = _read(block_rows.blocks)
+    put_block = _write(block_rows.put_block)
+    remove_block = _write(block_rows.remove_block)
+    announcements = _read(block_rows.announcements)
+    add_announcement = _write(block_rows.add_announcement)
+    remove_announcement = _write(block_rows.remove_announcement)
+    record_change = _write(change_rows.record_change)
+    changes = _read(change_rows.changes)
+    changes_after = _read(change_rows.changes_after)
+    last_change = _read(change_rows.last_change)
+    claim_unpublished = _write(change_rows.claim_unpublished)
+
+    def nodes(self) -> Deferred[BrokerState]:
+        return self._threads.read(lambda conn: administration.nodes(conn, self._node))

@@ -115,7 +115,7 @@ def put_subscription(
         )
     differs = row.digest is not None and row.digest != known
     if known is not None and (differs or row.ended):
-        _add_pending(conn, key, granted_at)
+        add_pending(conn, key, granted_at)
         if wanted.wants_content and not row.ended and not is_kept(conn, row.id):
             request_content(conn, wanted.topic, wanted.lease.granted_at)
     if row.idle_at is not None:
@@ -126,7 +126,7 @@ def put_subscription(
     return evolve(stored, renewed=renewed)
 
 
-def _add_pending(conn: Connection, key: int, due_at: int) -> None:
+def add_pending(conn: Connection, key: int, due_at: int) -> None:
     """Add a pending notification for a subscription, unless it has one."""
     waits = select(pending.c.subscription_id).where(pending.c.subscription_id == key)
     if conn.execute(waits).first() is None:

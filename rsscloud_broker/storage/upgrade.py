@@ -33,7 +33,7 @@ from rsscloud_broker.storage.engine import (
 from rsscloud_broker.storage.schema import metadata
 
 #: The revision of the tables of this version.  Revisions are numbers of four digits.
-LATEST_REVISION = "0013"
+LATEST_REVISION = "0014"
 
 #: Alembic's own table, as it makes it.  It has one row: the revision of the database.
 _VERSION = Table(

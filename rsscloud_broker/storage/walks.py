@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from rsscloud_broker.records import Delivery, Fanout, HostState, Recorded
+from rsscloud_broker.records import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.schema import fanout, host_state, slice_, to_micros, to_seconds, topic
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 
 def fanouts(conn: Connection, limit: int) -> list[Fanout]:
@@ -67,12 +68,13 @@ def record_slice(
     done: bool,
     outstanding: Sequence[int] = (),
     node: int | None = None,
+    bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Recorded:
     """See ``IStore.record_slice``.
 
     :param node: the node id of this process.
     """
-    recorded = record_deliveries(conn, deliveries, node)
+    recorded = record_deliveries(conn, deliveries, node, bounds)
     if done:
         _end(conn, walk)
         remove_unneeded(conn, [walk.topic])

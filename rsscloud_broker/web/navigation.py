@@ -20,7 +20,9 @@ PLACES: Final = (
     ("/changes", "Changes", "public_lists"),
     ("/log", "Log", "event_log"),
     ("/stats", "Statistics", "stats"),
+    ("/doctor", "Doctor", "doctor"),
     ("/docs", "Help", "front_page"),
+    ("/signin", "Sign in", "accounts"),
 )
 
 

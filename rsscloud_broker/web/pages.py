@@ -31,7 +31,7 @@ from twisted.web.template import (
 )
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import Caller, IPages
+from rsscloud_broker.interfaces import Caller, IAnnouncements, IPages
 from rsscloud_broker.web.navigation import navigation
 
 _TEMPLATES = FilePath(__file__).parent()
@@ -123,15 +123,24 @@ class Pages:
     """Renders templates inside the frame.
 
     :param running: the names of the front doors that run, whose pages are in the navigation.
+    :param announcements: what administrators announce; None for nothing ever.
     """
 
-    def __init__(self, running: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, running: Set[str] = frozenset(), announcements: IAnnouncements | None = None
+    ) -> None:
         self._running = running
+        self._announcements = announcements
 
     async def render(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
         return self._rendered(title, template, viewer, **slots)
+
+    def _announced(self) -> list[Tag]:
+        """The announcements that are shown now, a paragraph for each."""
+        current = self._announcements.current() if self._announcements is not None else ()
+        return [tags.p(one.text, class_="notice") for one in current]
 
     def error(self, status: int, message: str) -> bytes:
         """Render the page that says what went wrong, with links to the front page and ``/docs``.
@@ -150,6 +159,7 @@ class Pages:
             "navigation": navigation(self._running, str(slots.pop("here", ""))),
             "viewer": _viewer(viewer) if viewer else "",
             "content": _Page(template, dict(slots)),
+            "announcements": self._announced(),
         }
         documents: list[bytes] = []
         failures: list[Failure] = []

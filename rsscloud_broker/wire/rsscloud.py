@@ -25,6 +25,11 @@ LEASE_SECONDS = 90_000
 #: The parameters of a registration by XML-RPC and SOAP, in their order.
 REGISTRATION_FIELDS = ("notifyProcedure", "port", "path", "protocol", "urlList", "domain")
 
+#: The paths of registrations by REST, and further ones of calls by SOAP; the first of each is the
+#: one to advertise.
+REST_PATHS = ("/rsscloud/pleaseNotify", "/pleaseNotify")
+SOAP_PATHS = ("/soap", "/rssCloud", "/xmlStorageSystem")
+
 #: The largest number of topics that one request may name.
 MAX_TOPICS = 250
 

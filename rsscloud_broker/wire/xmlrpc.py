@@ -39,6 +39,24 @@ INTERNAL_ERROR = -32603
 #: The fault code with which rssCloud servers have always refused requests.
 RSSCLOUD_FAULT = 4
 
+#: The paths for calls, to which blog engines and aggregators send XML-RPC and SOAP.
+CALL_PATHS = frozenset(
+    {
+        "/",
+        "/RPC",
+        "/RPC2",
+        "/ping",
+        "/ping/",
+        "/ping/RPC2",
+        "/rpc",
+        "/rpc/ping",
+        "/rpc2",
+        "/soap",
+        "/xmlrpc",
+        "/xmlrpc.php",
+    }
+)
+
 MAX_PARAMETERS = 100
 MAX_METHOD_NAME = 255
 

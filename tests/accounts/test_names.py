@@ -6,10 +6,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.accounts.names import RESERVED, check_name, is_name
 from rsscloud_broker.errors import InvalidAccount
-from rsscloud_broker.front_doors.site import CALL_PATHS
 from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.wire.xmlrpc import CALL_PATHS
 
 
 class NamesTests(SynchronousTestCase):

@@ -70,6 +70,14 @@ class EventBusTests(SynchronousTestCase):
         self.bus.publish(changed(1))
         self.assertEqual((a.events, b.events, other.events), ([changed(1)], [changed(1)], []))
 
+    def test_how_many_wait(self) -> None:
+        gate: Deferred[None] = Deferred()
+        self.attach(Recorder("slow", lambda event: gate), Recorder("quick"))
+        for number in range(3):
+            self.bus.publish(changed(number))
+        self.assertEqual(self.bus.waiting(), {"slow": 2, "quick": 0})
+        gate.callback(None)
+
     def test_one_event_at_a_time_and_in_order(self) -> None:
         gates: list[Deferred[None]] = []
 

@@ -14,10 +14,19 @@ from twisted.web.http import CACHED
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
-from rsscloud_broker.client.feed_findings import LARGE_BYTES, Finding, Kind, findings_of
-from rsscloud_broker.client.feed_requests import MAX_REDIRECTS, Answer, Fetches, fetch_twice
-from rsscloud_broker.client.feed_state import Report, examine, render
+from rsscloud_broker.client.feed_findings import LARGE_BYTES, findings_of
+from rsscloud_broker.client.feed_requests import (
+    MAX_REDIRECTS,
+    Answer,
+    Fetches,
+    asking,
+    fetch_twice,
+)
+from rsscloud_broker.client.feed_state import examine, render
 from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.interfaces import FeedReport as Report
+from rsscloud_broker.interfaces import Finding
+from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire.text import clean
 from tests.client.recording import web_to
@@ -275,8 +284,8 @@ class PlaceTests(FeedStateCase):
 
     def test_a_redirect_to_another_protocol(self) -> None:
         self.publish(b"", 301, Location="file:///etc/passwd")
-        asking = Deferred.fromCoroutine(fetch_twice(web_to(self.publisher), HERE))
-        self.failureResultOf(asking, ClientError)
+        fetching = Deferred.fromCoroutine(fetch_twice(asking(web_to(self.publisher)), HERE))
+        self.failureResultOf(fetching, ClientError)
 
     def test_gone(self) -> None:
         self.publish(b"", 410)

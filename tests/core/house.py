@@ -13,6 +13,7 @@ from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import (
     Access,
     Admission,
+    Blocks,
     Broker,
     ChangeDetector,
     FairLimiter,
@@ -124,9 +125,10 @@ def change_detector(
     counters: Counters,
     limiter: FairLimiter,
     pushed: Container[str] = (),
+    blocks: Blocks | None = None,
 ) -> ChangeDetector:
     """A change detector with all its parts; it parses feeds in the calling thread."""
-    reader = TopicReader(store, fetcher, bus, clock, counters, limiter, pushed)
+    reader = TopicReader(store, fetcher, bus, clock, counters, limiter, pushed, blocks=blocks)
     return ChangeDetector(store, reader, FeedInspector(store, execute), bus, clock, counters)
 
 
@@ -134,6 +136,7 @@ class CoreTestCase(SynchronousTestCase):
     """A test case with the parts of the core.
 
     :ivar unavailable: the names of the store's methods that raise Unavailable now.
+    :ivar blocks: what is blocked.
     :cvar pushes: how the URLs of the topics begin whose content is pushed.
     :cvar slots, under_way: see ``FairLimiter``.
     """
@@ -153,6 +156,7 @@ class CoreTestCase(SynchronousTestCase):
         self.counters = Counters()
         self.pushed = PushedTopics(self.pushes)
         self.limiter = FairLimiter(self.clock, self.slots, self.under_way)
+        self.blocks = Blocks()
         self.detector = change_detector(
             self.store,
             self.fetcher,
@@ -161,6 +165,7 @@ class CoreTestCase(SynchronousTestCase):
             self.counters,
             self.limiter,
             self.pushed,
+            self.blocks,
         )
 
     def _watch(self, name: str) -> None:
@@ -241,7 +246,7 @@ class BrokerTestCase(CoreTestCase):
             self.intents,
             self.clock,
             Admission(self.limits, self.store, self.clock, self.counters),
-            Access(self.topics),
+            Access(self.topics, self.blocks),
             self.topic_policy,
             self.callback_policy,
             self.counters,

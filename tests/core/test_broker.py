@@ -609,6 +609,8 @@ class AccessTests(BrokerTestCase):
         self.refusal(self.broker.ping(ping, 0, CALLER), Forbidden)
         self.refusal(self.broker.ping_topic(self.elsewhere, CALLER), Forbidden)
         self.refusal(self.broker.publish([self.elsewhere], CALLER), Forbidden)
+        self.assertRaises(Forbidden, self.broker.admit_examination, self.elsewhere, CALLER)
+        self.assertRaises(TopicUnreadable, self.broker.admit_examination, "ftp://x/", CALLER)
         self.assertEqual((self.pings(), self.due(), self.fetcher.fetched), ([], [], []))
         self.result(self.broker.ping(Ping("A site", HOME, NOW), 0, CALLER))
         said = self.result(self.broker.publish([self.elsewhere, HOME], CALLER))
@@ -664,6 +666,16 @@ class ReadingsOfAHostTests(BrokerTestCase):
         self.result(self.broker.ping_topic(FEED, CALLER))
         self.patch(self.store, "topic", None)
         self.result(self.broker.ping_topic(FEED, CALLER))
+
+    def test_examinations_count_even_with_subscribers(self) -> None:
+        self.result(self.broker.subscribe(Intent(FEED, CALLBACK, LEASE)))
+        written = FEED.replace("feeds", "FEEDS")
+        self.assertEqual(self.broker.admit_examination(written, CALLER), FEED)
+        self.broker.admit_examination(FEED, CALLER)
+        error = self.assertRaises(TooMany, self.broker.admit_examination, FEED, CALLER)
+        self.assertIn("the host feeds.example", error.reason)
+        self.broker.admit_examination(FEED, "192.0.2.8")
+        self.assertEqual(self.fetcher.fetched, [FEED])  # for the subscription
 
     def test_who_is_exempt(self) -> None:
         self.use_up()

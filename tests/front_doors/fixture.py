@@ -24,6 +24,9 @@ from zope.interface import implementer
 
 from rsscloud_broker import config
 from rsscloud_broker.bus import EventBus
+from rsscloud_broker.client.feed_doctor import FeedDoctor
+from rsscloud_broker.client.feed_push import OwnBroker
+from rsscloud_broker.client.feed_requests import asking_guarded
 from rsscloud_broker.config import Http
 from rsscloud_broker.core import (
     Access,
@@ -44,6 +47,7 @@ from rsscloud_broker.interfaces import (
     FrontDoorParts,
     INotifier,
     IOutbound,
+    ISelfTest,
     ITopicFetcher,
     IURLPolicy,
     OutboundReply,
@@ -85,7 +89,10 @@ CALLER = "192.0.2.7"
 PRIVATE = "the address 10.1.2.3 is not public (private), so it is not called"
 
 ALL_DOORS = frozenset(
-    {"rsscloud", "ping_sink", "change_lists", "websub", "front_page", "topic_page", "event_log"}
+    {
+        *("rsscloud", "ping_sink", "change_lists", "websub", "front_page", "topic_page"),
+        *("event_log", "doctor"),
+    }
 )
 
 
@@ -153,9 +160,11 @@ class Subscribers:
 
     :ivar deaf: URLs of callbacks that do not answer.
     :ivar private: URLs at addresses that are not public.
+    :ivar feeds: the answers at URLs of feeds, which the doctor for feeds examines.
     """
 
     deaf: set[str] = field(factory=set)
+    feeds: dict[str, OutboundReply] = field(factory=dict)
     private: set[str] = field(factory=set)
     calls: list[Call] = field(factory=list)
 
@@ -171,6 +180,8 @@ class Subscribers:
         await self.check(url)
         if url.partition("?")[0] in self.deaf:
             raise OutboundError("nobody answers there")
+        if url in self.feeds:
+            return self.feeds[url]
         query = parse_qs(urlsplit(url).query)
         (challenge,) = query.get("challenge") or query.get("hub.challenge") or [""]
         answer = challenge.encode()
@@ -194,6 +205,7 @@ class House:
     :param options: options of front doors, by name; by default each has its default options.
     :param root: a root resource to use instead of the front doors.
     :param disclosure: what strangers see of callbacks; by default their hosts.
+    :param self_test: answers the operator.
     """
 
     def __init__(
@@ -206,6 +218,7 @@ class House:
         options: Mapping[str, object] | None = None,
         root: Root | None = None,
         disclosure: Disclosure | None = None,
+        self_test: ISelfTest | None = None,
     ) -> None:
         self._case = case
         self.clock = Clock(NOON)
@@ -279,6 +292,14 @@ class House:
             event_log=EventLog(self.store),
             disclosure=disclosure or Disclosure(),
             max_connections=lambda: self.limits.http.max_connections,
+            feed_doctor=FeedDoctor(
+                asking_guarded(self.subscribers, self.clock),
+                self.clock,
+                OwnBroker(PUBLIC_URL, frozenset({"http-post", "soap"}), "websub" in doors),
+                self.broker.admit_examination,
+                _at_once,
+            ),
+            self_test=self_test,
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
@@ -436,7 +457,7 @@ class House:
         self.topics.fetched.clear()
 
 
-async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
+async def _at_once(function: Callable[..., Any], *args: object) -> Any:
     return function(*args)
 
 

@@ -40,6 +40,28 @@ class FetchingTestCase(TestCase):
         self.pages.answers[path] = page(status, b"moved", location=location)
 
 
+class ReplyTests(FetchingTestCase):
+    """What the client of topics says of an answer."""
+
+    async def test_headers_that_are_lists_are_joined(self) -> None:
+        def feed(request: Request) -> bytes:
+            for name in ("link", "content-type"):
+                request.responseHeaders.setRawHeaders(name, ["</a>; rel=hub", "</b>; rel=self"])
+            return b"<rss/>"
+
+        self.pages.answers["/"] = feed
+        reply = await self.client.outbound.request("GET", f"{self.base}/")
+        self.assertEqual(reply.headers["link"], "</a>; rel=hub, </b>; rel=self")
+        self.assertEqual(reply.headers["content-type"], "</b>; rel=self")
+
+    async def test_compressed(self) -> None:
+        self.pages.answers["/"] = page(200, gzip.compress(b"<rss/>"), content_encoding="gzip")
+        self.pages.answers["/plain"] = page(200, b"<rss/>")
+        for path, compressed in (("/", True), ("/plain", False)):
+            reply = await self.client.outbound.request("GET", self.base + path)
+            self.assertEqual((reply.body, reply.compressed), (b"<rss/>", compressed))
+
+
 class StateTests(FetchingTestCase):
     async def test_not_modified(self) -> None:
         def feed(request: Request) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis.strategies import ip_addresses
 from twisted.internet import reactor
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.errors import AddressRefused, OutboundError
+from rsscloud_broker.errors import OutboundError, OwnAddress
 from rsscloud_broker.outbound import AddressGuard, Resolver
 from rsscloud_broker.outbound.guard import DENIED, own_listeners
 
@@ -171,7 +171,7 @@ class OwnListenersTests(SynchronousTestCase):
         for address in addresses.split():
             try:
                 guard.check(address, port)
-            except AddressRefused as error:
+            except OwnAddress as error:
                 self.assertEqual(
                     str(error),
                     f"the address {address} with port {port} is this broker itself, "

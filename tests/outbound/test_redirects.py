@@ -6,6 +6,9 @@ from functools import partial
 
 from twisted.web.server import Request
 
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.core import Blocks
+from rsscloud_broker.errors import AddressRefused
 from tests.outbound.client_case import ClientTestCase
 from tests.outbound.servers import Names, make_callback_client, page
 
@@ -29,6 +32,23 @@ class RedirectTests(ClientTestCase):
             answer = await self.ask("/0", redirects=redirects)
             self.assertEqual((answer.status, answer.body), (302, b"moved"))
             self.assertEqual(answer.url, f"{self.base}/{redirects}")
+
+    async def test_a_blocked_host_is_not_called(self) -> None:
+        """Neither at first nor where a redirect leads to it."""
+        blocks = Blocks()
+        client = self.make_client(Names({"spam.example": ["127.0.0.1"]}), blocks=blocks)
+        spam = f"http://spam.example:{self.port}/spam"
+        self.redirect("/a", spam)
+        self.assertEqual((await self.ask("/a", client, redirects=1)).url, spam)
+        self.pages.seen.clear()
+        blocks.change([Block("host", "spam.example", "it sends spam", "alice", 1.0)])
+        for asking in (
+            self.begin(client, spam),
+            self.begin(client, f"{self.base}/a", redirects=1),
+        ):
+            error = await self.assertFailure(asking, AddressRefused)
+            self.assertEqual(str(error), "the host is blocked here: it sends spam")
+        self.assertEqual([seen.uri for seen in self.pages.seen], ["/a"])
 
     async def test_hops_are_told(self) -> None:
         for number, status in enumerate((301, 302, 303, 307, 308)):

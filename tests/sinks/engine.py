@@ -12,6 +12,7 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
+from rsscloud_broker.core import Blocks
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, TopicChanged, TopicEnded
@@ -138,6 +139,7 @@ class EngineTestCase(SynchronousTestCase):
         self.addCleanup(self.store.stopService)
         self.clock = Clock(NOW)
         self.bus = RecordingBus()
+        self.blocks = Blocks()
         self.jitter = 0.0
         self.notifier = ScriptedNotifier(self.clock, self.retries)
         self.contents = 0
@@ -209,6 +211,7 @@ class EngineTestCase(SynchronousTestCase):
             notifiers={"http-post": self.notifier},
             counters=self.counters,
             bus=self.bus,
+            blocks=self.blocks,
         )
         self.distribution = Distribution(DistributionOptions(**options), parts)
         self.distribution._attempts._jitter = lambda: self.jitter

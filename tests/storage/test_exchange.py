@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, func, insert, select
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import (
     Callback,
@@ -37,6 +38,8 @@ from rsscloud_broker.storage import (
     open_database,
     write_file,
 )
+from rsscloud_broker.storage.blocks import all_blocks, import_blocks
+from rsscloud_broker.storage.changes import changes
 from rsscloud_broker.storage.contents import newest_content
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.moves import move_topic
@@ -141,6 +144,7 @@ class ExportTests(SynchronousTestCase):
                 "format": "rsscloud-broker",
                 "version": 1,
                 "exported_at": "2024-05-01T11:00:00.000000Z",
+                "blocks": [],
                 "topics": [
                     {
                         "url": FEED,
@@ -226,6 +230,20 @@ class ImportTests(SynchronousTestCase):
             imported = import_document(conn, document, NOW)
             self.assertEqual(imported, Imported(1, 1, expired=0, dropping=1))
             self.assertEqual(export_document(conn, NOW), document)
+
+    def test_blocks_come_in_again(self) -> None:
+        host = Block("host", "spam.example", "Ünï <spam>", "alice", NOW - 0.5)
+        network = Block("source", "192.0.2.0/24", "flood", "bob", NOW)
+        with memory_database() as conn:
+            import_blocks(conn, [host, network], NOW)
+            document = export_document(conn, NOW)
+        with memory_database() as conn:
+            import_blocks(conn, [evolve(host, reason="older")], NOW)
+            imported = import_document(conn, document, NOW)
+            self.assertEqual(all_blocks(conn), [host, network])
+            self.assertEqual(len(changes(conn, None, 10)), 2)  # so running brokers take notice
+        self.assertEqual(imported.blocks, 2)
+        self.assertIn("blocks: 2", list(imported.sentences("")))
 
     def test_subscriptions_that_come_in_count_for_their_hosts(self) -> None:
         document = export_of_a_broker()
@@ -583,6 +601,22 @@ class BadDocumentTests(SynchronousTestCase):
 
     def test_server_files(self) -> None:
         self.assert_each_refused(SERVER_FILE, BROKEN_SERVER_FILES)
+
+    def test_blocks(self) -> None:
+        good = {"kind": "source", "object": "192.0.2.0/24", "at": "2024-05-01T11:00:00Z"}
+        for change, message in (
+            ({"kind": "x"}, "blocks[0].kind: must be one of host, topic, source"),
+            ({"object": "192.0.2.7/24"}, "blocks[0].object: must be a network"),
+            ({"kind": "host", "object": ""}, "blocks[0].object: must not be empty"),
+            ({"kind": "topic", "object": "spam"}, "blocks[0].object: must be an http or https URL"),
+            ({"at": None}, "blocks[0].at: must be a time"),
+            ({"reason": 5}, "blocks[0].reason: must be a text"),
+        ):
+            document = {"format": "rsscloud-broker", "version": 1, "blocks": [good | change]}
+            with memory_database() as conn:
+                error = self.assertRaises(InvalidDocument, import_document, conn, document, NOW)
+                self.assertEqual(all_blocks(conn), [])
+            self.assertIn(message, str(error))
 
     def test_neither_kind(self) -> None:
         strangers: list[object] = [{}, {"format": "opml"}, {"version": 2}]

@@ -21,6 +21,7 @@ from tests.storage import migrating
 from tests.storage.databases import threaded_account_store, threaded_store
 from tests.store_contract import (
     make_account_store_tests,
+    make_administration_tests,
     make_bounds_tests,
     make_store_tests,
 )
@@ -34,6 +35,10 @@ def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
 
 class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL passes the contract."""
+
+
+class PostgreSQLAdministrationTests(make_administration_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+    """The store does what administrators ask."""
 
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time

@@ -7,15 +7,18 @@ import struct
 from collections.abc import Coroutine
 from typing import Any
 
+from attrs import frozen
 from lxml import etree, html
 from twisted.internet.defer import Deferred
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
+from rsscloud_broker.admin_records import Announcement
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import IFrontDoor, IPages
+from rsscloud_broker.interfaces import IAnnouncements, IFrontDoor, IPages
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.web.assets import ASSETS
@@ -31,6 +34,17 @@ RSSCLOUD_SLOTS = ("message", "url", "url1", "domain", "port", "path", "notifyPro
 LOG_SLOTS = ("topic", "host", "kinds", "outcomes", "entries", "live", "older", "newer")
 
 BAD = '<script>alert("x")</script>&amp;\''
+
+
+@implementer(IAnnouncements)
+@frozen
+class Announcements:
+    """Announcements that do not change."""
+
+    shown: list[Announcement]
+
+    def current(self) -> list[Announcement]:
+        return self.shown
 
 
 class PagesTests(SynchronousTestCase):
@@ -57,6 +71,20 @@ class PagesTests(SynchronousTestCase):
         self.assertEqual(page.xpath("//meta[@name='color-scheme']/@content"), ["light dark"])
         (skip,) = page.xpath("//body/a[1]")
         self.assertEqual(page.xpath(f"//main[@id='{skip.get('href')[1:]}']/h1/text()"), ["h"])
+
+    def test_announcements(self) -> None:
+        current = [Announcement(text, 1.0, None, "alice") for text in ("We move.", BAD)]
+        page = self.parsed(
+            Pages(announcements=Announcements(current)).render(
+                "t", "error.html", heading="h", message="m"
+            )
+        )
+        (aside,) = page.xpath("//aside[@aria-label='Announcements']")
+        self.assertEqual(aside.xpath("p[@class='notice']/text()"), ["We move.", BAD])
+        for nothing in (None, Announcements([])):
+            pages = Pages(announcements=nothing)
+            page = html.document_fromstring(pages.error(404, "m").decode())
+            self.assertEqual(page.xpath("//aside"), [])
 
     def test_navigation(self) -> None:
         """It has the pages of the front doors that run, and marks the one that is open."""

@@ -1,0 +1,199 @@
+"""Examines feeds for their publishers: the feed itself, and the cloud and the hub that it names.
+
+``rsscloud-broker doctor FEED-URL`` and the page ``/doctor`` use it.  The page's requests come from
+strangers, so the broker gives the doctor its guarded client, its limits, and a thread for large
+feeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from rsscloud_broker.client.feed_findings import judge
+from rsscloud_broker.client.feed_push import (
+    OwnBroker,
+    Service,
+    answer_finding,
+    detour_finding,
+    own_finding,
+    services_of,
+    silence_finding,
+    stranger_findings,
+    subscriber_findings,
+)
+from rsscloud_broker.client.feed_requests import Answer, Ask, Fetches, fetch_twice
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.errors import OwnAddress, Refused, TooMany
+from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor
+from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.together import together
+
+#: The deadlines in seconds: for all requests for the feed, and for each cloud or hub.
+FEED_SECONDS: Final = 20.0
+SERVICE_SECONDS: Final = 5.0
+
+#: How many feeds are examined at the same time, and how many of them for one caller.
+AT_A_TIME: Final = 20
+PER_SOURCE: Final = 2
+
+#: How many bytes of answers are in memory at the same time, for all examinations together.
+MAX_BYTES: Final = 32 * 1024 * 1024
+
+#: Seconds after which a caller may try again if too many feeds are being examined.
+_PAUSE: Final = 30
+
+
+@frozen
+class Examination:
+    """Examines one feed.
+
+    :ivar ask: makes the requests.
+    :ivar broker: the broker that the feed should name; None if that is not known.
+    :ivar in_thread: calls a function in a thread.
+    :ivar admit: raises ``Refused`` if a cloud or a hub may not be asked now.
+    """
+
+    ask: Ask
+    clock: IClock
+    broker: OwnBroker | None
+    in_thread: Callable[..., Awaitable[Any]]
+    admit: Callable[[str], None]
+
+    async def report(self, url: str) -> FeedReport:
+        """Examine a feed.  A server that does not answer is a finding."""
+        try:
+            fetches = await self._in_time(url, FEED_SECONDS, fetch_twice(self.ask, url))
+        except ClientError as error:
+            text = f"The feed cannot be fetched from here: {error}."
+            return FeedReport(url, (Finding("wrong", "answer", text),))
+        judgement = await self.in_thread(judge, fetches)
+        services = services_of(judgement)
+        # The services get findings of their own, which say more.
+        named = {("good", service.kind) for service in services}
+        found = [one for one in judgement.findings if (one.kind, one.subject) not in named]
+        others = services
+        if self.broker is not None:
+            own = [own_finding(service, self.broker) for service in services]
+            found += filter(None, own)
+            found += stranger_findings(services, own, self.broker)
+            others = [service for service, ours in zip(services, own, strict=True) if ours is None]
+        found += await together([self._asked(service) for service in others])
+        found += subscriber_findings(fetches, judgement, self.broker)
+        return FeedReport(url, tuple(found))
+
+    async def _asked(self, service: Service) -> Finding:
+        """Ask a cloud or a hub, without subscribing to anything."""
+        try:
+            self.admit(service.url)
+        except Refused as error:
+            text = f"The {service.kind} {service.url} was not asked whether it answers: {error}."
+            return Finding("missing", service.kind, text)
+        try:
+            asked = self.ask(service.url, {})
+            return answer_finding(service, await self._in_time(service.url, SERVICE_SECONDS, asked))
+        except ClientError as error:
+            if self.broker and isinstance(error.__cause__, OwnAddress):
+                return detour_finding(service, self.broker)
+            return silence_finding(service, str(error))
+
+    async def _in_time(self, url: str, seconds: float, work: Awaitable[Any]) -> Any:
+        """Wait for requests until a deadline.
+
+        :raises ClientError: there was no answer, or the deadline has passed.
+        """
+
+        def timed_out(_: object, seconds: float) -> NoReturn:
+            # Replaces whatever error the cancelled request raised.
+            raise ClientError(f"{url}: no whole answer within {seconds:g} seconds")
+
+        async def wait() -> Any:
+            return await work
+
+        return await Deferred.fromCoroutine(wait()).addTimeout(seconds, self.clock, timed_out)
+
+
+@implementer(IFeedDoctor)
+@define
+class FeedDoctor:
+    """Examines feeds for strangers; see ``IFeedDoctor``.
+
+    :ivar ask: makes the requests; it must call only allowed addresses.
+    :ivar broker: the broker that the feeds should name.
+    :ivar admit: counts a fetch that a caller causes, or refuses it; it takes a URL and the
+        caller's address, and returns the normal form of the URL.
+    :ivar in_thread: calls a function in a thread.
+    """
+
+    ask: Ask
+    clock: IClock
+    broker: OwnBroker
+    admit: Callable[[str, str], str]
+    in_thread: Callable[..., Awaitable[Any]]
+    _under_way: dict[str, int] = field(factory=dict, init=False)
+    _bytes: int = field(default=0, init=False)
+
+    async def examine(self, url: str, source: str) -> FeedReport:
+        with self._turn(bucket_of(source)), self._counted() as ask:
+            admitted = self.admit(url, source)
+
+            def admit(service: str) -> None:
+                self.admit(service, source)
+
+            examination = Examination(ask, self.clock, self.broker, self.in_thread, admit)
+            return await examination.report(admitted)
+
+    @contextmanager
+    def _counted(self) -> Iterator[Ask]:
+        """Count the bytes of all answers of an examination, for as long as it is under way."""
+        taken = 0
+
+        async def ask(url: str, headers: Mapping[str, str]) -> Answer:
+            nonlocal taken
+            answer = await self.ask(url, headers)
+            taken += len(answer.body)
+            self._bytes += len(answer.body)
+            if self._bytes > MAX_BYTES:
+                raise ClientError(f"{url}: the broker has no memory left for feeds; try again soon")
+            return answer
+
+        try:
+            yield ask
+        finally:
+            self._bytes -= taken
+
+    @contextmanager
+    def _turn(self, source: str) -> Iterator[None]:
+        """Count an examination for as long as it is under way.
+
+        :raises TooMany: as many are under way as may be.
+        """
+        own = self._under_way.get(source, 0)
+        if own >= PER_SOURCE:
+            raise TooMany(f"{own} feeds are being examined for your address already", _PAUSE)
+        if sum(self._under_way.values()) >= AT_A_TIME:
+            raise TooMany(f"{AT_A_TIME} feeds are being examined already", _PAUSE)
+        self._under_way[source] = own + 1
+        try:
+            yield
+        finally:
+            self._under_way[source] -= 1
+            if not self._under_way[source]:
+                del self._under_way[source]
+
+
+async def examine(ask: Ask, clock: IClock, url: str, broker: OwnBroker | None = None) -> FeedReport:
+    """Examine a feed for the user of this program, without limits.
+
+    :param broker: the broker that the feed should name; None if that is not known.
+    """
+
+    async def here(function: Callable[[Fetches], Any], fetches: Fetches) -> Any:
+        return function(fetches)
+
+    return await Examination(ask, clock, broker, here, lambda _: None).report(url)

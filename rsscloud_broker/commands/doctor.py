@@ -1,0 +1,135 @@
+"""The command ``doctor``, which examines an installed broker, or a feed for its publisher.
+
+``rsscloud_broker.doctor`` checks the broker, and ``client.feed_doctor`` the feed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from rsscloud_broker import config, discovery, doctor, making
+from rsscloud_broker.client import feed_doctor
+from rsscloud_broker.client.feed_push import OwnBroker
+from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.commands.checking import built
+from rsscloud_broker.commands.configured import (
+    config_option,
+    data_option,
+    plain_errors,
+    settings_of,
+)
+from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.doctor import Patient, Result
+from rsscloud_broker.front_doors.offers import FrontDoorsError
+from rsscloud_broker.notifiers.websub import PROTOCOL as WEBSUB
+
+#: The protocols of rssCloud notifications that a broker of this kind has by default.
+_USUAL = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
+
+
+@click.command("doctor")
+@click.argument("feed_url", required=False)
+@config_option
+@data_option
+@click.option("--public-url", metavar="URL", help="The URL at which others reach the broker.")
+@click.option("--listen", multiple=True, metavar="ENDPOINT", help="An endpoint to listen on.")
+@click.option("--local", is_flag=True, help="The broker listens only to this machine.")
+@click.option("--logfile", metavar="FILE", help="The log file, as twistd is told.")
+@click.option("--time-url", default="", metavar="URL", help="A server whose clock to compare.")
+@click.option("--broker", metavar="URL", help="With FEED_URL: the broker that the feed uses.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@cacert_option
+@plain_errors()
+def examine(
+    feed_url: str | None,
+    config_file: str | None,
+    public_url: str | None,
+    logfile: str | None,
+    time_url: str,
+    broker: str | None,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """Check a broker on this machine, or the feed at FEED_URL.
+
+    For a broker, give the options with which it is started, and run this as its user while it
+    runs.  Each line says ok, warn or fail, what was found, and what to do.  The command changes
+    nothing.  The exit status is 1 if anything fails.
+
+    For a feed, the command says what its subscribers get, and whether the cloud and the hub that
+    it names answer.  With --config or --broker it also says whether they are that broker.
+    """
+    if broker and not feed_url:
+        raise click.UsageError("--broker needs FEED_URL")
+    if feed_url:
+        own = _named_broker(config_file, others["data"], public_url, broker)
+        run(lambda reactor: _examine_feed(reactor, feed_url, own, as_json))
+        return
+    try:
+        makers = discovery.discover()
+        settings, service = built(makers, config_file, public_url, **others)
+    except (config.ConfigError, discovery.PluginError, FrontDoorsError) as error:
+        lines = str(error).splitlines()
+        _show([Result("fail", "configuration", line) for line in lines], as_json)
+        raise SystemExit(1) from error
+    chosen = discovery.select(makers.front_doors, settings.front_doors, "front_doors")
+    doors = frozenset(maker.name for maker, _ in chosen)
+
+    async def work(reactor: Any) -> None:
+        web = web_client(reactor)
+        patient = Patient(
+            settings,
+            service.descriptors,
+            doors,
+            reactor,
+            web.clock,
+            asking(web),
+            config_file,
+            logfile,
+            time_url,
+        )
+        where = config_file or "the defaults"
+        results = [Result("ok", "configuration", f"{where}: it can be used")]
+        _finish([*results, *await doctor.examine(patient)], as_json)
+
+    run(work)
+
+
+async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
+    web = web_client(reactor)
+    report = await feed_doctor.examine(asking(web), web.clock, url, own)
+    _finish(doctor.of_feed(report), as_json)
+
+
+def _named_broker(
+    config_file: str | None, data: str | None, public_url: str | None, url: str | None
+) -> OwnBroker | None:
+    """The broker that a feed should name; None if the command line names none."""
+    if url or not config_file:
+        url = url or public_url
+        return OwnBroker(url.rstrip("/"), _USUAL, True) if url else None
+    settings = settings_of(config_file, data)
+    protocols = making.protocols(settings.notifiers, config_file)
+    doors = discovery.select(
+        discovery.discover().front_doors, settings.front_doors, "front_doors", config_file
+    )
+    has_hub = WEBSUB in protocols and "websub" in {maker.name for maker, _ in doors}
+    return OwnBroker(public_url or settings.address, protocols - {WEBSUB}, has_hub)
+
+
+def _show(results: Sequence[Result], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(doctor.as_json(results), indent=2, ensure_ascii=False))
+    else:
+        click.echo(doctor.as_text(results))
+
+
+def _finish(results: Sequence[Result], as_json: bool) -> None:
+    """Show the results, and end with status 1 if any has failed."""
+    _show(results, as_json)
+    if doctor.has_failed(results):
+        raise SystemExit(1)

@@ -1,0 +1,372 @@
+"""The verbs of administrators: pages, the API and commands all call this.
+
+Each verb that changes something stores the change, has ``Following`` put it into force in this
+process, and then returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from attrs import evolve
+from prometheus_client import Gauge
+from zope.interface import implementer
+
+from rsscloud_broker.admin_records import (
+    BLOCK_KINDS,
+    STATES,
+    Announcement,
+    Block,
+    BrokerState,
+    Change,
+    SubscriptionDetails,
+    SubscriptionFilter,
+    SubscriptionPage,
+    TopicDetails,
+    TopicReading,
+    WorkerState,
+)
+from rsscloud_broker.core.block_names import block_name, host_name
+from rsscloud_broker.core.blocks import Blocks
+from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.following import MAX_ANNOUNCEMENTS, Following
+from rsscloud_broker.core.web_addresses import topic_of
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import TopicUnreadable, Unadministrable
+from rsscloud_broker.events import SubscriptionRemoved, TopicEnded
+from rsscloud_broker.interfaces import (
+    IAdministration,
+    IAdministrationStore,
+    IClock,
+    IEventBus,
+    IStore,
+)
+from rsscloud_broker.model import HIDDEN, Subscription
+from rsscloud_broker.records import HostState
+from rsscloud_broker.wire import websub
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.workers import Workers
+
+#: The options of subscriptions whose values an administrator may see.
+PUBLIC_OPTIONS: Final = frozenset({websub.HUB, websub.METHOD})
+
+#: The longest reason and the longest announcement, in characters.
+MAX_REASON, MAX_TEXT = 500, 1000
+
+#: The most items of one page.
+MAX_LIMIT: Final = 500
+
+#: The most blocks.  All of them are in memory.
+MAX_BLOCKS: Final = 10_000
+
+
+@implementer(IAdministration)
+class Administration:
+    """See ``IAdministration``.
+
+    :param store, rows: the store, by its two interfaces.
+    :param blocks: is given what is blocked.
+    :param queues: says how many events wait for each sink.
+    :param workers: the pools of threads.
+    :ivar following: a service that puts changes into force; it also has the announcements.
+    """
+
+    def __init__(
+        self,
+        store: IStore,
+        rows: IAdministrationStore,
+        bus: IEventBus,
+        detector: ChangeDetector,
+        clock: IClock,
+        blocks: Blocks,
+        counters: Counters,
+        queues: Callable[[], Mapping[str, int]],
+        workers: Sequence[Workers],
+    ) -> None:
+        self._store = store
+        self._rows = rows
+        self._bus = bus
+        self._detector = detector
+        self._clock = clock
+        self.following = Following(rows, bus, clock, blocks, detector.forget)
+        self._blocks = blocks
+        self._counters = counters
+        self._queues = queues
+        self._workers = workers
+
+    def _change(self, account: str, verb: str, what: object, reason: str = "") -> Change:
+        """A change by an account now.
+
+        :raises Unadministrable: there is no account, or the reason is too long.
+        """
+        if not account:
+            raise Unadministrable("a change needs the name of the account that makes it")
+        reason = clean(reason)
+        if len(reason) > MAX_REASON:
+            raise Unadministrable(f"the reason must have {MAX_REASON} characters or fewer")
+        return Change(account, verb, str(what), reason, self._clock.wall_seconds())
+
+    # subscriptions
+
+    async def find_subscriptions(
+        self, wanted: SubscriptionFilter, after: int = 0, limit: int = 50
+    ) -> SubscriptionPage:
+        _check_limit(limit)
+        if wanted.state not in ("", *STATES):
+            raise Unadministrable(
+                f"{wanted.state!r} is no state of a subscription: write one of {', '.join(STATES)}"
+            )
+        in_normal_form = evolve(
+            wanted,
+            topic=_topic_url(wanted.topic) if wanted.topic else "",
+            host=host_name(wanted.host) if wanted.host else "",
+        )
+        now = self._clock.wall_seconds()
+        page = await self._rows.find_subscriptions(in_normal_form, now, after, limit)
+        return evolve(page, subscriptions=tuple(map(_without_secrets, page.subscriptions)))
+
+    async def subscription(self, key: int) -> SubscriptionDetails:
+        found = _existing(await self._rows.subscription_details(key), key)
+        return evolve(
+            found,
+            subscription=_without_secrets(found.subscription),
+            block=self._blocks.of_host(found.subscription.callback.host),
+        )
+
+    async def redeliver(self, account: str, key: int, reason: str = "") -> SubscriptionDetails:
+        change = self._change(account, "redeliver", key, reason)
+        found = await self.subscription(key)
+        await self._check_content(found)
+        await self._done(await self._rows.redeliver(key, change), _no_subscription(key))
+        return await self.subscription(key)
+
+    async def _check_content(self, found: SubscriptionDetails) -> None:
+        """Raise if a new notification would have nothing to carry, ever."""
+        one = found.subscription
+        url = one.moved_to or one.topic
+        if found.pending or not one.wants_content or one.ended or self._detector.reads(url):
+            return
+        if await self._store.newest_content(url) is None:
+            raise Unadministrable(
+                f"there is nothing to deliver: the content of {url} is pushed, and the last one "
+                "is not kept any more; wait for the next"
+            )
+
+    async def remove_subscription(self, account: str, key: int, reason: str = "") -> None:
+        change = self._change(account, "remove", key, reason)
+        one = (await self.subscription(key)).subscription
+        await self._done(
+            await self._rows.remove_subscription_by_id(key, change), _no_subscription(key)
+        )
+        self._bus.publish(SubscriptionRemoved(one.topic, one.callback, account=account))
+
+    async def mark(self, account: str, key: int, reason: str = "") -> None:
+        change = self._change(account, "mark", key, reason)
+        await self._done(await self._rows.set_dropping(key, True, change), _no_subscription(key))
+
+    async def unmark(self, account: str, key: int, reason: str = "") -> None:
+        change = self._change(account, "unmark", key, reason)
+        await self._done(await self._rows.set_dropping(key, False, change), _no_subscription(key))
+
+    # topics
+
+    async def topic(self, url: str) -> TopicDetails:
+        url = _topic_url(url)
+        status = await self._store.topic_status(url)
+        if status is None:
+            raise _unknown_topic(url)
+        return TopicDetails(status, self._blocks.of_topic(status.topic.url))
+
+    async def read_topic(self, account: str, url: str, reason: str = "") -> TopicReading:
+        url = _topic_url(url)
+        change = self._change(account, "read", url, reason)
+        changed, problem = False, ""
+        try:
+            changed = (await self._detector.check_now(url)).changed
+        except TopicUnreadable as error:
+            problem = error.reason
+        await self._done(await self._rows.record_change(change))
+        return TopicReading(changed, problem, await self._store.topic_status(url))
+
+    async def revive_topic(self, account: str, url: str, reason: str = "") -> None:
+        url = _topic_url(url)
+        change = self._change(account, "revive", url, reason)
+        if not await self._store.revive_topic(url):
+            await self.topic(url)  # raises if it is unknown
+            raise Unadministrable(f"{url} has not ended, so it cannot be revived")
+        await self._done(await self._rows.record_change(change))
+        await self._fetch_soon(url)
+
+    async def end_topic(self, account: str, url: str, reason: str) -> None:
+        url = (await self.topic(url)).status.topic.url
+        change = self._change(account, "end", url, _needed(reason))
+        if not await self._store.end_topic(url, change.reason, change.at):
+            raise Unadministrable(f"{url} has ended already")
+        await self._done(await self._rows.record_change(change))
+        self._bus.publish(TopicEnded(url, change.reason, change.at))
+
+    async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
+        url, to = (await self.topic(url)).status.topic.url, _topic_url(to)
+        change = self._change(account, "move", f"{url} {to}", reason)
+        if not self._detector.reads(to):
+            raise Unadministrable(
+                f"{to}: its content is pushed to this broker, so no topic can move there"
+            )
+        if not await self._store.move_topic(url, to, change.at):
+            raise Unadministrable(
+                f"{url} cannot move to {to}: one of them has ended, or the topic is there "
+                "already, or it came from there less than a week ago"
+            )
+        await self._done(await self._rows.record_change(change))
+        await self._fetch_soon(to)
+
+    async def _fetch_soon(self, url: str) -> None:
+        if await self._store.request_check(url, self._clock.wall_seconds()):
+            self._detector.schedule(url)
+
+    # hosts
+
+    async def hosts(self, after: str = "", limit: int = 50) -> Sequence[HostState]:
+        _check_limit(limit)
+        return await self._rows.host_states(after, limit)
+
+    async def close_breaker(self, account: str, host: str, reason: str = "") -> None:
+        host = host_name(host)
+        await self._rows.close_breaker(host, self._change(account, "close breaker", host, reason))
+        await self._done()
+
+    # blocks
+
+    async def blocks(
+        self, kind: str = "", after: tuple[str, str] = ("", ""), limit: int = 50
+    ) -> Sequence[Block]:
+        _check_limit(limit)
+        if kind not in ("", *BLOCK_KINDS):
+            raise Unadministrable(f"{kind!r} is none of {', '.join(BLOCK_KINDS)}")
+        return await self._rows.blocks(kind, after, limit)
+
+    async def block(self, account: str, kind: str, what: str, reason: str) -> Block:
+        name = block_name(kind, what)
+        change = self._change(account, "block", f"{kind} {name}", _needed(reason))
+        block = Block(kind, name, change.reason, account, change.at)
+        if not await self._rows.put_block(block, MAX_BLOCKS, change):
+            raise Unadministrable(
+                f"there are {MAX_BLOCKS:,} blocks, as many as may be: lift some of them first"
+            )
+        await self._done()
+        return block
+
+    async def unblock(self, account: str, kind: str, what: str, reason: str = "") -> None:
+        name = block_name(kind, what)
+        change = self._change(account, "unblock", f"{kind} {name}", reason)
+        lifted = await self._rows.remove_block(kind, name, change)
+        await self._done(lifted, f"there is no block of the {kind} {name}")
+
+    # the broker
+
+    async def state(self) -> BrokerState:
+        counters = self._counters
+        numbers = {
+            "notifications under way": counters.in_flight,
+            "slow notifications": counters.slow,
+            "notifications waiting for a slot": counters.queued,
+            "fan-outs under way": counters.fan_outs,
+            "topics waiting to be fetched": counters.checks,
+            "hosts with open breakers": counters.open_hosts,
+            "writes waiting": counters.writes,
+        }
+        return evolve(
+            await self._rows.nodes(),
+            numbers={name: _value(gauge) for name, gauge in numbers.items()},
+            queues=self._queues(),
+            workers={str(one.name): WorkerState(*one.busy()) for one in self._workers},
+        )
+
+    async def announcements(self, after: int = 0, limit: int = 50) -> Sequence[Announcement]:
+        _check_limit(limit)
+        return await self._rows.announcements(after, limit)
+
+    async def announce(
+        self, account: str, text: str, since: float | None = None, until: float | None = None
+    ) -> Announcement:
+        text = clean(text)
+        if not 0 < len(text) <= MAX_TEXT:
+            raise Unadministrable(f"an announcement must have 1 to {MAX_TEXT} characters")
+        change = self._change(account, "announce", text)
+        since = change.at if since is None else since
+        if until is not None and until <= max(since, change.at):
+            raise Unadministrable("an announcement must end after it begins, and in the future")
+        if len(await self._rows.announcements(0, MAX_ANNOUNCEMENTS)) == MAX_ANNOUNCEMENTS:
+            raise Unadministrable(
+                f"there are {MAX_ANNOUNCEMENTS} announcements, as many as may be: remove one first"
+            )
+        stored = await self._rows.add_announcement(
+            Announcement(text, since, until, account), change
+        )
+        await self._done()
+        return stored
+
+    async def withdraw(self, account: str, key: int, reason: str = "") -> None:
+        change = self._change(account, "withdraw", key, reason)
+        removed = await self._rows.remove_announcement(key, change)
+        await self._done(removed, f"there is no announcement {key}")
+
+    async def changes(self, before: int | None = None, limit: int = 50) -> Sequence[Change]:
+        _check_limit(limit)
+        return await self._rows.changes(before, limit)
+
+    async def _done(self, changed: object = True, missing: str = "") -> None:
+        """Put a change into force here.
+
+        :param changed: whether the store has changed something.
+        :param missing: what does not exist if it has not.
+        :raises Unadministrable: the store has changed nothing.
+        """
+        if not changed:
+            raise Unadministrable(missing, missing=True)
+        await self.following.look()
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise Unadministrable(f"a page has from 1 to {MAX_LIMIT} items, and {limit} were asked for")
+
+
+def _needed(reason: str) -> str:
+    if not reason.strip():
+        raise Unadministrable("a reason is needed here: others are told it")
+    return reason
+
+
+def _topic_url(url: str) -> str:
+    try:
+        return topic_of(url.strip())
+    except TopicUnreadable as error:
+        raise Unadministrable(str(error)) from error
+
+
+def _unknown_topic(url: str) -> Unadministrable:
+    return Unadministrable(f"this broker knows no topic {url}", missing=True)
+
+
+def _no_subscription(key: int) -> str:
+    return f"there is no subscription {key}: it may have expired or been removed"
+
+
+def _existing(found: SubscriptionDetails | None, key: int) -> SubscriptionDetails:
+    if found is None:
+        raise Unadministrable(_no_subscription(key), missing=True)
+    return found
+
+
+def _without_secrets(one: Subscription) -> Subscription:
+    shown = {
+        name: value if name in PUBLIC_OPTIONS else HIDDEN for name, value in one.options.items()
+    }
+    return evolve(one, options=shown)
+
+
+def _value(gauge: Gauge) -> int:
+    (metric,) = gauge.collect()
+    return int(metric.samples[0].value)

@@ -1,0 +1,131 @@
+"""Follows what administrators do, here and in other processes on the same database.
+
+Each change is a row in the store.  Every few seconds, and after each change in this process, this
+service reads the newest rows.  It loads the blocks and the announcements anew, tells the
+distribution which hosts are free again, and discards what is cached of changed topics.  Then it
+publishes ``Administered`` for each change that no process has published yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.admin_records import Announcement, Change
+from rsscloud_broker.core.blocks import Blocks
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.events import Administered, HostFreed
+from rsscloud_broker.interfaces import IAdministrationStore, IAnnouncements, IClock, IEventBus
+from rsscloud_broker.timing import EachPeriod
+
+#: Seconds between two looks.
+PERIOD: Final = 2.0
+
+#: How many changes are read at a time; and how many of the last ones are read again each time,
+#: because on PostgreSQL a change may be stored before one with a smaller id.
+AT_ONCE, AGAIN = 200, 50
+
+#: How many announcements there may be.
+MAX_ANNOUNCEMENTS: Final = 100
+
+#: The verbs whose object is the URL of a topic; for ``move``, the URL that the topic has left.
+_OF_TOPICS: Final = frozenset({"revive", "end", "move"})
+
+
+@implementer(IAnnouncements)
+class Following(EachPeriod):
+    """Keeps this process up to date with what administrators do.
+
+    :param blocks: is given the blocks.
+    :param forget: discards what is cached of a topic.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IAdministrationStore,
+        bus: IEventBus,
+        clock: IClock,
+        blocks: Blocks,
+        forget: Callable[[str], None],
+    ) -> None:
+        super().__init__(clock, PERIOD, self.look, name="administration", at_start=True)
+        self._store = store
+        self._bus = bus
+        self._blocks = blocks
+        self._forget = forget
+        self._lock = DeferredLock()
+        self._last: int | None = None
+        self._seen: set[int] = set()
+        self._announcements: Sequence[Announcement] = ()
+
+    def current(self) -> Sequence[Announcement]:
+        now = self._clock.wall_seconds()
+        return [
+            one
+            for one in self._announcements
+            if one.since <= now and (one.until is None or now < one.until)
+        ]
+
+    async def look(self) -> None:
+        """Follow all changes that are stored by now.
+
+        If the store cannot be used, that is logged, and the next look follows them.
+        """
+        await self._lock.run(lambda: Deferred.fromCoroutine(self._look_or_log()))
+
+    async def _look_or_log(self) -> None:
+        try:
+            await self._look()
+        except Unavailable as error:
+            self.log.error("Changes by administrators are followed later: {error}", error=error)
+
+    async def _look(self) -> None:
+        if self._last is None:
+            last = await self._store.last_change()
+            known = await self._store.changes_after(last - AGAIN, AT_ONCE)
+            await self._load()
+            self._seen.update(change.id for change in known)
+            self._last = max(self._seen, default=0)
+            await self._publish()
+            return
+        changes = await self._new_changes(self._last)
+        if not changes:
+            return
+        await self._load()
+        for change in changes:
+            self._follow(change)
+        self._seen.update(change.id for change in changes)
+        self._last = max(self._last, *(change.id for change in changes))
+        self._seen = {key for key in self._seen if key > self._last - 2 * AGAIN}
+        await self._publish()
+
+    async def _new_changes(self, last: int) -> list[Change]:
+        found: list[Change] = []
+        after = last - AGAIN
+        while changes := await self._store.changes_after(after, AT_ONCE):
+            found += [one for one in changes if one.id not in self._seen]
+            after = changes[-1].id
+        return found
+
+    async def _load(self) -> None:
+        self._blocks.change(await self._store.all_blocks())
+        self._announcements = await self._store.announcements(0, MAX_ANNOUNCEMENTS)
+
+    def _follow(self, change: Change) -> None:
+        if change.verb in _OF_TOPICS:
+            for url in change.object.split():  # ``move`` names both URLs
+                self._forget(url)
+        elif change.verb == "close breaker":
+            self._bus.publish(HostFreed(change.object))
+        elif change.verb == "unblock" and change.object.startswith("host "):
+            self._bus.publish(HostFreed(change.object.removeprefix("host ")))
+
+    async def _publish(self) -> None:
+        for one in await self._store.claim_unpublished():
+            self._bus.publish(Administered(one.account, one.verb, one.object, one.reason, one.at))

@@ -1,0 +1,291 @@
+"""The interface of administration: what pages, the API and commands of administrators call.
+
+``IAdministration`` has one method for each thing that an administrator may see or do.  A method
+that changes something takes the name of the account first, and the reason last.  It returns when
+the change is on disk and works in this process; other processes on the same database follow within
+seconds.  Then ``events.Administered`` is published, once in all processes, so that the event log
+has an entry under the name of the account.
+
+Callers check who may call: a method itself asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from zope.interface import Interface
+
+from rsscloud_broker.admin_records import (
+    Announcement,
+    Block,
+    BrokerState,
+    Change,
+    SubscriptionDetails,
+    SubscriptionFilter,
+    SubscriptionPage,
+    TopicDetails,
+    TopicReading,
+)
+from rsscloud_broker.records import HostState
+
+
+class IAdministration(Interface):
+    """The verbs of administrators.
+
+    Every method raises ``Unavailable`` if the store cannot be used now, and ``Unadministrable``
+    if its arguments make no sense, with a sentence for people.  ``Unadministrable.missing`` says
+    that what it concerns does not exist.
+    """
+
+    # subscriptions
+
+    def find_subscriptions(
+        wanted: SubscriptionFilter, after: int = ..., limit: int = ...
+    ) -> Awaitable[SubscriptionPage]:
+        """The subscriptions that pass a filter, in the order of their ids.
+
+        One call looks through a limited number of subscriptions, so it is quick however many
+        there are; see ``SubscriptionPage``.
+
+        :param after: ``SubscriptionPage.after`` of the page before; 0 at first.
+        :param limit: the most subscriptions to return, from 1 to 500.
+        """
+
+    def subscription(key: int) -> Awaitable[SubscriptionDetails]:
+        """One subscription, with its pending notification and its last failures.
+
+        :param key: ``Subscription.id``.
+        """
+
+    def redeliver(account: str, key: int, reason: str = ...) -> Awaitable[SubscriptionDetails]:
+        """Notify a subscriber now.
+
+        Its pending notification becomes due at once, with all its attempts before it; without
+        one, a new notification with the newest content is made.  The attempt follows within two
+        seconds, unless a process works on the notification already, the breaker of the host is
+        open, or the host is blocked: see what is returned.
+
+        :returns: the subscription as it is then.
+        """
+
+    def remove_subscription(account: str, key: int, reason: str = ...) -> Awaitable[None]:
+        """Remove a subscription.  The subscriber is not told."""
+
+    def mark(account: str, key: int, reason: str = ...) -> Awaitable[None]:
+        """Mark a subscription for dropping: the next sweep, at the top of the hour, removes it."""
+
+    def unmark(account: str, key: int, reason: str = ...) -> Awaitable[None]:
+        """Take the mark for dropping from a subscription, and forget its failures in a row."""
+
+    # topics
+
+    def topic(url: str) -> Awaitable[TopicDetails]:
+        """One topic.
+
+        :param url: its URL in any spelling, or an earlier URL if it has moved.
+        """
+
+    def read_topic(account: str, url: str, reason: str = ...) -> Awaitable[TopicReading]:
+        """Fetch a topic now, and wait for the result.
+
+        No limit on pings applies.  A failed fetch is no error: see ``TopicReading.problem``.
+        """
+
+    def revive_topic(account: str, url: str, reason: str = ...) -> Awaitable[None]:
+        """Revive an ended topic, and have it fetched soon if it has subscriptions."""
+
+    def end_topic(account: str, url: str, reason: str) -> Awaitable[None]:
+        """End a topic: the broker tells its subscribers the reason, and fetches it no more.
+
+        :param reason: why, for the subscribers; not empty.
+        """
+
+    def move_topic(account: str, url: str, to: str, reason: str = ...) -> Awaitable[None]:
+        """Move a topic with its subscriptions to another URL, at which it is fetched soon."""
+
+    # hosts
+
+    def hosts(after: str = ..., limit: int = ...) -> Awaitable[Sequence[HostState]]:
+        """The hosts, and ports of hosts, whose circuit breakers are open, by name.
+
+        The broker stores the state of a breaker about a second after it opens.
+
+        :param after: the name of the last one of the page before; empty at first.
+        """
+
+    def close_breaker(account: str, host: str, reason: str = ...) -> Awaitable[None]:
+        """Close the circuit breakers of a host and of all its ports.
+
+        The notifications that wait for the host are due at once.
+
+        :param host: the name of the host, with or without a port.
+        """
+
+    # blocks
+
+    def blocks(
+        kind: str = ..., after: tuple[str, str] = ..., limit: int = ...
+    ) -> Awaitable[Sequence[Block]]:
+        """The blocks, by kind and object.
+
+        :param kind: one of ``BLOCK_KINDS``, or empty for all.
+        :param after: kind and object of the last one of the page before; empty at first.
+        """
+
+    def block(account: str, kind: str, what: str, reason: str) -> Awaitable[Block]:
+        """Block a host, a topic or a source, or replace the reason of a block.
+
+        :param kind, what: see ``Block``; any spelling of a URL, a host or a network.
+        :param reason: why, for those who are refused; not empty.
+        """
+
+    def unblock(account: str, kind: str, what: str, reason: str = ...) -> Awaitable[None]:
+        """Lift a block.  Notifications that waited for a host are due at once."""
+
+    # the broker
+
+    def state() -> Awaitable[BrokerState]:
+        """How busy this process is, and which processes work on the database."""
+
+    def announcements(after: int = ..., limit: int = ...) -> Awaitable[Sequence[Announcement]]:
+        """The announcements that are shown, will be or were, by id."""
+
+    def announce(
+        account: str, text: str, since: float | None = ..., until: float | None = ...
+    ) -> Awaitable[Announcement]:
+        """Show a text on all pages.
+
+        :param text: plain text of at most 1000 characters.
+        :param since: when to begin; None for now.
+        :param until: when to end; None for no end.
+        """
+
+    def withdraw(account: str, key: int, reason: str = ...) -> Awaitable[None]:
+        """Remove an announcement.
+
+        :param key: ``Announcement.id``.
+        """
+
+    def changes(before: int | None = ..., limit: int = ...) -> Awaitable[Sequence[Change]]:
+        """What administrators did, newest first.  The last thousand changes are kept.
+
+        :param before: ``Change.id`` of the last one of the page before; None at first.
+        """
+
+
+class IAnnouncements(Interface):
+    """The announcements of administrators, for the frame of the pages."""
+
+    def current() -> Sequence[Announcement]:
+        """The announcements to be shown now, oldest first.  Reads memory only."""
+
+
+class IBlocks(Interface):
+    """What administrators have shut out.  Each method reads memory only, and is quick.
+
+    Each returns the block that applies, or None.
+    """
+
+    def of_host(host: str) -> Block | None:
+        """The block of a host.
+
+        :param host: as ``model.host_of`` returns it.
+        """
+
+    def of_topic(url: str) -> Block | None:
+        """The block of a topic, or of its host.
+
+        :param url: in normal form.
+        """
+
+    def of_source(source: str) -> Block | None:
+        """The block of a source.
+
+        :param source: an address; empty for the broker itself, which nobody blocks.
+        """
+
+
+class IAdministrationStore(Interface):
+    """What the store does for administration.
+
+    ``IStore`` says what holds for every method.  A method with a ``Change`` stores the change
+    of the database and the ``Change`` in one transaction; if it returns False or None, it stored
+    neither, since the object of the change does not exist.
+    """
+
+    def find_subscriptions(
+        wanted: SubscriptionFilter, now: float, after: int, limit: int
+    ) -> Awaitable[SubscriptionPage]:
+        """See ``IAdministration``.  The topic of the filter is in normal form."""
+
+    def subscription_details(key: int) -> Awaitable[SubscriptionDetails | None]:
+        """One subscription with its pending notification, failures and breakers, without block."""
+
+    def redeliver(key: int, change: Change) -> Awaitable[bool]:
+        """Make the pending notification of a subscription due now, or add one.
+
+        If it is to carry content which the store does not have, a check of the topic is
+        requested.  A notification that a process works on is left alone.
+        """
+
+    def remove_subscription_by_id(key: int, change: Change) -> Awaitable[bool]:
+        """Remove a subscription."""
+
+    def set_dropping(key: int, dropping: bool, change: Change) -> Awaitable[bool]:
+        """Mark a subscription for dropping; or take the mark from it and clear its errors."""
+
+    def record_change(change: Change) -> Awaitable[Change]:
+        """Store a ``Change`` whose effect was stored before."""
+
+    def host_states(after: str, limit: int) -> Awaitable[list[HostState]]:
+        """The stored states of hosts, by name."""
+
+    def close_breaker(host: str, change: Change) -> Awaitable[bool]:
+        """Forget the states of a host and its ports, and make its pending notifications due.
+
+        Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.
+
+        :returns: whether there was a stored state.
+        """
+
+    def all_blocks() -> Awaitable[list[Block]]:
+        """All blocks."""
+
+    def blocks(kind: str, after: tuple[str, str], limit: int) -> Awaitable[list[Block]]:
+        """Blocks by kind and object, after a kind and an object."""
+
+    def put_block(block: Block, limit: int, change: Change) -> Awaitable[bool]:
+        """Store a block, in place of one with the same kind and object.
+
+        :returns: False if there are ``limit`` other blocks.
+        """
+
+    def remove_block(kind: str, what: str, change: Change) -> Awaitable[bool]:
+        """Remove a block.  For a host, make its pending notifications due."""
+
+    def announcements(after: int, limit: int) -> Awaitable[list[Announcement]]:
+        """Announcements with an id above ``after``, by id."""
+
+    def add_announcement(announcement: Announcement, change: Change) -> Awaitable[Announcement]:
+        """Store an announcement."""
+
+    def remove_announcement(key: int, change: Change) -> Awaitable[bool]:
+        """Remove an announcement."""
+
+    def nodes() -> Awaitable[BrokerState]:
+        """The processes that work on the database; nothing else of the state is set."""
+
+    def changes(before: int | None, limit: int) -> Awaitable[list[Change]]:
+        """The newest changes, newest first."""
+
+    def changes_after(after: int, limit: int) -> Awaitable[list[Change]]:
+        """The changes with an id above ``after``, by id."""
+
+    def last_change() -> Awaitable[int]:
+        """The id of the newest change; 0 if there is none."""
+
+    def claim_unpublished() -> Awaitable[list[Change]]:
+        """The changes that no process has published as an event yet, oldest first.
+
+        From now on they count as published, so that one process publishes each, once.
+        """

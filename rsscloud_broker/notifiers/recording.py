@@ -1,0 +1,55 @@
+"""Records the request and the answer of a call that failed, for administrators.
+
+Only failures are recorded: most calls succeed, and cost nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import HIDDEN, KEPT_OF_BODY, Exchange
+from rsscloud_broker.wire.text import clean
+
+#: Headers whose values could be used by whoever reads them.
+SECRET_HEADERS: Final = frozenset(
+    {"authorization", "cookie", "proxy-authorization", "set-cookie", "x-hub-signature"}
+)
+
+#: How many headers are kept, and how many characters of each value.
+MAX_HEADERS, MAX_VALUE = 50, 1000
+
+
+def exchange_of(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    reply: OutboundReply | None = None,
+) -> Exchange:
+    """The record of a request and its answer.
+
+    :param headers: those of the request, by names in lower case.
+    :param reply: the answer; None if there was none.
+    """
+    request = Exchange(method, url, _shown(headers), body[:KEPT_OF_BODY])
+    if reply is None:
+        return request
+    return Exchange(
+        method,
+        reply.url,
+        request.request_headers,
+        request.request_body,
+        reply.status,
+        _shown(reply.headers),
+        reply.body[:KEPT_OF_BODY],
+    )
+
+
+def _shown(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        clean(name)[:MAX_VALUE]: HIDDEN if name in SECRET_HEADERS else clean(value)[:MAX_VALUE]
+        for name, value in islice(headers.items(), MAX_HEADERS)
+    }

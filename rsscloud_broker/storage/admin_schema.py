@@ -1,0 +1,75 @@
+"""The tables of administration, beside those in ``schema``."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    false,
+)
+
+from rsscloud_broker.storage.schema import Key, metadata
+
+#: The last failed attempts of subscriptions, with requests and answers: see ``failed_attempts``.
+failed_attempt = Table(
+    "failed_attempt",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column(
+        "subscription_id", Key, ForeignKey("subscription.id", ondelete="CASCADE"), nullable=False
+    ),
+    Column("at", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    # All of the exchange but the bodies: a JSON object.
+    Column("exchange", Text, nullable=False),
+    Column("request_body", LargeBinary, nullable=False),
+    Column("answer_body", LargeBinary, nullable=False),
+    Index("ix_failed_attempt_subscription_id", "subscription_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+#: What administrators have shut out: see ``admin_records.Block``.
+block = Table(
+    "block",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("object", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+#: Texts that administrators show on the pages.
+announcement = Table(
+    "announcement",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger),
+    Column("account", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: What administrators did: see ``changes``.
+admin_change = Table(
+    "admin_change",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("account", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    # Whether some process has published it as an event.
+    Column("published", Boolean, nullable=False, server_default=false()),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,245 @@
+"""Finds and changes subscriptions, hosts and nodes for administrators.
+
+A search reads at most ``LOOKED_AT`` subscriptions by one index, and filters those, so that it is
+quick on a table of millions.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from rsscloud_broker.admin_records import (
+    BrokerState,
+    Change,
+    NodeState,
+    PendingNotification,
+    SubscriptionDetails,
+    SubscriptionFilter,
+    SubscriptionPage,
+)
+from rsscloud_broker.records import HostState
+from rsscloud_broker.storage.changes import record_change
+from rsscloud_broker.storage.deliveries import make_due
+from rsscloud_broker.storage.failed_attempts import failed_attempts
+from rsscloud_broker.storage.schema import (
+    host_state,
+    node,
+    pending,
+    queued,
+    slice_,
+    subscription,
+    to_micros,
+    to_seconds,
+    to_seconds_or_none,
+)
+from rsscloud_broker.storage.subscriptions import add_pending, by_ids
+from rsscloud_broker.storage.topic_urls import key_of
+
+#: How many subscriptions one search looks at.
+LOOKED_AT: Final = 20_000
+
+_WAITS: Final = (
+    select(pending.c.subscription_id).where(pending.c.subscription_id == subscription.c.id).exists()
+)
+
+
+# --- finding subscriptions
+
+
+def find_subscriptions(
+    conn: Connection, wanted: SubscriptionFilter, now: float, after: int, limit: int
+) -> SubscriptionPage:
+    """See ``IAdministrationStore.find_subscriptions``."""
+    candidates = _candidates(conn, wanted, now).subquery()
+    some = select(candidates.c.id).where(candidates.c.id > after)
+    looked_at = some.order_by(candidates.c.id).limit(LOOKED_AT).subquery()
+    last, number = conn.execute(
+        select(func.max(looked_at.c.id), func.count()).select_from(looked_at)
+    ).one()
+    matching = (
+        select(subscription.c.id)
+        .where(subscription.c.id.in_(select(looked_at.c.id)), *_conditions(wanted, now))
+        .order_by(subscription.c.id)
+        .limit(limit + 1)
+    )
+    ids = list(conn.execute(matching).scalars())
+    found = tuple(by_ids(conn, ids[:limit]))
+    if len(ids) > limit:
+        return SubscriptionPage(found, ids[limit - 1])
+    return SubscriptionPage(found, last if number == LOOKED_AT else None)
+
+
+def _candidates(conn: Connection, wanted: SubscriptionFilter, now: float) -> Select[Any]:
+    """The ids of subscriptions by the index that leaves the fewest; the caller filters them."""
+    ids, table = select(subscription.c.id), subscription.c
+    of_state = _ids_in_state(wanted.state, now)
+    if of_state is not None:
+        # The limit keeps the database from reading the whole table in the order of ids.
+        few = of_state.limit(LOOKED_AT + 1)
+        if conn.execute(select(func.count()).select_from(few.subquery())).scalar_one() <= LOOKED_AT:
+            return few
+    if wanted.topic:
+        return ids.where(table.topic_id == key_of(wanted.topic))
+    if wanted.host:
+        return ids.where(table.host == wanted.host)
+    return ids
+
+
+def _ids_in_state(state: str, now: float) -> Select[Any] | None:
+    """The ids of subscriptions in a state that has an index; None for other states."""
+    if state == "waiting":
+        return select(pending.c.subscription_id.label("id"))
+    if state in ("dropping", "expired", "failing"):
+        return select(subscription.c.id).where(_state(state, now))
+    return None
+
+
+def _conditions(wanted: SubscriptionFilter, now: float) -> list[ColumnElement[bool]]:
+    table = subscription.c
+    found = []
+    if wanted.topic:
+        found.append(table.topic_id == key_of(wanted.topic))
+    if wanted.host:
+        found.append(table.host == wanted.host)
+    if wanted.protocol:
+        found.append(table.protocol == wanted.protocol)
+    if wanted.state:
+        found.append(_state(wanted.state, now))
+    return found
+
+
+def _state(state: str, now: float) -> ColumnElement[bool]:
+    """The condition of a state: see ``admin_records.STATES``."""
+    table = subscription.c
+    expired = table.expires_at <= to_micros(now)
+    # As in the condition of the partial index, which each database wants in its own words.
+    dropping = table.dropping == true()
+    conditions: dict[str, ColumnElement[bool]] = {
+        "active": and_(~expired, table.dropping == false()),
+        "failing": table.consecutive_errors > 0,
+        "dropping": dropping,
+        "waiting": _WAITS,
+        "expired": expired,
+    }
+    return conditions[state]
+
+
+# --- one subscription
+
+
+def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | None:
+    """See ``IAdministrationStore.subscription_details``."""
+    found = by_ids(conn, [key])
+    if not found:
+        return None
+    callback = found[0].callback
+    names = (callback.host, callback.origin)
+    return SubscriptionDetails(
+        found[0],
+        _pending_notification(conn, key),
+        failed_attempts(conn, key),
+        tuple(_host_states(conn, select(host_state).where(host_state.c.name.in_(names)))),
+    )
+
+
+def _pending_notification(conn: Connection, key: int) -> PendingNotification | None:
+    row = conn.execute(select(pending).where(pending.c.subscription_id == key)).first()
+    if row is None:
+        return None
+    behind = select(func.count()).select_from(queued).where(queued.c.subscription_id == key)
+    return PendingNotification(
+        attempts=row.attempts,
+        due_at=to_seconds(row.due_at),
+        under_way=row.node_id is not None,
+        failing_since=to_seconds_or_none(row.failing_since),
+        not_before=to_seconds_or_none(row.not_before),
+        queued=conn.execute(behind).scalar_one(),
+    )
+
+
+def redeliver(conn: Connection, key: int, change: Change) -> bool:
+    """See ``IAdministrationStore.redeliver``."""
+    if not by_ids(conn, [key]):
+        return False
+    due_at = to_micros(change.at)
+    conn.execute(
+        update(pending)
+        .where(pending.c.subscription_id == key, pending.c.node_id.is_(None))
+        .values(attempts=0, due_at=due_at, failing_since=None, not_before=None)
+    )
+    add_pending(conn, key, due_at)
+    record_change(conn, change)
+    return True
+
+
+def remove_subscription_by_id(conn: Connection, key: int, change: Change) -> bool:
+    """See ``IAdministrationStore.remove_subscription_by_id``."""
+    removed = conn.execute(delete(subscription).where(subscription.c.id == key))
+    if removed.rowcount:
+        record_change(conn, change)
+    return removed.rowcount > 0
+
+
+def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> bool:
+    """See ``IAdministrationStore.set_dropping``."""
+    values: dict[str, Any] = {"dropping": dropping}
+    if not dropping:  # otherwise the next failure would mark it again
+        values |= {"consecutive_errors": 0, "last_error": "", "last_error_at": None}
+    changed = conn.execute(update(subscription).where(subscription.c.id == key).values(values))
+    if changed.rowcount:
+        record_change(conn, change)
+    return changed.rowcount > 0
+
+
+# --- hosts and nodes
+
+
+def host_states(conn: Connection, after: str, limit: int) -> list[HostState]:
+    """See ``IAdministrationStore.host_states``."""
+    query = select(host_state).where(host_state.c.name > after).order_by(host_state.c.name)
+    return _host_states(conn, query.limit(limit))
+
+
+def _host_states(conn: Connection, query: Select[Any]) -> list[HostState]:
+    return [
+        HostState(row.name, row.failures, to_seconds(row.retry_at)) for row in conn.execute(query)
+    ]
+
+
+def close_breaker(conn: Connection, host: str, change: Change) -> bool:
+    """See ``IAdministrationStore.close_breaker``."""
+    name = host_state.c.name
+    of_ports = name.startswith(f"{host}:", autoescape=True)
+    closed = conn.execute(delete(host_state).where(or_(name == host, of_ports)))
+    make_due(conn, host, "", change.at)
+    record_change(conn, change)
+    return closed.rowcount > 0
+
+
+def nodes(conn: Connection, here: int | None) -> BrokerState:
+    """See ``IAdministrationStore.nodes``.
+
+    :param here: the id of this process.
+    """
+    claimed = select(func.count()).where(pending.c.node_id == node.c.id).scalar_subquery()
+    slices = select(func.count()).where(slice_.c.node_id == node.c.id).scalar_subquery()
+    found = conn.execute(select(node.c.id, node.c.name, claimed, slices).order_by(node.c.id))
+    return BrokerState(
+        nodes=tuple(NodeState(name, key == here, *counts) for key, name, *counts in found)
+    )

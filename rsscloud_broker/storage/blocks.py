@@ -1,0 +1,117 @@
+"""Stores what administrators have blocked and what they announce.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_
+
+from rsscloud_broker.admin_records import Announcement, Block, Change
+from rsscloud_broker.storage.admin_schema import announcement, block
+from rsscloud_broker.storage.changes import record_change
+from rsscloud_broker.storage.deliveries import make_due
+from rsscloud_broker.storage.schema import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds,
+    to_seconds_or_none,
+)
+
+_BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
+
+
+def all_blocks(conn: Connection) -> list[Block]:
+    """See ``IAdministrationStore.all_blocks``."""
+    return list(map(_block, conn.execute(_BY_KEY)))
+
+
+def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> list[Block]:
+    """See ``IAdministrationStore.blocks``."""
+    query = _BY_KEY.where(tuple_(block.c.kind, block.c.object) > after).limit(limit)
+    return list(map(_block, conn.execute(query.where(block.c.kind == kind) if kind else query)))
+
+
+def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
+    """See ``IAdministrationStore.put_block``."""
+    conn.execute(delete(block).where(block.c.kind == new.kind, block.c.object == new.object))
+    if conn.execute(select(func.count()).select_from(block)).scalar_one() >= limit:
+        return False
+    conn.execute(insert(block), [block_values(new)])
+    record_change(conn, change)
+    return True
+
+
+def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> None:
+    """Store blocks of another database, in place of those with the same kind and object.
+
+    It is stored as one change by ``(import)``, so that running brokers take notice.
+    """
+    for one in imported:
+        conn.execute(delete(block).where(block.c.kind == one.kind, block.c.object == one.object))
+        conn.execute(insert(block), [block_values(one)])
+    record_change(conn, Change("(import)", "block", f"{len(imported)} imported", "", now))
+
+
+def block_values(new: Block) -> dict[str, Any]:
+    """The columns of a block."""
+    return {
+        "kind": new.kind,
+        "object": new.object,
+        "reason": new.reason,
+        "account": new.account,
+        "at": to_micros(new.at),
+    }
+
+
+def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool:
+    """See ``IAdministrationStore.remove_block``."""
+    removed = conn.execute(delete(block).where(block.c.kind == kind, block.c.object == what))
+    if not removed.rowcount:
+        return False
+    if kind == "host":
+        make_due(conn, what, "", change.at)
+    record_change(conn, change)
+    return True
+
+
+def _block(row: Row[Any]) -> Block:
+    return Block(row.kind, row.object, row.reason, row.account, to_seconds(row.at))
+
+
+def announcements(conn: Connection, after: int, limit: int) -> list[Announcement]:
+    """See ``IAdministrationStore.announcements``."""
+    query = select(announcement).where(announcement.c.id > after).order_by(announcement.c.id)
+    return [
+        Announcement(
+            row.text, to_seconds(row.since), to_seconds_or_none(row.until), row.account, row.id
+        )
+        for row in conn.execute(query.limit(limit))
+    ]
+
+
+def add_announcement(conn: Connection, new: Announcement, change: Change) -> Announcement:
+    """See ``IAdministrationStore.add_announcement``."""
+    made = conn.execute(
+        insert(announcement).values(
+            text=new.text,
+            since=to_micros(new.since),
+            until=to_micros_or_none(new.until),
+            account=new.account,
+        )
+    ).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    record_change(conn, change)
+    return evolve(new, id=made[0])
+
+
+def remove_announcement(conn: Connection, key: int, change: Change) -> bool:
+    """See ``IAdministrationStore.remove_announcement``."""
+    removed = conn.execute(delete(announcement).where(announcement.c.id == key))
+    if removed.rowcount:
+        record_change(conn, change)
+    return removed.rowcount > 0

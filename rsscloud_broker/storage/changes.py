@@ -1,0 +1,81 @@
+"""Stores what administrators did: each change in the transaction that makes it.
+
+Every process on the database reads the newest changes every few seconds, and so learns what the
+others did.  The first one that claims a change publishes it as an event.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from attrs import evolve
+from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, true, update
+
+from rsscloud_broker.admin_records import Change
+from rsscloud_broker.storage.admin_schema import admin_change
+from rsscloud_broker.storage.schema import to_micros, to_seconds
+
+#: How many changes are kept.
+KEPT: Final = 1000
+
+_CHANGES: Final[Select[Any]] = select(admin_change)
+
+
+def record_change(conn: Connection, change: Change) -> Change:
+    """See ``IAdministrationStore.record_change``."""
+    made = conn.execute(
+        insert(admin_change).values(
+            account=change.account,
+            verb=change.verb,
+            object=change.object,
+            reason=change.reason,
+            at=to_micros(change.at),
+        )
+    ).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    conn.execute(delete(admin_change).where(admin_change.c.id <= made[0] - KEPT))
+    return evolve(change, id=made[0])
+
+
+def changes(conn: Connection, before: int | None, limit: int) -> list[Change]:
+    """See ``IAdministrationStore.changes``."""
+    query = _CHANGES.order_by(admin_change.c.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(admin_change.c.id < before)
+    return list(map(_change, conn.execute(query)))
+
+
+def changes_after(conn: Connection, after: int, limit: int) -> list[Change]:
+    """See ``IAdministrationStore.changes_after``."""
+    query = _CHANGES.where(admin_change.c.id > after)
+    return list(map(_change, conn.execute(query.order_by(admin_change.c.id).limit(limit))))
+
+
+def last_change(conn: Connection) -> int:
+    """See ``IAdministrationStore.last_change``."""
+    return conn.execute(select(func.max(admin_change.c.id))).scalar() or 0
+
+
+def claim_unpublished(conn: Connection) -> list[Change]:
+    """See ``IAdministrationStore.claim_unpublished``.
+
+    Two processes may read the same change at the same time; only one of them updates its row.
+    """
+    unpublished = _CHANGES.where(admin_change.c.published == false())
+    found = conn.execute(unpublished.order_by(admin_change.c.id)).all()
+    return [_change(row) for row in found if _claims(conn, row.id)]
+
+
+def _claims(conn: Connection, key: int) -> bool:
+    claimed = conn.execute(
+        update(admin_change)
+        .where(admin_change.c.id == key, admin_change.c.published == false())
+        .values(published=true())
+    )
+    return claimed.rowcount > 0
+
+
+def _change(row: Row[Any]) -> Change:
+    return Change(row.account, row.verb, row.object, row.reason, to_seconds(row.at), row.id)

@@ -1,0 +1,136 @@
+"""Stores the requests and answers of failed attempts, so that administrators can look at them.
+
+The store keeps the last few of each subscription, and the last ten thousand or so in all.  They
+are stored in the transaction that stores the outcomes of deliveries.  Deliveries that succeed cost
+nothing here.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    LargeBinary,
+    Row,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+)
+
+from rsscloud_broker.admin_records import FailedAttempt
+from rsscloud_broker.model import Exchange
+from rsscloud_broker.records import Delivery
+from rsscloud_broker.storage.admin_schema import failed_attempt
+from rsscloud_broker.storage.schema import subscription, to_micros, to_seconds
+
+#: How many failed attempts of one subscription are kept.
+OF_SUBSCRIPTION: Final = 3
+
+_PARAMETERS: Final[tuple[tuple[str, Any], ...]] = (
+    ("at", BigInteger),
+    ("attempt", Integer),
+    ("reason", Text),
+    ("exchange", Text),
+    ("request_body", LargeBinary),
+    ("answer_body", LargeBinary),
+)
+
+# It inserts nothing if the subscription was removed meanwhile.
+_ADD = insert(failed_attempt).from_select(
+    ["subscription_id", *(name for name, _ in _PARAMETERS)],
+    select(
+        subscription.c.id, *(bindparam(f"new_{name}", type_=kind) for name, kind in _PARAMETERS)
+    ).where(subscription.c.id == bindparam("key")),
+)
+
+_last = failed_attempt.alias("last")
+
+# The oldest of those that stay; null if there are not more than may stay.
+_OLDEST_KEPT = (
+    select(_last.c.id)
+    .where(_last.c.subscription_id == bindparam("key"))
+    .order_by(_last.c.id.desc())
+    .offset(OF_SUBSCRIPTION - 1)
+    .limit(1)
+    .scalar_subquery()
+)
+
+_TRIM = delete(failed_attempt).where(
+    failed_attempt.c.subscription_id == bindparam("key"), failed_attempt.c.id < _OLDEST_KEPT
+)
+
+
+def add_failed_attempts(conn: Connection, deliveries: Sequence[Delivery], limit: int) -> None:
+    """Store the exchanges of those deliveries that failed and have one.
+
+    :param limit: how many are kept in all.  The ids of removed ones count too, so fewer may be.
+    """
+    rows = [
+        _values(one, one.outcome.reason, one.outcome.exchange)
+        for one in deliveries
+        if one.outcome is not None and one.outcome.exchange is not None
+    ]
+    if not rows:
+        return
+    conn.execute(_ADD, rows)
+    conn.execute(_TRIM, [{"key": row["key"]} for row in rows])
+    newest = select(func.max(_last.c.id)).scalar_subquery()
+    conn.execute(delete(failed_attempt).where(failed_attempt.c.id <= newest - limit))
+
+
+def _values(delivery: Delivery, reason: str, exchange: Exchange) -> dict[str, Any]:
+    return {
+        "key": delivery.subscription.id,
+        "new_at": to_micros(delivery.at),
+        "new_attempt": (delivery.subscription.attempts or 0) + 1,
+        "new_reason": reason,
+        "new_exchange": json.dumps(
+            {
+                "method": exchange.method,
+                "url": exchange.url,
+                "request": dict(exchange.request_headers),
+                "status": exchange.status,
+                "answer": dict(exchange.answer_headers),
+            },
+            separators=(",", ":"),
+        ),
+        "new_request_body": exchange.request_body,
+        "new_answer_body": exchange.answer_body,
+    }
+
+
+def failed_attempts(conn: Connection, key: int) -> tuple[FailedAttempt, ...]:
+    """The last failed attempts of a subscription, newest first."""
+    kept = failed_attempt.c
+    found = conn.execute(
+        select(failed_attempt).where(kept.subscription_id == key).order_by(kept.id.desc())
+    )
+    return tuple(map(_failed_attempt, found))
+
+
+def _failed_attempt(row: Row[Any]) -> FailedAttempt:
+    told = json.loads(row.exchange)
+    return FailedAttempt(
+        at=to_seconds(row.at),
+        attempt=row.attempt,
+        reason=row.reason,
+        exchange=Exchange(
+            method=told["method"],
+            url=told["url"],
+            request_headers=told["request"],
+            request_body=row.request_body,
+            status=told["status"],
+            answer_headers=told["answer"],
+            answer_body=row.answer_body,
+        ),
+    )

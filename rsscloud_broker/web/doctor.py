@@ -1,0 +1,153 @@
+"""The front door of the doctor: a page that examines a feed for its publisher, and the self-test.
+
+``/doctor`` is a form, and ``/doctor?url=FEED-URL`` the findings about that feed.  The page needs
+no script.  An examination counts as a ping of a topic without subscribers, for the limits on
+requests.  A HEAD request and a form without an address cause no examination.
+
+``/doctor/self-test`` answers only the operator: see ``wire.self_test``.  To everybody else there is
+nothing at that address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+from twisted.web.server import Request
+from twisted.web.template import Tag, tags
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker import __version__
+from rsscloud_broker.errors import Forbidden, Refused, TooMany
+from rsscloud_broker.interfaces import (
+    FeedReport,
+    Finding,
+    FrontDoorParts,
+    IFrontDoor,
+    Route,
+    SoapService,
+)
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.wire import self_test
+from rsscloud_broker.wire.text import clean
+
+#: Each answer is of one moment, and may name addresses.
+_NO_STORE: Final = {"cache-control": "no-store"}
+
+#: The headers of a request that proxies set, and the names of the facts about them.
+_OF_PROXIES: Final = {
+    "forwarded_for": "x-forwarded-for",
+    "forwarded_proto": "x-forwarded-proto",
+    "forwarded_host": "x-forwarded-host",
+}
+
+
+@frozen
+class DoctorOptions:
+    """Options of the doctor.
+
+    :ivar examine_feeds: whether anybody may have a feed examined, by the page ``/doctor``.
+    """
+
+    examine_feeds: bool = True
+
+
+@implementer(IFrontDoor)
+class DoctorDoor:
+    """The front door for ``/doctor`` and the self-test."""
+
+    name = "doctor"
+
+    def __init__(self, options: DoctorOptions, parts: FrontDoorParts) -> None:
+        self._pages = parts.pages
+        self._feeds = parts.feed_doctor if options.examine_feeds else None
+        self._self_test = parts.self_test
+
+    def routes(self) -> Sequence[Route]:
+        page = [Route("/doctor", "GET", Answers(self._examine))] if self._feeds else []
+        return [*page, Route(self_test.PATH, "GET", Answers(self._test))]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    async def _examine(self, request: Request) -> Answer:
+        """The page with the form, and with the findings if it names a feed."""
+        url = parameter(request, "url").strip()
+        if not url or request.method == b"HEAD" or self._feeds is None:
+            return await self._page(url)
+        try:
+            report = await self._feeds.examine(url, str(request.getClientAddress().host))
+        except TooMany as error:
+            more = {"retry-after": str(error.retry_after)}
+            return await self._page(url, f"Not examined: {error}.", 429, more)
+        except Refused as error:
+            status = 403 if isinstance(error, Forbidden) else 400
+            return await self._page(url, f"Not examined: {error}.", status)
+        return await self._page(url, report=report)
+
+    async def _page(
+        self,
+        url: str,
+        message: str = "",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        report: FeedReport | None = None,
+    ) -> Answer:
+        groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
+        page = await self._pages.render(
+            "Doctor for feeds",
+            "doctor.html",
+            here="/doctor",
+            message=clean(message),
+            url=url,
+            examined=clean(report.url) if report else "",
+            summary=_summary(report) if report else "",
+            **{kind: _list_of(found) if found else "" for kind, found in groups.items()},
+        )
+        return Answer(page, status=status, headers=_NO_STORE | dict(headers or {}))
+
+    async def _test(self, request: Request) -> Answer:
+        """The answer to the operator: how the request arrived."""
+        names = ("time", "nonce", "proof")
+        question = {name: parameter(request, name) for name in names}
+        body = self._self_test and self._self_test.answer(question, _arrival(request))
+        if not body:
+            return Answer(b"There is nothing at this address.\n", PLAIN, 404)
+        return Answer(body, "application/json", headers=_NO_STORE)
+
+
+def _arrival(request: Request) -> Mapping[str, str]:
+    """How a request arrived, for ``wire.self_test``."""
+    return {
+        "version": __version__,
+        "scheme": "https" if request.isSecure() else "http",
+        "path": request.uri.partition(b"?")[0].decode("latin-1"),
+        "host": _header(request, "host"),
+        "peer": str(getattr(request.client, "host", "")),
+        "client": str(request.getClientAddress().host),
+        **{fact: _header(request, name) for fact, name in _OF_PROXIES.items()},
+    }
+
+
+def _header(request: Request, name: str) -> str:
+    values = request.requestHeaders.getRawHeaders(name.encode("ascii"), [])
+    return ", ".join(value.decode("latin-1") for value in values)
+
+
+def _summary(report: FeedReport) -> str:
+    wrong, missing, good = (len(report.of(kind)) for kind in ("wrong", "missing", "good"))
+    return f"{wrong} to correct, {missing} to consider, {good} in order."
+
+
+def _list_of(findings: Sequence[Finding]) -> Tag:
+    """The findings of one kind, each with its subject."""
+    items = (
+        tags.div(tags.dt(finding.subject), tags.dd(tags.bdi(clean(finding.text))))
+        for finding in findings
+    )
+    return tags.dl(*items, class_="findings")

@@ -1,0 +1,305 @@
+"""The doctor for feeds: clouds, hubs, subscribers, deadlines and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.client import feed_doctor
+from rsscloud_broker.client.feed_doctor import (
+    AT_A_TIME,
+    FEED_SECONDS,
+    PER_SOURCE,
+    SERVICE_SECONDS,
+    FeedDoctor,
+    examine,
+)
+from rsscloud_broker.client.feed_push import MAX_SERVICES, OwnBroker
+from rsscloud_broker.client.feed_requests import asking_guarded
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany
+from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, OutboundReply
+from rsscloud_broker.interfaces.views import Kind
+from rsscloud_broker.testing import Clock, FakeOutbound
+from tests.e2e.servers import FEED
+
+HERE = "https://site.example/feed.xml"
+BROKER = OwnBroker("https://broker.example", frozenset({"http-post", "xml-rpc"}), True)
+OWN_CLOUD = '<cloud domain="{}" port="{}" path="{}" registerProcedure="{}" protocol="{}"/>'
+HUB = '<link xmlns="http://www.w3.org/2005/Atom" rel="hub" href="{}"/>'
+SELF = f'<link xmlns="http://www.w3.org/2005/Atom" rel="self" href="{HERE}"/>'
+
+
+def answer(status: int = 200, body: bytes = b"", **headers: str) -> OutboundReply:
+    named = {name.replace("_", "-").lower(): text for name, text in headers.items()}
+    return OutboundReply(status, named, body, "")
+
+
+class FeedDoctorTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.outbound = FakeOutbound(otherwise=answer(404))
+        self.refused: dict[str, Exception] = {}
+        self.admitted: list[tuple[str, str]] = []
+        ask = asking_guarded(self.outbound, self.clock)
+        self.doctor = FeedDoctor(ask, self.clock, BROKER, self.admit, self.in_thread)
+
+    def admit(self, url: str, source: str) -> str:
+        self.admitted.append((url, source))
+        if url in self.refused:
+            raise self.refused[url]
+        return url
+
+    async def in_thread(self, function: Any, *args: Any) -> Any:
+        return function(*args)
+
+    def publish(self, *elements: str, **headers: str) -> None:
+        headers = {"Content_Type": "application/rss+xml", "ETag": '"1"', **headers}
+        body = FEED % "".join(elements).encode()
+
+        def give(request: Any) -> OutboundReply:
+            return answer(304 if request.headers.get("if-none-match") else 200, body, **headers)
+
+        self.outbound.answers[HERE] = give
+
+    def begin(self, url: str = HERE, source: str = "192.0.2.1") -> Deferred[FeedReport]:
+        return Deferred.fromCoroutine(self.doctor.examine(url, source))
+
+    def report(self) -> FeedReport:
+        return self.successResultOf(self.begin())
+
+    def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
+        report = self.report()
+        texts = [finding.text for finding in report.of(kind) if finding.subject == subject]
+        if not any(all(part in text for part in parts) for text in texts):
+            self.fail(f"nobody said {parts} but {report}")
+
+    def assert_silent(self, kind: Kind, subject: str) -> None:
+        self.assertNotIn(subject, [finding.subject for finding in self.report().of(kind)])
+
+
+class OwnTests(FeedDoctorTestCase):
+    """Feeds that name the broker which examines them."""
+
+    def test_named_rightly(self) -> None:
+        self.publish(
+            OWN_CLOUD.format("broker.example", 443, "/rsscloud/pleaseNotify", "", "https-post"),
+            OWN_CLOUD.format("broker.example", 443, "/RPC2", "x", "xml-rpc"),
+            OWN_CLOUD.format("broker.example", 443, "/XMLRPC.php", "x", "xml-rpc"),
+            OWN_CLOUD.format("broker.example", 443, "/soap", "x", "soap"),
+            HUB.format("https://BROKER.example:443/websub"),
+        )
+        report = self.report()
+        own = [finding.text for finding in report.of("good") if "is this broker" in finding.text]
+        self.assertEqual(len(own), 5, report)
+        self.assert_silent("missing", "this broker")
+        # The broker does not call itself.
+        self.assertEqual({request.url for request in self.outbound.requests}, {HERE})
+
+    def test_another_port_or_scheme(self) -> None:
+        """That may be another program on the same machine, so it is asked."""
+        for port, given in ((80, answer(301, Location="https://broker.example/")), (81, answer())):
+            url = f"http://broker.example{'' if port == 80 else f':{port}'}/RPC2"
+            self.outbound.answers[url] = given
+            self.publish(OWN_CLOUD.format("broker.example", port, "/RPC2", "x", "xml-rpc"))
+            kind: Kind = "good" if port == 81 else "wrong"
+            self.assert_finding(kind, "cloud", url, f"status {given.status}")
+            self.assert_finding("missing", "this broker", "https://broker.example/rsscloud/")
+
+    def test_another_address(self) -> None:
+        """The guard knows the broker's own addresses, by whatever name they are called."""
+        self.outbound.answers["http://192.0.2.9/hub"] = OwnAddress("this broker itself")
+        self.publish(HUB.format("http://192.0.2.9/hub"))
+        self.assert_finding("missing", "hub", "leads to this broker", "https://broker.example")
+
+    def test_another_path(self) -> None:
+        self.publish(HUB.format("https://broker.example/hubs"))
+        self.assert_finding("wrong", "hub", "write https://broker.example/websub")
+        self.publish(OWN_CLOUD.format("broker.example", 443, "/RPC3", "x", "xml-rpc"))
+        self.assert_finding("wrong", "cloud", "registrations by xml-rpc", "/RPC2")
+
+    def test_what_is_turned_off(self) -> None:
+        self.doctor.broker = OwnBroker("https://broker.example", frozenset(), False)
+        self.publish(
+            HUB.format("https://broker.example/websub"),
+            OWN_CLOUD.format("broker.example", 443, "/RPC2", "x", "xml-rpc"),
+        )
+        self.assert_finding("wrong", "hub", "turned the hub off")
+        self.assert_finding("wrong", "cloud", "turned rssCloud off")
+
+    def test_below_a_path(self) -> None:
+        self.doctor.broker = OwnBroker("https://broker.example/b", frozenset({"soap"}), True)
+        self.publish(HUB.format("https://broker.example/b/websub"))
+        self.assert_finding("good", "hub", "is this broker")
+
+
+class OthersTests(FeedDoctorTestCase):
+    """Clouds and hubs of others are asked."""
+
+    def named(self, given: OutboundReply | Exception) -> None:
+        self.outbound.answers["https://hub.example/"] = given
+        self.publish(HUB.format("https://hub.example/"))
+
+    def test_they_answer(self) -> None:
+        for status in (200, 202, 400, 405):
+            self.named(answer(status))
+            self.assert_finding("good", "hub", "https://hub.example/", f"status {status}")
+        self.assert_finding("missing", "this broker", "https://broker.example/websub as the hub")
+
+    def test_what_is_wrong_with_them(self) -> None:
+        for given, reason in (
+            (answer(404), "there is no hub at this address"),
+            (answer(503), "fails at present"),
+            (answer(301, Location="https://new.example/"), "a redirect to https://new.example/"),
+            (OutboundError("the name does not resolve"), "the name does not resolve"),
+            (AddressRefused("the address 10.0.0.1 is not public"), "is not public"),
+        ):
+            self.named(given)
+            self.assert_finding("wrong", "hub", reason)
+
+    def test_one_that_is_silent(self) -> None:
+        self.named(answer())
+        self.outbound.answers["https://hub.example/"] = lambda _: Deferred()
+        examining = self.begin()
+        self.assertNoResult(examining)
+        self.clock.advance(SERVICE_SECONDS)
+        (silent,) = [
+            each for each in self.successResultOf(examining).of("wrong") if each.subject == "hub"
+        ]
+        self.assertIn("no whole answer within 5 seconds", silent.text)
+
+    def test_they_count_for_the_limits(self) -> None:
+        self.named(answer(200))
+        self.refused["https://hub.example/"] = TooMany("too many fetches", 5)
+        self.assert_finding("missing", "hub", "was not asked", "too many fetches")
+        self.assertIn(("https://hub.example/", "192.0.2.1"), self.admitted)
+        self.assertNotIn("https://hub.example/", [one.url for one in self.outbound.requests])
+
+    def test_a_limited_number_is_asked(self) -> None:
+        self.publish(*(HUB.format(f"https://hub{n}.example/") for n in range(9)))
+        self.report()
+        asked = {one.url for one in self.outbound.requests} - {HERE}
+        self.assertEqual(len(asked), MAX_SERVICES)
+
+    def test_one_in_a_link_header(self) -> None:
+        """WebSub subscribers look there first."""
+        self.outbound.answers["https://hub.example/"] = answer(202)
+        self.publish(Link='</other.xml>; rel="self", <https://hub.example/>; rel="hub"')
+        self.assert_finding("good", "hub", "https://hub.example/ answers with status 202")
+        self.assert_silent("missing", "hub")
+        self.assert_finding("wrong", "self link", "/other.xml")
+        self.publish(SELF, Link='</other.xml>; rel="self"')
+        self.assert_finding("wrong", "self link", "make both the same")
+        self.publish(Link="nonsense")
+        self.assert_finding("wrong", "Link", "angle brackets")
+
+
+class SubscribersTests(FeedDoctorTestCase):
+    def test_what_they_get(self) -> None:
+        self.publish(SELF)
+        size = len(FEED % SELF.encode())
+        self.assert_finding("good", "rssCloud subscribers", "(http-post, xml-rpc)", HERE)
+        self.assert_finding(
+            "good",
+            "WebSub subscribers",
+            f"all {size} bytes",
+            "Content-Type: application/rss+xml",
+            f'Link: <https://broker.example/websub>; rel="hub", <{HERE}>; rel="self"',
+        )
+
+    def test_without_a_content_type(self) -> None:
+        self.publish(Content_Type="")
+        self.assert_finding("good", "WebSub subscribers", "application/octet-stream")
+
+    def test_the_topic_after_a_move(self) -> None:
+        self.publish()
+        old, older = "https://site.example/old", "https://site.example/older"
+        self.outbound.answers[old] = answer(302, Location="/feed.xml")
+        self.outbound.answers[older] = answer(301, Location="/old")
+        report = self.successResultOf(self.begin(older))
+        (told,) = [one.text for one in report.findings if one.subject == "rssCloud subscribers"]
+        self.assertIn(f"only the address {old},", told)
+
+    def test_without_a_broker(self) -> None:
+        """The command need not know any broker: then those that the feed names count."""
+        self.outbound.answers["https://hub.example/"] = answer(202)
+        self.publish(
+            HUB.format("https://hub.example/"),
+            OWN_CLOUD.format("cloud.example", 80, "/RPC2", "x", "xml-rpc"),
+        )
+        ask = asking_guarded(self.outbound, self.clock)
+        examining = Deferred.fromCoroutine(examine(ask, self.clock, HERE))
+        subjects = {one.subject: one.text for one in self.successResultOf(examining).findings}
+        self.assertIn("by rssCloud (xml-rpc)", subjects["rssCloud subscribers"])
+        self.assertIn("<https://hub.example/>", subjects["WebSub subscribers"])
+        self.assertNotIn("this broker", subjects)
+
+
+class AnswerTests(FeedDoctorTestCase):
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IFeedDoctor, self.doctor))
+
+    def test_no_answer(self) -> None:
+        self.outbound.answers[HERE] = OutboundError("no connection")
+        self.assert_finding("wrong", "answer", "cannot be fetched", "no connection")
+
+    def test_deadline(self) -> None:
+        self.outbound.answers[HERE] = lambda _: Deferred()
+        examining = self.begin()
+        self.clock.advance(FEED_SECONDS)
+        (found,) = self.successResultOf(examining).findings
+        self.assertIn("no whole answer within 20 seconds", found.text)
+
+    def test_compressed(self) -> None:
+        self.outbound.answers[HERE] = OutboundReply(200, {}, FEED % b"", HERE, compressed=True)
+        self.assert_finding("good", "gzip", "compresses")
+
+
+class LimitTests(FeedDoctorTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.outbound.answers[HERE] = lambda _: Deferred()
+
+    def test_refused(self) -> None:
+        self.refused[HERE] = TooMany("too often", 7)
+        self.failureResultOf(self.begin(), TooMany)
+        self.assertEqual(self.outbound.requests, [])
+
+    def test_per_source(self) -> None:
+        waiting = [self.begin() for _ in range(PER_SOURCE)]
+        error = self.failureResultOf(self.begin(), TooMany).value
+        self.assertIn("for your address", str(error))
+        self.begin(source="192.0.2.2")
+        self.clock.advance(FEED_SECONDS)
+        for each in waiting:
+            self.successResultOf(each)
+        self.assertNoResult(self.begin())  # there is room again
+
+    def test_in_all(self) -> None:
+        for number in range(AT_A_TIME):
+            self.assertNoResult(self.begin(source=f"192.0.2.{number}"))
+        error = self.failureResultOf(self.begin(source="192.0.2.99"), TooMany).value
+        self.assertIn(f"{AT_A_TIME} feeds", str(error))
+
+    def test_memory(self) -> None:
+        """The answers of all examinations under way are counted together."""
+        self.publish()
+        self.patch(feed_doctor, "MAX_BYTES", len(FEED) * 2)
+        waiting: Deferred[OutboundReply] = Deferred()
+        self.outbound.answers["https://site.example/large"] = answer(301, FEED, Location="/slow")
+        self.outbound.answers["https://site.example/slow"] = lambda _: waiting
+        first = self.begin("https://site.example/large", "192.0.2.2")
+        self.assert_finding("wrong", "answer", "no memory left for feeds")
+        waiting.callback(answer(404))
+        self.successResultOf(first)
+        self.assert_silent("wrong", "answer")
+
+    def test_headers_of_requests(self) -> None:
+        headers: list[Mapping[str, str]] = []
+        self.publish()
+        self.report()
+        headers = [one.headers for one in self.outbound.requests]
+        self.assertEqual(headers, [{}, {"If-None-Match": '"1"'}])

@@ -1,0 +1,409 @@
+"""The contract of ``IAdministrationStore``: what the store does for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import gatherResults
+from twisted.trial.unittest import TestCase
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.admin_records import (
+    STATES,
+    Announcement,
+    Block,
+    Change,
+    FailedAttempt,
+    PendingNotification,
+    SubscriptionFilter,
+)
+from rsscloud_broker.interfaces import IAdministrationStore
+from rsscloud_broker.model import Callback, Exchange, Outcome, Subscription
+from rsscloud_broker.records import Bounds, Delivery, HostState
+from rsscloud_broker.storage import administration, changes
+from tests.store_contract.basics import (
+    DAY,
+    FEED,
+    OTHER_FEED,
+    a_content,
+    a_subscription,
+    failed,
+    waits,
+)
+
+#: How many failed attempts the stores here keep.
+KEPT = 20
+
+A_CHANGE = Change("alice", "redeliver", "1", "asked by mail", 5000.0)
+EXCHANGE = Exchange(
+    "POST",
+    "http://reader.example/notify?é",
+    {"content-type": "text/xml"},
+    b"\x00\xff<rss/>",
+    500,
+    {"server": "Ünï"},
+    b"\x00oops",
+)
+
+
+def with_exchange(subscription: Subscription, number: int = 0, **more: Any) -> Delivery:
+    """A delivery that failed, with the exchange."""
+    outcome = Outcome(False, f"failure {number}", exchange=EXCHANGE)
+    return evolve(failed(subscription, at=2000.0 + number), outcome=outcome, **more)
+
+
+class AdministrationContract(TestCase):
+    """The tests that every ``IAdministrationStore`` must pass."""
+
+    def make_store(self, bounds: Bounds) -> Any:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.store = self.make_store(Bounds(failed_attempts=KEPT))
+
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IAdministrationStore, self.store))
+
+    async def subscribe(
+        self, number: int = 1, topic: str = FEED, protocol: str = "http-post", **more: Any
+    ) -> Subscription:
+        one = a_subscription(topic, number)
+        one = evolve(one, callback=evolve(one.callback, protocol=protocol), **more)
+        stored: Subscription = await self.store.put_subscription(one)
+        return stored
+
+    async def find(
+        self, after: int = 0, limit: int = 10, now: float = 3000.0, **wanted: str
+    ) -> Any:
+        return await self.store.find_subscriptions(SubscriptionFilter(**wanted), now, after, limit)
+
+    async def found(self, **wanted: Any) -> list[int]:
+        page = await self.find(**wanted)
+        self.assertIsNone(page.after)
+        return [one.id for one in page.subscriptions]
+
+    # finding subscriptions
+
+    async def test_found_by_topic_host_protocol(self) -> None:
+        one = await self.subscribe(1)
+        two = await self.subscribe(2, protocol="websub")
+        other = await self.subscribe(1, OTHER_FEED, "websub")
+        for wanted, expected in (
+            ({}, [one, two, other]),
+            ({"topic": FEED}, [one, two]),
+            ({"topic": OTHER_FEED}, [other]),
+            ({"topic": "http://nobody.example/"}, []),
+            ({"host": "reader1.example"}, [one, other]),
+            ({"host": "reader1.example", "topic": FEED}, [one]),
+            ({"protocol": "websub"}, [two, other]),
+            ({"protocol": "websub", "topic": FEED}, [two]),
+            ({"protocol": "websub", "host": "reader1.example", "topic": FEED}, []),
+        ):
+            self.assertEqual(await self.found(**wanted), [each.id for each in expected], wanted)
+
+    async def test_found_by_a_url_that_the_topic_has_left(self) -> None:
+        one = await self.subscribe(1)
+        await self.store.move_topic(FEED, OTHER_FEED, 2000.0)
+        self.assertEqual(await self.found(topic=FEED), [one.id])
+        self.assertEqual(await self.found(topic=OTHER_FEED), [one.id])
+
+    async def states(self) -> dict[str, list[int]]:
+        return {state: await self.found(state=state) for state in STATES}
+
+    async def test_found_by_state(self) -> None:
+        fine, failing, dropping, waiting, expired = [
+            (await self.subscribe(number)) for number in range(5)
+        ]
+        lease = evolve(expired.lease, granted_at=1000.0 - DAY)
+        await self.store.put_subscription(evolve(expired, lease=lease))
+        await self.store.record_deliveries(
+            [failed(failing), failed(dropping, 1), waits(waiting, 9000.0)]
+        )
+        self.assertEqual(
+            await self.states(),
+            {
+                "active": [fine.id, failing.id, waiting.id],
+                "failing": [failing.id, dropping.id],
+                "dropping": [dropping.id],
+                "waiting": [waiting.id],
+                "expired": [expired.id],
+            },
+        )
+        for state in STATES:  # together with another condition
+            in_host = await self.found(state=state, host="reader2.example")
+            self.assertEqual(in_host == [dropping.id], state in ("failing", "dropping"), state)
+            of_topic = await self.found(state=state, topic=FEED)
+            self.assertEqual(of_topic, (await self.states())[state])
+
+    async def test_pages(self) -> None:
+        ids = [(await self.subscribe(number)).id for number in range(5)]
+        every: tuple[dict[str, Any], ...] = (
+            {},
+            {"topic": FEED},
+            {"protocol": "http-post"},
+            {"state": "active"},
+        )
+        for wanted in every:
+            seen: list[int] = []
+            after: int | None = 0
+            sizes = []
+            while after is not None:
+                page = await self.find(after, 2, **wanted)
+                seen += [one.id for one in page.subscriptions]
+                sizes.append(len(page.subscriptions))
+                after = page.after
+            self.assertEqual((seen, sizes), (ids, [2, 2, 1]), wanted)
+
+    async def test_a_page_looks_at_a_limited_number(self) -> None:
+        self.patch(administration, "LOOKED_AT", 3)
+        ids = [(await self.subscribe(number)).id for number in range(7)]
+        rare = await self.subscribe(9, protocol="websub")
+        by_protocol: dict[str, Any] = {"protocol": "websub"}
+        for wanted in (by_protocol, by_protocol | {"topic": FEED}):
+            page = await self.find(**wanted)
+            self.assertEqual((page.subscriptions, page.after), ((), ids[2]))
+            page = await self.find(page.after, **wanted)
+            self.assertEqual((page.subscriptions, page.after), ((), ids[5]))
+            page = await self.find(page.after, **wanted)
+            self.assertEqual((page.subscriptions, page.after), ((rare,), None))
+
+    async def test_more_expired_ones_than_a_page_looks_at(self) -> None:
+        self.patch(administration, "LOOKED_AT", 3)
+        ids = [(await self.subscribe(number)).id for number in range(5)]
+        page = await self.find(now=1000.0 + DAY, state="expired")
+        self.assertEqual(([one.id for one in page.subscriptions], page.after), (ids[:3], ids[2]))
+        page = await self.find(page.after, now=1000.0 + DAY, state="expired")
+        self.assertEqual(([one.id for one in page.subscriptions], page.after), (ids[3:], None))
+
+    # one subscription
+
+    async def test_details(self) -> None:
+        self.assertIsNone(await self.store.subscription_details(1))
+        one = await self.subscribe(1, options={"hub.secret": "s"})
+        found = await self.store.subscription_details(one.id)
+        self.assertEqual((found.subscription, found.pending, found.failures), (one, None, ()))
+        host = "reader1.example"
+        states = [HostState(name, 7, 8000.0) for name in (host, f"{host}:80")]
+        await self.store.record_hosts([*states, HostState(f"{host}:81", 7, 8000.0)])
+        delivery = evolve(waits(one, 9000.5, 2), not_before=8000.5)
+        await self.store.record_deliveries([delivery])
+        found = await self.store.subscription_details(one.id)
+        self.assertEqual(found.pending, PendingNotification(2, 9000.5, False, 2000.0, 8000.5))
+        self.assertEqual(set(found.breakers), set(states))
+        await self.store.claim_due(9001.0, 10, ())
+        found = await self.store.subscription_details(one.id)
+        self.assertTrue(found.pending.under_way)
+
+    async def test_last_failures_are_kept(self) -> None:
+        one, other = await self.subscribe(1), await self.subscribe(2)
+        await self.store.record_deliveries([with_exchange(other)])
+        for number in range(5):
+            (read,) = await self.store.subscriptions_of([one.id])
+            retried = {"retry_at": 9000.0, "attempts": number + 1}
+            await self.store.record_deliveries([with_exchange(read, number, **retried)])
+        found = await self.store.subscription_details(one.id)
+        expected = [
+            FailedAttempt(2000.0 + number, number + 1, f"failure {number}", EXCHANGE)
+            for number in (4, 3, 2)
+        ]
+        self.assertEqual(list(found.failures), expected)
+        self.assertEqual(len((await self.store.subscription_details(other.id)).failures), 1)
+
+    async def test_failures_of_a_walk_are_kept(self) -> None:
+        one = await self.subscribe(1)
+        await self.store.push_content(FEED, a_content(), 1000.0)
+        (walk,) = await self.store.fanouts(10)
+        await self.store.record_slice(walk, one.id, [with_exchange(one)], True)
+        self.assertEqual(len((await self.store.subscription_details(one.id)).failures), 1)
+
+    async def test_failures_are_bounded_in_all(self) -> None:
+        ones = [await self.subscribe(number) for number in range(KEPT + 5)]
+        await self.store.record_deliveries([with_exchange(one) for one in ones])
+        kept = [len((await self.store.subscription_details(one.id)).failures) for one in ones]
+        self.assertEqual(kept, [0] * 5 + [1] * KEPT)
+
+    async def test_failures_of_removed_subscriptions_are_not_kept(self) -> None:
+        one, kept = await self.subscribe(1), await self.subscribe(2)
+        await self.store.record_deliveries([with_exchange(one)])
+        await self.store.remove_subscription(FEED, one.callback)
+        await self.store.record_deliveries([with_exchange(one), with_exchange(kept)])
+        self.assertIsNone(await self.store.subscription_details(one.id))
+        self.assertEqual(len((await self.store.subscription_details(kept.id)).failures), 1)
+
+    # changing subscriptions
+
+    async def verbs(self) -> list[str]:
+        return [change.verb for change in await self.store.changes(None, 100)]
+
+    async def test_redeliver(self) -> None:
+        self.assertFalse(await self.store.redeliver(1, A_CHANGE))
+        self.assertEqual(await self.verbs(), [])
+        plain = await self.subscribe(1)
+        waiting = await self.subscribe(2, wants_content=True)
+        await self.store.record_deliveries([evolve(waits(waiting, 9e9, 3), not_before=9e9)])
+        for one in (plain, waiting):
+            self.assertTrue(await self.store.redeliver(one.id, A_CHANGE))
+            found = await self.store.subscription_details(one.id)
+            self.assertEqual(found.pending, PendingNotification(0, A_CHANGE.at, False))
+        due = await self.store.claim_due(A_CHANGE.at, 10, ())
+        self.assertEqual({one.id for one in due}, {plain.id, waiting.id})
+        self.assertEqual(await self.verbs(), ["redeliver"] * 2)
+
+    async def test_redeliver_leaves_alone_what_is_under_way(self) -> None:
+        one = await self.subscribe(1)
+        await self.store.record_deliveries([waits(one, 2000.0, 3)])
+        await self.store.claim_due(2001.0, 10, ())
+        self.assertTrue(await self.store.redeliver(one.id, A_CHANGE))
+        found = await self.store.subscription_details(one.id)
+        self.assertEqual((found.pending.attempts, found.pending.under_way), (3, True))
+
+    async def test_remove(self) -> None:
+        self.assertFalse(await self.store.remove_subscription_by_id(1, A_CHANGE))
+        one, kept = await self.subscribe(1), await self.subscribe(2)
+        self.assertTrue(await self.store.remove_subscription_by_id(one.id, A_CHANGE))
+        self.assertEqual(await self.found(), [kept.id])
+        self.assertEqual(len(await self.verbs()), 1)
+
+    async def test_mark_and_unmark(self) -> None:
+        self.assertFalse(await self.store.set_dropping(1, True, A_CHANGE))
+        one = await self.subscribe(1)
+        self.assertTrue(await self.store.set_dropping(one.id, True, A_CHANGE))
+        self.assertEqual(await self.found(state="dropping"), [one.id])
+        await self.store.record_deliveries([failed(one)])
+        self.assertTrue(await self.store.set_dropping(one.id, False, A_CHANGE))
+        self.assertEqual(await self.found(state="dropping"), [])
+        (read,) = await self.store.subscriptions_of([one.id])
+        self.assertEqual(read, one)  # without errors
+
+    # hosts and nodes
+
+    async def test_hosts_by_name(self) -> None:
+        states = [HostState(f"{name}.example", 5, 8000.5) for name in "abc"]
+        await self.store.record_hosts(states)
+        self.assertEqual(await self.store.host_states("", 2), states[:2])
+        self.assertEqual(await self.store.host_states("b.example", 2), states[2:])
+
+    async def test_close_breaker(self) -> None:
+        one, other = await self.subscribe(1), await self.subscribe(2)
+        host = one.callback.host
+        names = (host, f"{host}:81", f"{host}.org", "reader2.example", f"x{host}:81")
+        await self.store.record_hosts([HostState(name, 5, 8000.0) for name in names])
+        await self.store.record_deliveries([waits(one, 9000.0), waits(other, 9000.0)])
+        self.assertTrue(await self.store.close_breaker(host, A_CHANGE))
+        left = {state.host for state in await self.store.hosts()}
+        self.assertEqual(left, set(names[2:]))
+        due = await self.store.claim_due(A_CHANGE.at, 10, ())
+        self.assertEqual([each.id for each in due], [one.id])
+        self.assertFalse(await self.store.close_breaker(host, A_CHANGE))
+        self.assertEqual(len(await self.verbs()), 2)
+
+    async def test_a_host_with_signs_that_patterns_have(self) -> None:
+        await self.store.record_hosts([HostState("axb:80", 5, 8000.0)])
+        self.assertFalse(await self.store.close_breaker("a_b", A_CHANGE))
+        self.assertFalse(await self.store.close_breaker("%", A_CHANGE))
+
+    async def test_nodes(self) -> None:
+        one = await self.subscribe(1)
+        await self.store.record_deliveries([waits(one, 2000.0)])
+        await self.store.claim_due(2001.0, 10, ())
+        (node,) = (await self.store.nodes()).nodes
+        self.assertEqual((node.here, node.notifications, node.slices), (True, 1, 0))
+        self.assertNotEqual(node.name, "")
+
+    # blocks
+
+    async def test_blocks(self) -> None:
+        one = Block("host", "spam.example", "spam", "alice", 1000.5)
+        others = [
+            Block("source", "192.0.2.0/24", "flood", "bob", 1001.0),
+            Block("topic", "http://spam.example/*", "spam", "bob", 1002.0),
+        ]
+        for block in (*reversed(others), one):
+            self.assertTrue(await self.store.put_block(block, 3, A_CHANGE))
+        self.assertEqual(await self.store.all_blocks(), [one, *others])
+        self.assertEqual(await self.store.blocks("", ("", ""), 2), [one, others[0]])
+        after = (others[0].kind, others[0].object)
+        self.assertEqual(await self.store.blocks("", after, 2), others[1:])
+        self.assertEqual(await self.store.blocks("topic", ("", ""), 2), others[1:])
+        replaced = evolve(one, reason="worse", account="bob")
+        self.assertTrue(await self.store.put_block(replaced, 3, A_CHANGE))
+        self.assertEqual(await self.store.blocks("host", ("", ""), 2), [replaced])
+        self.assertEqual(len(await self.verbs()), 4)
+        self.assertTrue(await self.store.remove_block("host", "spam.example", A_CHANGE))
+        self.assertFalse(await self.store.remove_block("host", "spam.example", A_CHANGE))
+        self.assertEqual(await self.store.all_blocks(), others)
+        self.assertEqual(len(await self.verbs()), 5)
+
+    async def test_no_more_blocks_than_fit(self) -> None:
+        first, second = (Block("host", name, "spam", "alice", 1000.0) for name in ("a", "b"))
+        self.assertTrue(await self.store.put_block(first, 1, A_CHANGE))
+        self.assertFalse(await self.store.put_block(second, 1, A_CHANGE))
+        self.assertEqual(await self.store.all_blocks(), [first])
+
+    async def test_lifting_the_block_of_a_host_makes_notifications_due(self) -> None:
+        one, other = await self.subscribe(1), await self.subscribe(2)
+        below = evolve(one, id=0, callback=Callback("http://a.reader1.example/", "http-post"))
+        below = await self.store.put_subscription(below)
+        for what, due in (("reader1.example", [one]), ("*.reader1.example", [below])):
+            await self.store.put_block(Block("host", what, "spam", "a", 1.0), 9, A_CHANGE)
+            waiting = [waits(each, 9000.0) for each in (one, other, below)]
+            await self.store.record_deliveries(waiting)
+            await self.store.remove_block("host", what, A_CHANGE)
+            claimed = await self.store.claim_due(A_CHANGE.at, 10, ())
+            self.assertEqual([each.id for each in claimed], [each.id for each in due])
+
+    # announcements
+
+    async def test_announcements(self) -> None:
+        wanted = [
+            Announcement("We move.", 1000.5, None, "alice"),
+            Announcement("Üpgrade <tonight>", 1000.0, 2000.0, "bob"),
+        ]
+        stored = [await self.store.add_announcement(one, A_CHANGE) for one in wanted]
+        self.assertEqual([evolve(one, id=0) for one in stored], wanted)
+        self.assertEqual(await self.store.announcements(0, 10), stored)
+        self.assertEqual(await self.store.announcements(stored[0].id, 10), stored[1:])
+        self.assertTrue(await self.store.remove_announcement(stored[0].id, A_CHANGE))
+        self.assertFalse(await self.store.remove_announcement(stored[0].id, A_CHANGE))
+        self.assertEqual(await self.store.announcements(0, 10), stored[1:])
+        self.assertEqual(len(await self.verbs()), 3)
+
+    # changes
+
+    async def test_changes(self) -> None:
+        self.assertEqual(await self.store.last_change(), 0)
+        made = [
+            await self.store.record_change(evolve(A_CHANGE, object=str(number)))
+            for number in range(4)
+        ]
+        self.assertEqual([evolve(one, id=0).object for one in made], list("0123"))
+        self.assertEqual(await self.store.changes(None, 3), made[:0:-1])
+        self.assertEqual(await self.store.changes(made[1].id, 3), made[:1])
+        self.assertEqual(await self.store.changes_after(made[1].id, 3), made[2:])
+        self.assertEqual(await self.store.last_change(), made[-1].id)
+
+    async def test_each_change_is_claimed_once(self) -> None:
+        made = [await self.store.record_change(A_CHANGE) for _ in range(3)]
+        claimed = await gatherResults([self.store.claim_unpublished() for _ in range(3)])
+        self.assertEqual([one for some in claimed for one in some], made)
+        self.assertEqual(await self.store.claim_unpublished(), [])
+
+    async def test_old_changes_are_forgotten(self) -> None:
+        self.patch(changes, "KEPT", 2)
+        made = [await self.store.record_change(A_CHANGE) for _ in range(3)]
+        self.assertEqual(await self.store.changes(None, 10), made[:0:-1])
+
+
+def make_administration_tests(fixture: Callable[[TestCase, Bounds], Any]) -> type[TestCase]:
+    """A TestCase with the tests of administration.
+
+    :param fixture: as for ``make_bounds_tests``.
+    """
+
+    class AdministrationTests(AdministrationContract):
+        def make_store(self, bounds: Bounds) -> Any:
+            return fixture(self, bounds)
+
+    return AdministrationTests
