@@ -63,6 +63,8 @@ PAGES = (
     PageOfBroker("stats", "/stats"),
     PageOfBroker("stats_of_hour", "/stats?period=hour"),
     PageOfBroker("stats_of_month", "/stats?period=month"),
+    PageOfBroker("doctor", "/doctor"),
+    PageOfBroker("doctor_of_feed", "/doctor?url={feed}"),
     PageOfBroker("sign_in", "/signin"),
     PageOfBroker("account", "/account", is_private=True),
     PageOfBroker("not_found", "/nothing", 404),
