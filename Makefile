@@ -85,7 +85,7 @@ bench: $(VENV)/dev-ready
 	$(BIN)/python -m benchmarks all --write docs/benchmarks-results.rst
 
 clean:
-	rm -rf $(VENV) docs/_build _trial_temp* *.egg-info build dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build _screenshots _trial_temp* *.egg-info build dist .mypy_cache .ruff_cache .hypothesis
 
 # $(call install,WHAT,HOW LONG,ARGUMENTS) has pip install WHAT.  If all of it is there already
 # it says nothing and needs no network: a new checkout makes pyproject.toml newer, but often

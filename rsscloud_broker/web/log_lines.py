@@ -7,16 +7,20 @@ parts: what stands before the topic, the topic, and what stands after it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.web.template import Tag, tags
 
 from rsscloud_broker.disclosure import HIDDEN
 from rsscloud_broker.log_entries import LogEntry
+
+#: Characters that change the direction of the text after them: overrides, embeddings, isolates.
+_DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 @frozen
@@ -71,6 +75,8 @@ def line_of(entry: LogEntry) -> Line:
 
     :param entry: an entry with only those parts that the readers may see: see ``disclosure``.
     """
+    # Subscribers and servers write the reasons: theirs must not turn the rest of the sentence.
+    entry = evolve(entry, reason=_DIRECTIONS.sub("\N{REPLACEMENT CHARACTER}", entry.reason))
     say = _SENTENCES.get((entry.kind, entry.outcome), _other)
     before, after = say(entry)
     topic = entry.topic

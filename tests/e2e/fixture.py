@@ -412,9 +412,7 @@ class EndToEndTestCase(SynchronousTestCase):
 
     def shared_broker(self) -> Broker:
         """A broker that runs, and that other tests use too."""
-        broker = _shared_broker()
-        self._marks[broker] = len(broker.log)
-        return broker
+        return self.with_log(_shared_broker())
 
     def own_broker(self, configuration: str = "", options: Sequence[str] = ("--local",)) -> Broker:
         """A broker that does not run yet, and ends with this test.
@@ -422,9 +420,13 @@ class EndToEndTestCase(SynchronousTestCase):
         :param configuration: what its configuration file says, in TOML.
         :param options: more of its command line; by default it may call this machine.
         """
-        broker = Broker(self.directory(), configuration, options)
-        self._marks[broker] = 0
+        broker = self.with_log(Broker(self.directory(), configuration, options))
         self.addCleanup(broker.end)
+        return broker
+
+    def with_log(self, broker: Broker) -> Broker:
+        """The same broker, whose log from now on is shown if this test fails."""
+        self._marks[broker] = len(broker.log)
         return broker
 
     def served(self, server: AnyServer) -> AnyServer:

@@ -6,7 +6,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.e2e.chromium import Chromium
+from playwright.sync_api import expect
+
+from tests.e2e.browser import PHONE, BrowserTestCase
 from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, run
 from tests.e2e.programs import program
 from tests.postgresql import borrowed_database
@@ -97,7 +99,7 @@ class AccountsTests(EndToEndTestCase):
         self.try_out(self.own_broker(f'database = "{url}"\n'))
 
 
-class BrowserTests(EndToEndTestCase):
+class SigningInTests(BrowserTestCase):
     """A real browser, with its own idea of cookies and of who sends a form."""
 
     def test_an_evening_of_an_administrator(self) -> None:
@@ -109,39 +111,33 @@ class BrowserTests(EndToEndTestCase):
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         broker.start()
-        browser = Chromium(self.directory() / "profile")
-        browser.start()
-        self.addCleanup(browser.stop)
+        tab = self.page(PHONE)
+        tab.goto(f"{broker.url}/account")
+        self.submit(tab, "main form", {"name": "dave", "password": "wrong"})
+        expect(tab.get_by_role("alert")).to_have_text("The name or the password is wrong.")
+        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
+        expect(tab).to_have_url(f"{broker.url}/account")
+        expect(tab.locator(".viewer a")).to_have_text("dave")
+        self.assertEqual(tab.evaluate("document.cookie"), "")  # all are HttpOnly
+        self.assert_fits(tab, "/account")
 
-        def text(selector: str) -> str:
-            found = browser.evaluate(f"document.querySelector('{selector}')?.innerText ?? ''")
-            return str(found)
-
-        browser.screen(390, phone=True)
-        browser.open(f"{broker.url}/account")
-        browser.submit("main form", {"name": "dave", "password": "wrong"})
-        self.assertEqual(text("[role=alert]"), "The name or the password is wrong.")
-        browser.submit("main form", {"name": "dave", "password": PASSWORD})
-        self.assertEqual(browser.evaluate("location.pathname"), "/account")
-        self.assertEqual(text(".viewer a"), "dave")
-        self.assertEqual(browser.evaluate("document.cookie"), "")  # all are HttpOnly
-        self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
-
-        browser.evaluate("document.querySelector('[value=metrics]').checked = true")
-        browser.submit("form[aria-labelledby=tokens]", {"name": "a dashboard", "days": "9"})
-        self.assertRegex(text("pre"), "^rsb_")
-        self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
+        tab.check("[value=metrics]")
+        self.submit(tab, "form[aria-labelledby=tokens]", {"name": "a dashboard", "days": "9"})
+        expect(tab.locator("pre").first).to_contain_text("rsb_")
+        self.assert_fits(tab, "a token")
         fields = {"old": PASSWORD, "new": "another horse", "again": "another horse"}
-        browser.submit("form[aria-labelledby=password]", fields)
-        self.assertIn("Your password has changed", text("[role=status]"))
+        self.submit(tab, "form[aria-labelledby=password]", fields)
+        expect(tab.get_by_role("status")).to_contain_text("Your password has changed")
 
         # A page of another site sends the form to sign out: SameSite keeps the cookie back.
         forged = f"<form method=post action={broker.url}/signout><button></button></form>"
-        browser.open(f"data:text/html,{forged}")
-        browser.click("button")
-        browser.open(f"{broker.url}/")
-        self.assertEqual(text(".viewer a"), "dave")
-        browser.click(".viewer button")
-        self.assertEqual(text(".viewer a"), "")
-        browser.open(f"{broker.url}/account")
-        self.assertEqual(browser.evaluate("location.pathname"), "/signin")
+        tab.goto(f"data:text/html,{forged}")
+        with tab.expect_navigation():
+            tab.click("button", force=True)
+        tab.goto(broker.url)
+        expect(tab.locator(".viewer a")).to_have_text("dave")
+        with tab.expect_navigation():
+            tab.click(".viewer button")
+        expect(tab.locator(".viewer a")).to_have_count(0)
+        tab.goto(f"{broker.url}/account")
+        expect(tab).to_have_url(re.compile("/signin"))

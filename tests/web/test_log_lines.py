@@ -118,6 +118,15 @@ class SentenceTests(SynchronousTestCase):
     def test_unknown_kind(self) -> None:
         self.assertEqual(said("weather", "fine", reason="why"), "weather fine T: why.")
 
+    def test_reasons_turn_nothing(self) -> None:
+        """A subscriber cannot reverse what the broker says after its words."""
+        reason = "fault 4: \u202egpj.exe\u2066"
+        self.assertEqual(
+            said("notification", "given up", reason=reason),
+            "reader.example was not notified of T: fault 4: \ufffdgpj.exe\ufffd; "
+            "the broker makes no further attempt.",
+        )
+
 
 class LineTests(SynchronousTestCase):
     def test_links(self) -> None:
