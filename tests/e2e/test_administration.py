@@ -275,7 +275,7 @@ class AdministrationTests(TestCase):
 
         state = await self.until(registered, "the node to be registered")
         self.assertIn("distribution", state.queues)
-        self.assertEqual(set(state.workers), {"files", "unpacking"})
+        self.assertEqual(set(state.workers), {"files", "decoding"})
         self.assertEqual([node.here for node in state.nodes], [True])
         await self.verbs.announce("alice", "We move <today>.")
         page = await deferToThread(request, f"{self.url}/")

@@ -150,6 +150,10 @@ class RepeatedKillTests(EndToEndTestCase):
                 else:
                     self.cancel_some()
             self.broker.start()
+            publishers.up.set()
+            # On a busy machine the kills may have left somebody no time for a second ping.
+            with self.heard:
+                self.heard.wait_for(self.have_all_published_twice, TIMEOUT)
         finally:
             publishers.finish()
         with self.heard:
@@ -160,6 +164,9 @@ class RepeatedKillTests(EndToEndTestCase):
         self.assert_all_told()
         self.assert_ended_hear_nothing()
         self.assert_little_came_twice()
+
+    def have_all_published_twice(self) -> bool:
+        return all(len(feed.acknowledged) > 1 for feed in self.feeds.values())
 
     def untold(self) -> dict[str, set[str]]:
         return {feed.path: feed.untold for feed in self.feeds.values() if feed.untold}

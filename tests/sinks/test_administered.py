@@ -24,7 +24,7 @@ class AdministeredTests(EngineTestCase):
         self.notifier.outcomes[HOST] = NO_ANSWER
         self.change()
         self.advance(3)
-        self.assertEqual(self.count("open_hosts"), 1.0)
+        self.assertEqual(self.count("open_breakers"), 1.0)
         self.notifier.outcomes.clear()
         self.notifier.calls.clear()
         return urls
@@ -38,7 +38,7 @@ class AdministeredTests(EngineTestCase):
         self.hint(HostFreed(HOST))
         self.advance(1)
         self.assertEqual(sorted(self.called()), sorted(urls))
-        self.assertEqual((self.waiting(), self.count("open_hosts")), ({}, 0.0))
+        self.assertEqual((self.waiting(), self.count("open_breakers")), ({}, 0.0))
         self.assertEqual(self.successResultOf(self.store.hosts()), [])
 
     def test_the_breaker_of_a_port_is_closed_too(self) -> None:
@@ -51,9 +51,9 @@ class AdministeredTests(EngineTestCase):
             self.notifier.outcomes[url] = refused
         self.change()
         self.advance(3)
-        self.assertEqual(self.count("open_hosts"), 1.0)
+        self.assertEqual(self.count("open_breakers"), 1.0)
         self.hint(HostFreed(HOST))
-        self.assertEqual(self.count("open_hosts"), 0.0)
+        self.assertEqual(self.count("open_breakers"), 0.0)
         self.advance(2)
         self.assertEqual(self.successResultOf(self.store.hosts()), [])
 
