@@ -193,7 +193,9 @@ def _administered(entry: LogEntry) -> tuple[str, str]:
     """What an administrator did.  Strangers are not told what, nor who it was."""
     who = entry.account or "An administrator"
     if not entry.reason:
-        return (f"{who} did something about ", ".") if entry.topic else (f"{who} did something.", "")
+        return (
+            (f"{who} did something about ", ".") if entry.topic else (f"{who} did something.", "")
+        )
     did = f"{entry.reason.strip().rstrip('.')}."
     before, topic, after = did.partition(entry.topic) if entry.topic else (did, "", "")
     return (f"{who} {before}", after) if topic else (f"{who} {did}", "")

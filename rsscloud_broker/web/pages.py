@@ -54,7 +54,7 @@ _OTHER_HEADING: Final = "The request did not work"
 
 @cache
 def _template(name: str) -> XMLFile:
-    return XMLFile(_TEMPLATES.child(name))
+    return XMLFile(_TEMPLATES.descendant(name.split("/")))
 
 
 class _Page(Element):
