@@ -5,6 +5,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 ``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``tending``     looks after a broker: export, import, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
+``admin``       looks after a running broker, by its administration API: admin ...
 ``checking``    examines a configuration: check-config, plugins
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
@@ -27,6 +28,10 @@ COMMANDS = {
     "account": (
         "accounts:account",
         "Manage the accounts of people and programs that look after a broker.",
+    ),
+    "admin": (
+        "admin:admin",
+        "Look after a running broker, by its administration API.",
     ),
     "check-config": (
         "checking:check_config",

@@ -116,7 +116,7 @@ def _viewer(caller: Caller, running: Set[str]) -> Tag:
     token = tags.input(type="hidden", name="csrf", value=caller.csrf)
     sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
     name = tags.span("Signed in as ", tags.a(caller.name, href="/account"))
-    return tags.div(console, name, sign_out, class_="viewer")
+    return tags.div(name, console, sign_out, class_="viewer")
 
 
 @implementer(IPages)

@@ -37,19 +37,18 @@ def table(
     :param empty: what to say without rows.
     """
     head = tags.tr(*(tags.th(column, scope="col") for column in columns))
-    body = [
-        tags.tr(
-            *(
-                tags.td(content, **{"data-label": column})
-                for column, content in zip(columns, row, strict=True)
-            )
-        )
-        for row in rows
-    ]
+    body = [tags.tr(*map(_cell, columns, row)) for row in rows]
     if not body:
         return tags.p(empty, class_="quiet")
     said = tags.caption(caption, class_="away")
-    return tags.table(said, tags.thead(head), tags.tbody(*body), class_="cards")
+    return tags.table(said, tags.thead(head), tags.tbody(*body), class_="cards console")
+
+
+def _cell(column: str, content: Flattenable) -> Tag:
+    """A cell; one with a button needs no name on a phone, where the rows are cards."""
+    if isinstance(content, Tag) and content.tagName == "form":
+        return tags.td(content)
+    return tags.td(content, **{"data-label": column})
 
 
 def facts(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:

@@ -74,7 +74,7 @@ class SubscriptionsPage(AdminPage):
             "chosen": asked["state"],
             "found": table(
                 "Subscriptions",
-                ("Subscription", "Topic", "Callback", "Protocol", "State", "Lease ends"),
+                ("Id", "Topic", "Callback", "Protocol", "State", "Lease ends"),
                 (_row(one, now) for one in page.subscriptions),
                 "" if error else nothing,
             ),
