@@ -332,6 +332,15 @@ class OtherPageTests(PagesCase):
         self.assertIn("is withdrawn", self.done(self.dave_browser.send("Withdraw")))
         self.assertEqual(self.dave_browser.page.xpath("//aside"), [])
 
+    def test_announcements_on_the_front_page(self) -> None:
+        """It is not rendered for each request."""
+        stranger = self.browser()
+        stranger.get("/")
+        self.send("/admin/announcements", do="announce", text="Down")
+        self.clock.advance(1)
+        stranger.get("/")
+        self.assertIn("Down", stranger.page.xpath("string(//aside)"))
+
     def test_changes(self) -> None:
         text = self.get("/admin/changes")
         for said in (ENDED, "block", "announce", "192.0.2.0/24"):
