@@ -41,6 +41,10 @@ PLACES: Final = {
 }
 
 
+#: The fields of a form that the question about it names, each with what it is.
+_NAMED: Final = {"id": "Subscription", "url": "Topic", "to": "New address"}
+
+
 @frozen
 class Console:
     """What the pages are given."""
@@ -191,12 +195,12 @@ class AdminPage:
 
     async def _question(self, request: Request, caller: Caller, do: str, action: Action) -> Answer:
         fields = {name: parameter(request, name) for name in action.fields}
-        named = {name: value for name, value in fields.items() if name in {"id", "url", "to"}}
+        named = [(_NAMED[name], value) for name, value in fields.items() if name in _NAMED]
         slots: dict[str, Flattenable] = {
             "error": "",
             "success": "",
             "question": action.question,
-            "named": [tags.li(tags.bdi(value)) for value in named.values()],
+            "named": [tags.li(f"{label}: ", tags.bdi(value)) for label, value in named],
             "action": self.path,
             "fields": hidden({"csrf": caller.csrf, "do": do, "sure": "yes", **fields}),
             "back": path(self.path, id=fields.get("id", ""), url=fields.get("url", "")),
