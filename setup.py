@@ -17,6 +17,7 @@ setup(
             "example.toml",
             "storage/migrations/*.mako",
             "web/*.css",
+            "web/admin/*.html",
             "web/*.html",
             "web/*.ico",
             "web/*.js",

@@ -75,9 +75,12 @@ class Disclosure:
     def entry(self, entry: LogEntry) -> LogEntry:
         """An entry of the event log with only those parts that strangers may see.
 
-        Accounts are never shown to them.  Reasons are written by the broker, and may repeat a
+        Accounts are never shown to them, and of what an administrator did only the topic that
+        it concerned.  Reasons are written by the broker, and may repeat a
         URL or a host; what is not shown elsewhere is not shown there.
         """
+        if entry.kind == "administration":
+            return evolve(entry, host=host_of(entry.topic), account="", reason="")
         reason = entry.reason
         hides_host = self.mode == "none" and bool(entry.callback or entry.kind == "host")
         if entry.callback:

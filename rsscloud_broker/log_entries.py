@@ -29,7 +29,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "notification": ("delivered", "failed", "given up"),
     "host": ("unreachable", "reachable"),
     "relay": ("delivered", "failed"),
-    "administration": ("done", "failed"),
+    "administration": ("done",),
 }
 
 

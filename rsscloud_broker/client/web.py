@@ -123,12 +123,16 @@ class Web:
     seconds: float = 30.0
     max_bytes: int = 10 * 1024 * 1024
 
-    async def get(self, url: str) -> Reply:
-        """Send a GET, and follow redirects.
+    async def get(
+        self, url: str, headers: Mapping[str, str] | None = None, *, redirects: bool = True
+    ) -> Reply:
+        """Send a GET.
 
+        :param redirects: whether to follow redirects; not with headers that have a secret.
         :raises ClientError: there was no answer, or its body was too large.
         """
-        return await self._in_time(url, self._exchange("GET", url, {}, b""))
+        exchange = self._exchange("GET", url, headers or {}, b"", redirects=redirects)
+        return await self._in_time(url, exchange)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Send a POST; a redirect is not followed.
@@ -138,7 +142,13 @@ class Web:
         return await self._in_time(url, self._exchange("POST", url, headers, body))
 
     async def _exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        redirects: bool = False,
     ) -> Reply:
         sent = {"User-Agent": USER_AGENT, **headers}
         response = await self.treq.request(
@@ -146,7 +156,7 @@ class Web:
             url,
             headers=Headers({name: [text] for name, text in sent.items()}),
             data=body or None,
-            allow_redirects=method == "GET",
+            allow_redirects=redirects,
             unbuffered=True,
         )
         content = bytearray()

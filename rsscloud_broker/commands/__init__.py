@@ -5,6 +5,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 ``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``tending``     looks after a broker: export, import, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
+``admin``       looks after a running broker, by its administration API: admin ...
 ``checking``    examines a configuration: check-config, plugins
 ``doctor``      examines an installed broker, or a feed: doctor
 ``connected``   has what the commands share that use the network
@@ -28,6 +29,10 @@ COMMANDS = {
     "account": (
         "accounts:account",
         "Manage the accounts of people and programs that look after a broker.",
+    ),
+    "admin": (
+        "admin:admin",
+        "Look after a running broker, by its administration API.",
     ),
     "check-config": (
         "checking:check_config",

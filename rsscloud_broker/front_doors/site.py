@@ -126,10 +126,8 @@ class Root(Resource):
         """Whether scripts of other sites may read the answers at a path."""
         if path in self._call_paths:
             return True
-        at = [path] if self._methods(path) else _candidates(path)
-        routes = chain.from_iterable(
-            self._routes.get((each, method), ()) for each in at for method in ("GET", "POST")
-        )
+        at = next((each for each in _candidates(path) if each in self._methods_at), path)
+        routes = chain.from_iterable(self._routes.get((at, each), ()) for each in ("GET", "POST"))
         return any(route.for_everybody for route in routes)
 
     def _options(self, request: Request, path: str) -> bytes:

@@ -18,6 +18,7 @@ from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_b
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import (
+    IAdministers,
     ICheckerMaker,
     IFrontDoorMaker,
     INotifier,
@@ -36,6 +37,7 @@ from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
+from rsscloud_broker.web.admin.door import AdministrationDoor, AdministrationOptions
 from rsscloud_broker.web.doctor import DoctorDoor, DoctorOptions
 from rsscloud_broker.web.event_log import EventLogDoor, EventLogDoorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
@@ -73,6 +75,11 @@ class SinkMaker(_Maker):
 @implementer(IPlugin, ICheckerMaker)
 class CheckerMaker(_Maker):
     """Makes a credentials checker from its options and parts."""
+
+
+@implementer(IAdministers)
+class AdministeringFrontDoorMaker(FrontDoorMaker):
+    """Makes a front door that serves administrators."""
 
 
 @implementer(IPushesContent)
@@ -154,6 +161,12 @@ public_lists = FrontDoorMaker(
     PublicListsDoor,
 )
 
+administration = AdministeringFrontDoorMaker(
+    "administration",
+    "the pages and the API for administrators, at /admin and /api",
+    AdministrationOptions,
+    AdministrationDoor,
+)
 stats = FrontDoorMaker(
     "stats", "the statistics page, and the same numbers as JSON", StatsOptions, StatsDoor
 )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from rsscloud_broker.events import (
+    Administered,
     Event,
     FanOutBegun,
     FanOutEnded,
@@ -154,9 +155,13 @@ def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
 
 
 def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
-    yield _of_callback(
-        "subscription", "unsubscribed", event.topic, event.callback, now, event.source
+    outcome, reason = "unsubscribed", ""
+    if event.account:
+        outcome, reason = "dropped", "an administrator removed it"
+    entry = _of_callback(
+        "subscription", outcome, event.topic, event.callback, now, event.source, reason
     )
+    yield evolve(entry, account=event.account)
 
 
 def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
@@ -279,6 +284,51 @@ def _port(port: int | None) -> dict[str, float]:
     return {} if port is None else {"port": port}
 
 
+#: What administrators did, by the verb; ``{}`` stands for the object.
+_DONE: Final = {
+    "redeliver": "had the subscription {} notified again",
+    "remove": "removed the subscription {}",
+    "mark": "marked the subscription {} for dropping",
+    "unmark": "took the mark for dropping from the subscription {}",
+    "read": "had {} fetched",
+    "revive": "revived {}",
+    "end": "ended {}",
+    "move": "moved {}",
+    "close breaker": "closed the circuit breakers of {}",
+    "block": "blocked the {}",
+    "unblock": "lifted the block of the {}",
+    "announce": "announced: {}",
+    "withdraw": "withdrew the announcement {}",
+}
+
+#: The verbs whose object is the URL of a topic; for ``move``, that URL and the new one.
+_OF_TOPICS: Final = frozenset({"read", "revive", "end", "move"})
+
+
+def _administered(event: Administered, now: float) -> Iterator[LogEntry]:
+    """The reason of the entry is what the administrator did, and why."""
+    what = event.object.replace(" ", " to ", 1) if event.verb == "move" else event.object
+    did = _DONE.get(event.verb, f"did {event.verb} {{}}").replace("{}", what)
+    topic = event.object.partition(" ")[0] if event.verb in _OF_TOPICS else ""
+    yield LogEntry(
+        "administration",
+        "done",
+        event.at,
+        topic=topic,
+        host=(host_of(topic) if topic else _host_in(event))[:255],
+        account=event.account,
+        reason=f"{did}: {event.reason}" if event.reason else did,
+    )
+
+
+def _host_in(event: Administered) -> str:
+    """The host that a change concerns; empty if it concerns none."""
+    if event.verb == "close breaker":
+        return event.object
+    kind, _, name = event.object.partition(" ")
+    return name if event.verb in {"block", "unblock"} and kind == "host" else ""
+
+
 _MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
     PingRefused: _ping_refused,
     TopicFetched: _fetched,
@@ -297,6 +347,7 @@ _MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]]
     NotificationFailed: _failed,
     HostUnreachable: _unreachable,
     HostReachable: _reachable,
+    Administered: _administered,
 }
 
 #: The classes of events that become entries.

@@ -45,7 +45,8 @@ _MAX_ID: Final = 2**63 - 1
 #: Of all connections, those who watch the log may have one in so many.
 _SHARE: Final = 2
 
-_OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
+#: The outcomes of all kinds of entries.
+OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
 
 
 @frozen
@@ -128,7 +129,7 @@ class Asked:
         if key and not (key.isascii() and key.isdigit() and int(key[:20]) <= _MAX_ID):
             faults.append(f"The parameter {number} is the number of an entry.")
             key = ""
-        for name, words in (("kind", tuple(KINDS)), ("outcome", _OUTCOMES)):
+        for name, words in (("kind", tuple(KINDS)), ("outcome", OUTCOMES)):
             if values.get(name, "") not in ("", *words):
                 faults.append(f"The {name} is one of {', '.join(words)}.")
                 del values[name]
@@ -170,8 +171,8 @@ class LogPage:
             message=asked.fault,
             topic=wanted.topic,
             host=wanted.host,
-            kinds=_select("kind", tuple(KINDS), wanted.kind, "all"),
-            outcomes=_select("outcome", _OUTCOMES, wanted.outcome, "any"),
+            kinds=select("kind", tuple(KINDS), wanted.kind, "all"),
+            outcomes=select("outcome", OUTCOMES, wanted.outcome, "any"),
             entries=self._entries(wanted, public, before, shown[0].id if shown else 0),
             live="live" if before is None else "",
             older=tags.p(tags.a("Older entries", href=f"/log{older}", rel="next")) if older else "",
@@ -194,7 +195,7 @@ class LogPage:
         return [nothing, tags.ol(items, id="entries", class_="log", **more)]
 
 
-def _select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:
+def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag:
     """A field of the form in which one word is chosen, or all."""
     options = [tags.option(everything, value="")]
     for word in words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -75,8 +76,16 @@ class FrontPageDoor:
         return Answer(await self._pages.render(title, "docs.html", here="/docs", **self._slots))
 
 
+#: Seconds for which a page is shown before it is rendered again.
+_FRESH: Final = 1.0
+
+
 class _FrontPage:
-    """The front page.  It is rendered again only when the list of recent pings is a new one."""
+    """The front page.
+
+    It is rendered again when the list of recent pings is a new one, and after a second in any
+    case, since an administrator may have announced something.
+    """
 
     def __init__(
         self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
@@ -89,6 +98,7 @@ class _FrontPage:
         self._slots = slots
         self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
         self._page = b""
+        self._rendered_at = 0.0
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for whoever looks at it."""
@@ -109,8 +119,9 @@ class _FrontPage:
     async def _current(self) -> bytes:
         """The page with the current list of pings."""
         pings = await self._recent()
-        if pings is not self._pings or not self._page:
-            self._pings = pings
+        now = self._clock.seconds()
+        if pings is not self._pings or not self._page or now >= self._rendered_at + _FRESH:
+            self._pings, self._rendered_at = pings, now
             self._page = await self._rendered(None)
         return self._page
 

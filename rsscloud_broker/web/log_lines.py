@@ -195,6 +195,18 @@ def _host(entry: LogEntry) -> str:
     return f"{name}, port {port}," if port and entry.host else name
 
 
+def _administered(entry: LogEntry) -> tuple[str, str]:
+    """What an administrator did.  Strangers are not told what, nor who it was."""
+    who = entry.account or "An administrator"
+    if not entry.reason:
+        return (
+            (f"{who} did something about ", ".") if entry.topic else (f"{who} did something.", "")
+        )
+    did = f"{entry.reason.strip().rstrip('.')}."
+    before, topic, after = did.partition(entry.topic) if entry.topic else (did, "", "")
+    return (f"{who} {before}", after) if topic else (f"{who} {did}", "")
+
+
 def _other(entry: LogEntry) -> tuple[str, str]:
     """A sentence for what has none of its own, such as kinds of a later version."""
     return f"{entry.kind} {entry.outcome} ", _why(entry)
@@ -250,9 +262,5 @@ _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
         "The broker could not pass a ping for ",
         f" on to {entry.host or 'another server'}{_why(entry)}",
     ),
-    ("administration", "done"): lambda entry: ("An administrator: ", _why(entry).lstrip(":")),
-    ("administration", "failed"): lambda entry: (
-        "An administrator tried: ",
-        _why(entry).lstrip(":"),
-    ),
+    ("administration", "done"): _administered,
 }

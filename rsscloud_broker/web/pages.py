@@ -54,7 +54,7 @@ _OTHER_HEADING: Final = "The request did not work"
 
 @cache
 def _template(name: str) -> XMLFile:
-    return XMLFile(_TEMPLATES.child(name))
+    return XMLFile(_TEMPLATES.descendant(name.split("/")))
 
 
 class _Page(Element):
@@ -109,13 +109,14 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
-def _viewer(caller: Caller) -> Tag:
-    """Who has signed in, with a form to sign out."""
+def _viewer(caller: Caller, running: Set[str]) -> Tag:
+    """Who has signed in, with a form to sign out; administrators get a link to their pages."""
+    has_console = caller.is_admin and "administration" in running
+    console = tags.a("Administration", href="/admin") if has_console else ""
     token = tags.input(type="hidden", name="csrf", value=caller.csrf)
     sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
-    return tags.div(tags.span("Signed in as ", tags.a(caller.name, href="/account")), sign_out)(
-        class_="viewer"
-    )
+    name = tags.span("Signed in as ", tags.a(caller.name, href="/account"))
+    return tags.div(name, console, sign_out, class_="viewer")
 
 
 @implementer(IPages)
@@ -157,7 +158,7 @@ class Pages:
         frame = {
             "title": title,
             "navigation": navigation(self._running, str(slots.pop("here", ""))),
-            "viewer": _viewer(viewer) if viewer else "",
+            "viewer": _viewer(viewer, self._running) if viewer else "",
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),
         }

@@ -134,7 +134,8 @@ class EveryPageTests(BrowserTestCase):
         """Walk through a page with the Tab key, from its top."""
         wanted = page.evaluate(f"{_CONTROLS}.length")
         walked: list[int] = []
-        for _ in range(2 * wanted):  # boxes that scroll get the focus too
+        # Boxes that scroll get the focus too, and a field for a time stops at each of its parts.
+        for _ in range(2 * wanted + 20):
             if len(walked) == wanted:
                 break
             page.keyboard.press("Tab")
@@ -143,7 +144,7 @@ class EveryPageTests(BrowserTestCase):
                 self.faults.append(f"Tab leads to {focus['name']} before the skip link")
             if not focus["seen"]:
                 self.faults.append(f"nobody sees that {focus['name']} has the focus")
-            if focus["number"] >= 0:
+            if focus["number"] >= 0 and focus["number"] not in walked[-1:]:
                 walked.append(focus["number"])
         if walked != list(range(wanted)):
             self.faults.append(f"Tab leads through {walked}, not through {wanted} controls")

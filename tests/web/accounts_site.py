@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http.cookies import SimpleCookie
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from lxml import html
@@ -53,6 +53,12 @@ class AccountSite(AccountHouse):
         self.factory = bounded_site(root, limits, Counters(), pages.error)
 
 
+class Site(Protocol):
+    """Something that takes connections."""
+
+    factory: Any
+
+
 class Browser:
     """A browser: it keeps cookies, and sends the forms of the page that it shows.
 
@@ -61,7 +67,7 @@ class Browser:
     :ivar page: the last page, parsed.
     """
 
-    def __init__(self, site: AccountSite, source: str = "192.0.2.7") -> None:
+    def __init__(self, site: Site, source: str = "192.0.2.7") -> None:
         self._site = site
         self._source = source
         self.cookies: dict[str, str] = {}

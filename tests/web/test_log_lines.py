@@ -40,6 +40,22 @@ class SentenceTests(SynchronousTestCase):
                     self.assertFalse(text.endswith(".."), text)
                     self.assertNotIn("  ", text)
 
+    def test_administration(self) -> None:
+        ended, blocked = f"ended {FEED}: it is gone.", "blocked the host a.example"
+        table = {
+            "alice ended T: it is gone.": {"account": "alice", "reason": ended},
+            "alice ended T.": {"account": "alice", "reason": f"ended {FEED}"},
+            "alice blocked the host a.example.": {
+                "account": "alice",
+                "topic": "",
+                "reason": blocked,
+            },
+            "An administrator did something about T.": {},
+            "An administrator did something.": {"topic": ""},
+        }
+        for sentence, fields in table.items():
+            self.assertEqual(said("administration", "done", **fields), sentence)
+
     def test_sentences(self) -> None:
         source = {"source": "192.0.2.0/24"}
         later, tomorrow = {"retry_at": NOON + 30}, {"retry_at": NOON + 86_400}

@@ -1,0 +1,195 @@
+"""The commands for administrators: ``admin state``, ``admin subscriptions``, ``admin block`` ...
+
+There is a command for each operation of the administration API, made from the table of operations.
+The commands call the API of a running broker.  So the broker checks who may do it, and every
+process of a broker knows of a change at once; a change of the database by a command would reach
+neither the queues nor the caches of the running broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from rsscloud_broker.client import administration, publisher
+from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.urls import is_address
+from rsscloud_broker.web.admin.openapi import BASE, fields_of
+from rsscloud_broker.web.admin.table import OPERATIONS, Operation
+from rsscloud_broker.wire.text import clean
+
+#: The environment variable that may have the API token.
+TOKEN: Final = "RSSCLOUD_BROKER_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
+
+#: The exit status if what the command concerns does not exist.
+NOT_THERE: Final = 3
+
+#: The columns of lists; ``--json`` shows everything.
+_COLUMNS: Final[Mapping[str, Sequence[str]]] = {
+    "subscriptions": ("id", "states", "protocol", "callback", "topic", "expires_at"),
+    "hosts": ("host", "failures", "retry_at"),
+    "blocks": ("kind", "object", "account", "at", "reason"),
+    "announcements": ("id", "since", "until", "account", "text"),
+    "changes": ("id", "at", "account", "verb", "object", "reason"),
+}
+
+
+@click.group()
+def admin() -> None:
+    """Look after a running broker, by its administration API.
+
+    The broker is asked with the API token of an administrator's account, with the scope admin.
+    """
+
+
+def _command(operation: Operation) -> click.Command:
+    """The command for an operation."""
+    takes, required = fields_of(operation)
+    parameters = [
+        _parameter(name, schema, required=name in required) for name, schema in takes.items()
+    ]
+
+    def call(
+        broker: str, token_file: str | None, as_json: bool, yes: bool = False, **values: Any
+    ) -> None:
+        token = _token(token_file)
+        given = {name: value for name, value in values.items() if value is not None}
+        if operation.final and not yes:
+            text = f"{operation.help} Nobody can undo this. Do it?"
+            click.confirm(text, abort=True, err=True)
+        _warn(broker)
+
+        async def work(reactor: Any) -> None:
+            path = operation.path.replace("{id}", str(given.pop("id", "")))
+            url = f"{broker.rstrip('/')}{BASE}{path}"
+            try:
+                answer = await administration.call(
+                    web_client(reactor), url, token, operation.method, given
+                )
+            except administration.NotThere as error:
+                click.ClickException(clean(str(error))).show()
+                raise SystemExit(NOT_THERE) from error
+            _show(operation.name, answer, as_json)
+
+        run(work)
+
+    command = click.Command(operation.name, callback=call, help=operation.help, params=parameters)
+    for option in _OPTIONS:
+        command = option(command)
+    if operation.final:
+        command = click.option("--yes", is_flag=True, help="Do not ask once more.")(command)
+    return command
+
+
+_OPTIONS: Final = (
+    cacert_option,
+    click.option("--json", "as_json", is_flag=True, help="Print the whole answer, as JSON."),
+    click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help=f"A file with the API token; otherwise ${TOKEN} has it.",
+    ),
+    click.option("--broker", default=publisher.DEFAULT_BROKER, show_default=True, metavar="URL"),
+)
+
+
+def _parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click.Parameter:
+    """An argument for a value that is required, and an option for any other, and for reasons."""
+    kind: click.ParamType[Any] = click.STRING
+    if "enum" in schema:
+        kind = click.Choice([word for word in schema["enum"] if word])
+    elif schema.get("type") == "integer":
+        kind = click.IntRange(schema["minimum"], schema["maximum"])
+    if required and name != "reason":
+        return click.Argument([name], type=kind, metavar=name.upper())
+    text = str(schema.get("description", "")).replace("`", "")
+    metavar = None if "enum" in schema else "TIME" if "anyOf" in schema else "TEXT"
+    metavar = "NUMBER" if schema.get("type") == "integer" else metavar
+    return click.Option([f"--{name}"], type=kind, required=required, help=text, metavar=metavar)
+
+
+def _token(file: str | None) -> str:
+    """The API token.
+
+    :raises click.UsageError: there is none.
+    """
+    token = Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get(TOKEN, "")
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise click.UsageError(
+            f"an API token is needed: name a file that holds one and nothing else with "
+            f"--token-file, or put one into ${TOKEN}; /account of the broker makes one, or "
+            "rsscloud-broker account token add"
+        )
+    return token
+
+
+def _warn(broker: str) -> None:
+    """Warn if others can read the token on its way."""
+    parts = urlsplit(broker)
+    host = parts.hostname or ""
+    is_here = host == "localhost" or (is_address(host) and host.startswith(("127.", "::1")))
+    if parts.scheme == "http" and not is_here:
+        click.echo(f"Warning: others can read the token on its way to {clean(broker)}.", err=True)
+
+
+def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    elif name in _COLUMNS:
+        _show_table(_COLUMNS[name], answer["items"])
+        if answer["next"] is not None:
+            click.echo(f"There is more: --after {clean(str(answer['next']))!r}", err=True)
+    elif answer == {"done": True}:
+        click.echo("done")
+    else:
+        for line in _lines(answer):
+            click.echo(line)
+
+
+def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> None:
+    rows = [
+        tuple(column.replace("_", " ").upper() for column in columns),
+        *(tuple(_text(item.get(column)) for column in columns) for item in items),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _lines(answer: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    """A JSON object as lines of names and values; empty values are left out."""
+    indent = "  " * depth
+    for name, value in answer.items():
+        label = f"{indent}{clean(name).replace('_', ' ')}:"
+        if isinstance(value, dict) and value:
+            yield label
+            yield from _lines(value, depth + 1)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for each in value:
+                yield label
+                yield from _lines(each, depth + 1)
+        elif value not in (None, "", [], {}):
+            yield f"{label} {_text(value)}"
+
+
+def _text(value: object) -> str:
+    """A value for people, without what could confuse a terminal."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return clean(str(value))
+
+
+for _operation in OPERATIONS:
+    admin.add_command(_command(_operation))

@@ -1,0 +1,208 @@
+"""Answers requests to the administration API, by the table of operations.
+
+Only API tokens with the scope ``admin`` open it.  The cookie of a session does not: so no other
+site can make a browser call the API (CSRF), and no header for scripts of other sites (CORS) is
+sent.  Everything that is wrong is answered by RFC 9457, ``application/problem+json``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from twisted.internet.defer import CancelledError
+from twisted.logger import Logger
+from twisted.web.server import Request
+
+from rsscloud_broker.errors import Unadministrable, Unavailable
+from rsscloud_broker.interfaces import Caller, IAdministration, ICallers, IClock, Route
+from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.web.admin.openapi import BASE, document
+from rsscloud_broker.web.admin.table import OPERATIONS, Operation
+from rsscloud_broker.web.answers import Answer, Answers
+
+#: The longest body, in bytes; the longest reasons and URLs fit into it many times.
+MAX_BODY: Final = 64 * 1024
+
+_JSON: Final = "application/json"
+_PROBLEM: Final = "application/problem+json"
+_NO_STORE: Final = {"cache-control": "no-store"}
+
+_TITLES: Final = {
+    400: "The request is malformed",
+    401: "Who are you?",
+    403: "This is not allowed",
+    404: "There is no such thing",
+    405: "This is called by another method",
+    413: "The body is too large",
+    415: "The body is not JSON",
+    422: "This cannot be done",
+    500: "The broker made a mistake",
+    503: "The broker cannot answer right now",
+}
+
+#: The values that ``{id}`` in a path may have; ``msgspec`` checks how large it is.
+_ID: Final = "[0-9]{1,19}"
+
+
+class _Refusal(Exception):
+    """A request is refused.
+
+    :ivar headers: further headers of the answer.
+    """
+
+    def __init__(self, status: int, detail: str, **headers: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class Api:
+    """The API, and the document that describes it."""
+
+    log = Logger()
+
+    def __init__(
+        self, verbs: IAdministration, callers: ICallers, clock: IClock, public_url: str
+    ) -> None:
+        self._verbs = verbs
+        self._callers = callers
+        self._clock = clock
+        self._document = msgspec.json.format(msgspec.json.encode(document(public_url)))
+
+    def routes(self) -> Sequence[Route]:
+        """The routes of the API.  One takes what the table does not know, and says so."""
+        api = Answers(self._answer)
+        paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
+        return [
+            Route("/api", "GET", Answers(self._describe)),
+            *(Route(path, method, api) for path in sorted(paths) for method in ("GET", "POST")),
+        ]
+
+    async def _describe(self, request: Request) -> Answer:
+        return Answer(self._document, _JSON)
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            caller = await self._caller(request)
+            operation, path_values = _operation(request)
+            asked = _asked(request, operation, path_values)
+            now = self._clock.wall_seconds()
+            found = await operation.run(self._verbs, caller.name, asked, now)
+        except _Refusal as error:
+            return _problem(error.status, str(error), error.headers)
+        except Unadministrable as error:
+            return _problem(404 if error.missing else 422, _sentence(str(error)))
+        except (Unavailable, CancelledError):
+            text = "The database cannot be used right now, or the broker is stopping."
+            return _problem(503, f"{text} Please try again later.", {"retry-after": "30"})
+        except Exception:  # a bug: log it, and still answer
+            self.log.failure("A request to {path} failed.", path=request.path)
+            return _problem(500, "It has been logged. Please tell the operator.")
+        return Answer(msgspec.json.encode(found), _JSON, headers=_NO_STORE)
+
+    async def _caller(self, request: Request) -> Caller:
+        """The administrator whose token the request has."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is not None:
+            raise _Refusal(
+                401,
+                "The API needs a valid API token, in the header Authorization: Bearer TOKEN. "
+                "Administrators make one with the scope admin at /account.",
+                www_authenticate='Bearer realm="administration"',
+            )
+        if not caller.is_admin:
+            raise _Refusal(
+                403,
+                "The API is for tokens with the scope admin of an administrator's account; this "
+                f"token of {caller.name} has {', '.join(sorted(caller.scopes)) or 'no scope'}.",
+                www_authenticate='Bearer realm="administration", error="insufficient_scope", '
+                'scope="admin"',
+            )
+        return caller
+
+
+def _matcher(operation: Operation) -> Callable[[str], re.Match[str] | None]:
+    pattern = re.escape(f"{BASE}{operation.path}").replace(re.escape("{id}"), f"(?P<id>{_ID})")
+    return re.compile(pattern).fullmatch
+
+
+_MATCHERS: Final = [(each, _matcher(each)) for each in OPERATIONS]
+
+
+def _operation(request: Request) -> tuple[Operation, dict[str, str]]:
+    """The operation that a request asks for, and the values in its path."""
+    path = request.path.decode("latin-1").rstrip("/")
+    found = [(each, match.groupdict()) for each, matches in _MATCHERS if (match := matches(path))]
+    if not found:
+        raise _Refusal(404, "There is no such operation. GET /api describes all of them.")
+    method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
+    for each, values in found:
+        if each.method == method:
+            return each, values
+    allowed = ", ".join(sorted({each.method for each, _ in found}))
+    raise _Refusal(405, f"This address takes {allowed} requests.", allow=allowed)
+
+
+def _asked(request: Request, operation: Operation, path_values: dict[str, str]) -> Any:
+    """What a request asks of an operation, checked."""
+    if operation.method == "GET":
+        return _converted(_query(request) | path_values, operation, strict=False)
+    values = _body(request)
+    if request.args:
+        raise _Refusal(400, "This operation takes its values in the body, and none in the query.")
+    if twice := path_values.keys() & values.keys():
+        raise _Refusal(400, f"The {' and '.join(twice)} is in the path, and not in the body.")
+    return _converted(
+        values | {name: int(value) for name, value in path_values.items()}, operation, strict=True
+    )
+
+
+def _query(request: Request) -> dict[str, str]:
+    """The parameters in the query of a request."""
+    found = {}
+    for name, values in (request.args or {}).items():
+        try:
+            found[name.decode("utf-8")] = values[0].decode("utf-8")
+        except UnicodeDecodeError:
+            raise _Refusal(400, "The query is not in UTF-8.") from None
+        if len(values) > 1:
+            raise _Refusal(400, f"The parameter {name.decode('utf-8')[:100]} is there twice.")
+    return found
+
+
+def _body(request: Request) -> dict[str, Any]:
+    """The JSON object that is the body of a request; empty if there is no body."""
+    assert request.content is not None
+    request.content.seek(0)
+    body: bytes = request.content.read(MAX_BODY + 1)
+    if len(body) > MAX_BODY:
+        raise _Refusal(413, f"A body may have {MAX_BODY:,} bytes.")
+    if not body:
+        return {}
+    kind = (request.getHeader("content-type") or "").partition(";")[0].strip().lower()
+    if kind != _JSON:
+        raise _Refusal(415, f"The body must be JSON, with the header Content-Type: {_JSON}.")
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _Refusal(400, f"The body must be a JSON object: {error}.") from error
+
+
+def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) -> Any:
+    try:
+        return msgspec.convert(values, operation.asks, strict=strict)
+    except msgspec.ValidationError as error:
+        raise _Refusal(400, f"{error}. GET /api describes what this operation takes.") from error
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Answer:
+    body = shapes.Problem(title=_TITLES[status], status=status, detail=detail)
+    encoded = msgspec.json.encode(body)
+    return Answer(encoded, _PROBLEM, status, {**_NO_STORE, **(headers or {})})

@@ -1,0 +1,75 @@
+"""The front door for administrators: pages at ``/admin``, and the JSON API at ``/api/v1``.
+
+::
+
+    GET  /admin/subscription?id=7                a page
+    POST /admin/subscription                     with id=7, do=redeliver, reason=... and csrf=...
+    GET  /api                                    the document that describes the API
+    GET  /api/v1/subscriptions?host=reader.example
+    POST /api/v1/subscriptions/7/redeliver       {"reason": "its server is back"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.web.admin.announcements import AnnouncementsPage
+from rsscloud_broker.web.admin.api import Api
+from rsscloud_broker.web.admin.hosts import BlocksPage, HostsPage
+from rsscloud_broker.web.admin.log import LogPage
+from rsscloud_broker.web.admin.overview import ChangesPage, OverviewPage
+from rsscloud_broker.web.admin.page import Console
+from rsscloud_broker.web.admin.subscriptions import OneSubscriptionPage, SubscriptionsPage
+from rsscloud_broker.web.admin.topics import TopicPage
+
+_PAGES: Final = (
+    OverviewPage,
+    SubscriptionsPage,
+    OneSubscriptionPage,
+    TopicPage,
+    HostsPage,
+    BlocksPage,
+    AnnouncementsPage,
+    ChangesPage,
+)
+
+
+@frozen
+class AdministrationOptions:
+    """The administration has no options."""
+
+
+@implementer(IFrontDoor)
+class AdministrationDoor:
+    """The front door for administrators.  It has no routes if the broker has no accounts."""
+
+    name = "administration"
+
+    def __init__(self, options: AdministrationOptions, parts: FrontDoorParts) -> None:
+        self._routes: Sequence[Route] = ()
+        console = Console.of(parts)
+        if console is None:
+            return
+        pages = [
+            *(page(console) for page in _PAGES),
+            LogPage(console, parts.event_log),
+        ]
+        self._routes = [
+            *Api(console.verbs, console.callers, console.clock, parts.public_url).routes(),
+            *(route for page in pages for route in page.routes()),
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []

@@ -1,0 +1,141 @@
+"""The elements that the pages of the console share: tables, lists of facts, buttons, links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.model import Exchange
+from rsscloud_broker.records import HostState
+from rsscloud_broker.web.words import moment, strangers
+from rsscloud_broker.wire.text import legal
+
+#: The longest texts of strangers that are shown: URLs, and reasons.
+MAX_URL, MAX_REASON = 200, 500
+
+#: Colours of states of subscriptions.
+_COLOURS: Final = {"active": "good", "failing": "bad", "dropping": "bad", "waiting": "waiting"}
+
+
+def path(place: str, **query: object) -> str:
+    """A path on this broker with a query; empty values are left out."""
+    given = {name: value for name, value in query.items() if value not in {"", None}}
+    return f"{place}?{urlencode(given)}" if given else place
+
+
+def table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[Flattenable]], empty: str
+) -> Tag:
+    """A table, or a sentence if it has no rows.
+
+    :param caption: what it shows, for screen readers.
+    :param columns: the headings.
+    :param empty: what to say without rows.
+    """
+    head = tags.tr(*(tags.th(column, scope="col") for column in columns))
+    body = [tags.tr(*map(_cell, columns, row)) for row in rows]
+    if not body:
+        return tags.p(empty, class_="quiet")
+    said = tags.caption(caption, class_="away")
+    return tags.table(said, tags.thead(head), tags.tbody(*body), class_="cards console")
+
+
+def _cell(column: str, content: Flattenable) -> Tag:
+    """A cell; one with a button needs no name on a phone, where the rows are cards."""
+    if isinstance(content, Tag) and content.tagName == "form":
+        return tags.td(content)
+    return tags.td(content, **{"data-label": column})
+
+
+def facts(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
+    """A list of facts; those with an empty content are left out."""
+    shown = [tags.div(tags.dt(name), tags.dd(content)) for name, content in pairs if content]
+    return tags.dl(*shown, class_="facts")
+
+
+def hidden(fields: Mapping[str, str]) -> list[Tag]:
+    """Hidden fields of a form."""
+    return [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
+
+
+def button(text: str, action: str, csrf: str, **fields: str) -> Tag:
+    """A form with nothing but a button."""
+    return tags.form(
+        *hidden({"csrf": csrf, **fields}), tags.button(text), action=action, method="post"
+    )
+
+
+def further(place: str, **query: object) -> Tag | str:
+    """A link to the next page of a list; empty if ``after`` is None."""
+    if query.get("after") is None:
+        return ""
+    return tags.p(tags.a("Next page", href=path(place, **query), rel="next"), class_="pages")
+
+
+def badges(states: Iterable[str]) -> list[Flattenable]:
+    """The states of a subscription."""
+    shown: list[Flattenable] = []
+    for state in states:
+        shown += [tags.span(state, class_=f"badge {_COLOURS.get(state, '')}".strip()), " "]
+    return shown
+
+
+def subscription_link(key: int, *text: Flattenable) -> Tag:
+    """A link to the page of a subscription."""
+    return tags.a(*text, href=path("/admin/subscription", id=key))
+
+
+def topic_link(url: str) -> Tag:
+    """A link to the page of a topic for administrators."""
+    return tags.a(strangers(url, MAX_URL), href=path("/admin/topic", url=url))
+
+
+def blocked(block: Block | None) -> Flattenable:
+    """That something is blocked, and why; empty if it is not."""
+    if block is None:
+        return ""
+    return [
+        f"The {block.kind} ",
+        strangers(block.object, MAX_URL),
+        f" is blocked by {block.account}: ",
+        strangers(block.reason, MAX_REASON),
+    ]
+
+
+def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
+    """A row of the table of open breakers."""
+    close = button("Close", "/admin/hosts", csrf, do="close", host=one.host)
+    return (strangers(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
+
+
+#: The headings of the table of open breakers.
+BREAKER_COLUMNS: Final = ("Host", "Calls without an answer", "Next call", "Close the breaker")
+
+
+def raw(exchange: Exchange) -> list[Tag]:
+    """A request and its answer, as blocks of code."""
+    asked = _message(
+        f"{exchange.method} {exchange.url}", exchange.request_headers, exchange.request_body
+    )
+    if exchange.status is None:
+        answer = tags.p("There was no answer.", class_="quiet")
+    else:
+        headers = exchange.answer_headers
+        answer = _code(
+            "Answer", _message(f"Status {exchange.status}", headers, exchange.answer_body)
+        )
+    return [_code("Request", asked), answer]
+
+
+def _message(first: str, headers: Mapping[str, str], body: bytes) -> str:
+    lines = [first, *(f"{name}: {value}" for name, value in headers.items()), ""]
+    return legal("\n".join([*lines, body.decode("utf-8", "replace")]))
+
+
+def _code(label: str, text: str) -> Tag:
+    block = tags.pre(text, class_="raw", tabindex="0", role="region")
+    return tags.div(tags.h4(label), block(**{"aria-label": label}))

@@ -1,0 +1,48 @@
+"""The page ``/admin/log``: the event log with all that strangers do not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, tags
+
+from rsscloud_broker.interfaces import Caller, IEventLog
+from rsscloud_broker.log_entries import KINDS, LogEntry
+from rsscloud_broker.web.admin.page import AdminPage, Console, Content
+from rsscloud_broker.web.event_log import ON_PAGE, OUTCOMES, Asked, query_of, select
+from rsscloud_broker.web.log_lines import line_of
+
+
+class LogPage(AdminPage):
+    """The page ``/admin/log``."""
+
+    path = place = "/admin/log"
+    template = "admin/log.html"
+
+    def __init__(self, console: Console, event_log: IEventLog | None) -> None:
+        super().__init__(console)
+        self._event_log = event_log
+
+    async def content(self, request: Request, caller: Caller) -> Content:
+        found: Sequence[LogEntry]
+        asked = Asked.of(request, "before")
+        wanted = asked.wanted
+        if self._event_log is None:
+            found, fault = [], "The broker keeps no event log: [sinks.event_log] is disabled."
+        else:
+            found, fault = await self._event_log.entries(wanted, asked.number, ON_PAGE), asked.fault
+        items = [line_of(entry).as_item() for entry in found]
+        older = query_of(wanted, before=found[-1].id) if len(found) == ON_PAGE else ""
+        entries: Flattenable = tags.ol(*items, class_="log")
+        slots: dict[str, Flattenable] = {
+            "topic": wanted.topic,
+            "host": wanted.host,
+            "kinds": select("kind", tuple(KINDS), wanted.kind, "all"),
+            "outcomes": select("outcome", OUTCOMES, wanted.outcome, "any"),
+            "entries": entries if items else tags.p("There is nothing here yet."),
+            "older": tags.p(tags.a("Older entries", href=f"{self.path}{older}", rel="next"))
+            if older
+            else "",
+        }
+        return Content("Event log", slots, fault)

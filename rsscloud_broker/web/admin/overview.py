@@ -1,0 +1,160 @@
+"""The first page of the console: how busy the broker is, and what is out of the ordinary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.admin_records import BrokerState, Change
+from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.web.admin.elements import (
+    BREAKER_COLUMNS,
+    MAX_REASON,
+    MAX_URL,
+    breaker_row,
+    facts,
+    further,
+    path,
+    subscription_link,
+    table,
+    topic_link,
+)
+from rsscloud_broker.web.admin.page import AdminPage, Content, number
+from rsscloud_broker.web.words import moment, strangers
+
+#: How many breakers, blocks and so on the overview shows.
+_SHOWN = 5
+
+#: How many changes a page shows.
+_ON_PAGE = 50
+
+#: The verbs whose object is a subscription, and those whose object is a topic.
+_OF_SUBSCRIPTIONS = frozenset({"redeliver", "mark", "unmark"})
+_OF_TOPICS = frozenset({"read", "revive", "end"})
+
+
+class OverviewPage(AdminPage):
+    """The page ``/admin``."""
+
+    path = place = "/admin"
+    template = "admin/overview.html"
+
+    async def content(self, request: Request, caller: Caller) -> Content:
+        now = self.now()
+        state = await self.verbs.state()
+        hosts = await self.verbs.hosts("", _SHOWN)
+        blocks = await self.verbs.blocks("", ("", ""), _SHOWN)
+        announcements = await self.verbs.announcements(0, _SHOWN)
+        changes = await self.verbs.changes(None, _SHOWN)
+        return Content(
+            "Overview",
+            {
+                "numbers": facts(
+                    (name.capitalize(), f"{n:,}") for name, n in state.numbers.items()
+                ),
+                "queues": _queues(state),
+                "workers": _workers(state),
+                "nodes": _nodes(state),
+                "hosts": table(
+                    "Open circuit breakers",
+                    BREAKER_COLUMNS,
+                    (breaker_row(one, caller.csrf, now) for one in hosts),
+                    "Every host is called.",
+                ),
+                "blocks": table(
+                    "Blocks",
+                    ("Kind", "What", "Why"),
+                    (
+                        (
+                            one.kind,
+                            strangers(one.object, MAX_URL),
+                            strangers(one.reason, MAX_REASON),
+                        )
+                        for one in blocks
+                    ),
+                    "Nothing is blocked.",
+                ),
+                "announcements": table(
+                    "Announcements",
+                    ("Text", "By"),
+                    ((strangers(one.text, MAX_REASON), one.account) for one in announcements),
+                    "There is none.",
+                ),
+                "changes": changes_table(changes, now),
+            },
+        )
+
+
+class ChangesPage(AdminPage):
+    """The page ``/admin/changes``: what administrators did."""
+
+    path = place = "/admin/changes"
+    template = "admin/changes.html"
+
+    async def content(self, request: Request, caller: Caller) -> Content:
+        found = await self.verbs.changes(number(request, "after") or None, _ON_PAGE)
+        after = found[-1].id if len(found) == _ON_PAGE else None
+        slots = {
+            "changes": changes_table(found, self.now()),
+            "further": further(self.path, after=after),
+        }
+        return Content("What administrators did", slots)
+
+
+def _queues(state: BrokerState) -> Tag:
+    rows = ((name, f"{waiting:,}") for name, waiting in state.queues.items())
+    return table("Queues", ("Sink", "Events that wait"), rows, "There is none.")
+
+
+def _workers(state: BrokerState) -> Tag:
+    rows = ((name, f"{one.running:,}", f"{one.waiting:,}") for name, one in state.workers.items())
+    return table("Threads", ("Pool", "Running", "Waiting"), rows, "There is none.")
+
+
+def _nodes(state: BrokerState) -> Tag:
+    rows = (
+        (
+            [strangers(one.name), " (this one)" if one.here else ""],
+            f"{one.notifications:,}",
+            f"{one.slices:,}",
+        )
+        for one in state.nodes
+    )
+    columns = ("Process", "Notifications", "Slices of fan-outs")
+    return table("Processes", columns, rows, "None has begun to work.")
+
+
+def changes_table(changes: Sequence[Change], now: float) -> Tag:
+    """A table of changes, the newest first."""
+    return table(
+        "Changes, the newest first",
+        ("When", "Who", "What", "Object", "Why"),
+        (
+            (
+                moment(one.at, now),
+                one.account,
+                one.verb,
+                _object(one),
+                strangers(one.reason, MAX_REASON) if one.reason else "",
+            )
+            for one in changes
+        ),
+        "Nobody has changed anything yet.",
+    )
+
+
+def _object(one: Change) -> Flattenable:
+    """What a change concerned, with a link to it if it has a page."""
+    if one.verb in _OF_SUBSCRIPTIONS and one.object.isdigit():
+        return subscription_link(int(one.object), f"subscription {one.object}")
+    if one.verb in _OF_TOPICS:
+        return topic_link(one.object)
+    if one.verb == "move":
+        old, _, new = one.object.partition(" ")
+        return [strangers(old, MAX_URL), " to ", topic_link(new)]
+    if one.verb in {"block", "unblock"}:
+        kind, _, name = one.object.partition(" ")
+        return tags.a(kind, " ", strangers(name, MAX_URL), href=path("/admin/blocks", kind=kind))
+    return strangers(one.object, MAX_REASON)

@@ -1,0 +1,246 @@
+"""What all pages of the console share: who may see them, forms, notices and questions.
+
+A page is a ``GET``.  A change is a ``POST`` to the same path, with ``csrf`` and ``do``, which says
+what to do; its answer leads back to a page (303), where a notice says that it was done.  What
+nobody can undo is asked once more.  No cache keeps any of these pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.errors import ForgedForm, Unadministrable
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IAdministration,
+    ICallers,
+    IClock,
+    IPages,
+    Route,
+)
+from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.admin.elements import hidden, path
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+
+#: The pages of the console, with the texts of the links to them.
+PLACES: Final = {
+    "/admin": "Overview",
+    "/admin/subscriptions": "Subscriptions",
+    "/admin/topic": "Topics",
+    "/admin/hosts": "Hosts",
+    "/admin/blocks": "Blocks",
+    "/admin/announcements": "Announcements",
+    "/admin/changes": "Changes",
+    "/admin/log": "Log",
+}
+
+
+#: The fields of a form that the question about it names, each with what it is.
+_NAMED: Final = {"id": "Subscription", "url": "Topic", "to": "New address"}
+
+
+@frozen
+class Console:
+    """What the pages are given."""
+
+    verbs: IAdministration
+    callers: ICallers
+    clock: IClock
+    pages: IPages
+
+    @classmethod
+    def of(cls, parts: FrontDoorParts) -> Console | None:
+        """What a front door gives its pages; None if the broker has no accounts."""
+        if parts.administration is None or parts.callers is None:
+            return None
+        return cls(parts.administration, parts.callers, parts.clock, parts.pages)
+
+
+@frozen
+class Action:
+    """What a form asks for.
+
+    :ivar run: does it, given the name of the account and the request; returns the path to lead to.
+    :ivar question: what to ask once more before; empty for nothing.
+    :ivar fields: the names of the fields of the form, which the question repeats.
+    """
+
+    run: Callable[[str, Request], Awaitable[str]]
+    question: str = ""
+    fields: Sequence[str] = ()
+
+
+@frozen
+class Content:
+    """The content of a page.
+
+    :ivar error: what is wrong with what was asked for; empty if nothing is.
+    :ivar status: the status of the answer if something is wrong.
+    """
+
+    title: str
+    slots: Mapping[str, Flattenable]
+    error: str = ""
+    status: int = 400
+
+
+class AdminPage:
+    """A page of the console.
+
+    :cvar path: its path.
+    :cvar place: the path of the page in the navigation to which it belongs.
+    :cvar template: its template.
+    :cvar done: what the page says after something was done, by the word in its address.
+    """
+
+    path: str
+    place: str
+    template: str
+    done: Mapping[str, str] = {}
+
+    def __init__(self, console: Console) -> None:
+        self.verbs = console.verbs
+        self._callers = console.callers
+        self._clock = console.clock
+        self._pages = console.pages
+
+    # what the pages say
+
+    async def content(self, request: Request, caller: Caller) -> Content:
+        """The content of the page.
+
+        :raises Unadministrable: what the page is about does not exist.
+        """
+        raise NotImplementedError
+
+    def actions(self) -> Mapping[str, Action]:
+        """What the forms of the page ask for, by ``do``."""
+        return {}
+
+    # answering requests
+
+    def routes(self) -> Sequence[Route]:
+        """The routes of the page."""
+        show = Route(self.path, "GET", Answers(self._show))
+        return [show, Route(self.path, "POST", Answers(self._act))] if self.actions() else [show]
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._clock.wall_seconds()
+
+    async def _administrator(self, request: Request) -> Caller | Answer:
+        """The administrator who has signed in; or the answer to everybody else."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        return caller if caller.is_admin else _for_administrators(caller)
+
+    async def _show(self, request: Request) -> Answer:
+        caller = await self._administrator(request)
+        if isinstance(caller, Answer):
+            return caller
+        success = self.done.get(parameter(request, "done"), "")
+        return await self._page(request, caller, success=success)
+
+    async def _act(self, request: Request) -> Answer:
+        caller = await self._administrator(request)
+        if isinstance(caller, Answer):
+            return caller
+        try:
+            self._callers.check_form(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        return await self._done(request, caller)
+
+    async def _done(self, request: Request, caller: Caller) -> Answer:
+        """Do what a form asks for that has passed the check."""
+        do = parameter(request, "do")
+        action = self.actions().get(do)
+        if action is None:
+            return await self._page(request, caller, "This form asks for nothing known here.", 400)
+        if action.question and parameter(request, "sure") != "yes":
+            return await self._question(request, caller, do, action)
+        try:
+            return redirect(await action.run(caller.name, request))
+        except Unadministrable as error:
+            return await self._page(request, caller, sentence(error), 404 if error.missing else 400)
+
+    async def _page(
+        self,
+        request: Request,
+        caller: Caller,
+        error: str = "",
+        status: int = 200,
+        success: str = "",
+    ) -> Answer:
+        try:
+            content = await self.content(request, caller)
+        except Unadministrable as problem:
+            return Answer(f"{sentence(problem)}\n".encode(), PLAIN, 404, NO_STORE)
+        if content.error:
+            error, status = error or content.error, content.status
+        return await self._rendered(
+            content.title,
+            self.template,
+            caller,
+            status,
+            {"error": error, "success": success, **content.slots},
+        )
+
+    async def _question(self, request: Request, caller: Caller, do: str, action: Action) -> Answer:
+        fields = {name: parameter(request, name) for name in action.fields}
+        named = [(_NAMED[name], value) for name, value in fields.items() if name in _NAMED]
+        slots: dict[str, Flattenable] = {
+            "error": "",
+            "success": "",
+            "question": action.question,
+            "named": [tags.li(f"{label}: ", tags.bdi(value)) for label, value in named],
+            "action": self.path,
+            "fields": hidden({"csrf": caller.csrf, "do": do, "sure": "yes", **fields}),
+            "back": path(self.path, id=fields.get("id", ""), url=fields.get("url", "")),
+        }
+        return await self._rendered("Are you sure?", "admin/question.html", caller, 200, slots)
+
+    async def _rendered(
+        self,
+        title: str,
+        template: str,
+        caller: Caller,
+        status: int,
+        slots: Mapping[str, Flattenable],
+    ) -> Answer:
+        more: dict[str, Any] = {"heading": title, "places": _places(self.place)}
+        more |= {"csrf": caller.csrf, **slots}
+        page = await self._pages.render(f"{title}: administration", template, caller, **more)
+        return Answer(page, status=status, headers=NO_STORE)
+
+
+def _places(here: str) -> list[Tag]:
+    """The links to the pages of the console."""
+    return [
+        tags.li(tags.a(text, href=place, **({"aria-current": "page"} if place == here else {})))
+        for place, text in PLACES.items()
+    ]
+
+
+def _for_administrators(caller: Caller) -> Answer:
+    text = f"This page is for administrators, and {caller.name} is not an administrator's account."
+    return Answer(f"{text}\n".encode(), PLAIN, 403, NO_STORE)
+
+
+def sentence(error: Exception) -> str:
+    """What an error says, as a sentence."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def number(request: Request, name: str) -> int:
+    """A parameter that is an id; 0 if it is absent or no id that a database can have."""
+    text = parameter(request, name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

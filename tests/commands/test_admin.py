@@ -1,0 +1,145 @@
+"""The commands ``admin ...``: what they send to the API, print and refuse.
+
+``tests.e2e.test_console`` runs them against a whole broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+
+from rsscloud_broker.commands.admin import NOT_THERE, TOKEN
+from rsscloud_broker.web.admin.table import OPERATIONS
+from tests.commands.cases import Command, CommandTests, ProcessTests
+
+
+class UsageTests(CommandTests):
+    def test_there_is_a_command_for_each_operation(self) -> None:
+        said = self.output_of("admin", "--help")
+        for each in OPERATIONS:
+            self.assertIn(f"  {each.name} ", said)
+            self.assertIn(each.help.split()[0], self.output_of("admin", each.name, "--help"))
+
+    def test_a_token_is_needed(self) -> None:
+        for content in ("", "a b", "rsb_\u00e9"):
+            file = self.written("token", content)
+            result = self.run_command("admin", "state", "--token-file", file)
+            self.assertEqual(result.exit_code, 2)
+            self.assertIn("--token-file", result.stderr)
+            self.assertIn(TOKEN, result.stderr)
+
+    def test_wrong_command_lines(self) -> None:
+        token = ("--token-file", self.written("token", "rsb_x"))
+        for arguments in (
+            ("subscription", "x"),
+            ("subscription", "-1"),
+            ("block", "dog", "x", "--reason", "x"),
+            ("block", "host", "a.example"),
+            ("subscriptions", "--state", "x"),
+            ("subscriptions", "--limit", "501"),
+            ("end", "http://feeds.example/"),
+        ):
+            self.assertEqual(self.run_command("admin", *arguments, *token).exit_code, 2, arguments)
+
+    def test_what_is_final_is_asked_once_more(self) -> None:
+        token = ("--token-file", self.written("token", "rsb_x"))
+        for each in OPERATIONS:
+            self.assertEqual("--yes" in self.output_of("admin", each.name, "--help"), each.final)
+        for answer in ("n\n", ""):
+            result = self.run_command("admin", "remove", "7", *token, stdin=answer)
+            self.assertEqual(result.exit_code, 1)
+            self.assertIn("Nobody can undo this", result.stderr)
+
+
+class FakeApi(Resource):
+    """Answers every request alike, and keeps the requests."""
+
+    isLeaf = True
+
+    def __init__(self, status: int, answer: object, location: str = "") -> None:
+        super().__init__()
+        self.seen: list[tuple[str, str, str, Any]] = []
+        self._status, self._answer, self._location = status, answer, location
+
+    def render(self, request: Request) -> bytes:
+        assert request.content is not None
+        body = request.content.read()
+        said = json.loads(body) if body else None
+        token = request.getHeader("authorization") or ""
+        self.seen.append((request.method.decode(), request.uri.decode(), token, said))
+        request.setResponseCode(self._status)
+        if self._location:
+            request.setHeader("location", self._location)
+        answer = self._answer
+        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+
+class CallTests(ProcessTests):
+    async def ran(self, api: FakeApi, *arguments: str) -> tuple[int, list[str], str]:
+        """Run a command; its exit status, what it prints and its errors."""
+        self.patch_token()
+        command: Command = self.start("admin", *arguments, "--broker", self.serve(api))
+        status = await command.ended
+        lines = []
+        while command.lines.pending:
+            lines.append(await command.lines.get())
+        return status, lines, command.errors.decode()
+
+    def patch_token(self) -> None:
+        self.patch(os, "environ", {**os.environ, TOKEN: "rsb_secret"})
+
+    async def test_a_change(self) -> None:
+        api = FakeApi(200, {"done": True})
+        status, lines, errors = await self.ran(api, "remove", "7", "--yes", "--reason", "é")
+        self.assertEqual((status, lines, errors), (0, ["done"], ""))
+        path = "/api/v1/subscriptions/7/remove"
+        self.assertEqual(api.seen, [("POST", path, "Bearer rsb_secret", {"reason": "é"})])
+
+    async def test_a_list(self) -> None:
+        items = [
+            {"kind": "host", "object": "a.example", "account": "dave", "at": "x", "reason": "\x1b["}
+        ]
+        api = FakeApi(200, {"items": items, "next": "host a.example"})
+        status, lines, errors = await self.ran(api, "blocks", "--kind", "host", "--limit", "1")
+        self.assertEqual(status, 0)
+        self.assertEqual(lines[0].split(), ["KIND", "OBJECT", "ACCOUNT", "AT", "REASON"])
+        self.assertEqual(lines[1].split(), ["host", "a.example", "dave", "x", "["])
+        self.assertIn("--after 'host a.example'", errors)
+        ((method, uri, _, body),) = api.seen
+        self.assertEqual((method, body), ("GET", None))
+        self.assertEqual(uri, "/api/v1/blocks?kind=host&limit=1")
+
+    async def test_json(self) -> None:
+        answer = {"changed": False, "problem": "\x1b", "status": None}
+        status, lines, _ = await self.ran(FakeApi(200, answer), "read", "http://a/", "--json")
+        self.assertEqual((status, json.loads("".join(lines))), (0, answer))
+
+    async def test_refusals(self) -> None:
+        for code, body, expected, said in (
+            (404, {"detail": "There is no subscription 7."}, NOT_THERE, "no subscription 7"),
+            (404, b"<html>", 1, "HTTP status 404"),
+            (422, {"detail": "It makes \x1bno sense."}, 1, "It makes no sense."),
+            (200, b"<html>", 1, "not that of an administration API"),
+            (200, b"[]", 1, "not that of an administration API"),
+        ):
+            status, lines, errors = await self.ran(FakeApi(code, body), "subscription", "7")
+            self.assertEqual((status, lines), (expected, []))
+            self.assertTrue(errors.startswith("Error: "), errors)
+            self.assertIn(said, errors)
+
+    async def test_the_token_does_not_follow_redirects(self) -> None:
+        elsewhere = FakeApi(200, {"done": True})
+        api = FakeApi(302, {}, self.serve(elsewhere))
+        status, _, errors = await self.ran(api, "state")
+        self.assertEqual((status, elsewhere.seen), (1, []))
+        self.assertIn("302", errors)
+
+    async def test_nobody_is_there(self) -> None:
+        self.patch_token()
+        command = self.start("admin", "state", "--broker", "http://127.0.0.1:9")
+        self.assertEqual(await command.ended, 1)
+        self.assertNotIn(b"Traceback", command.errors)

@@ -1,0 +1,55 @@
+"""The entries of the event log for what administrators do."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.admin_records import VERBS
+from rsscloud_broker.events import Administered, SubscriptionRemoved
+from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model import Callback
+from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
+
+FEED = "http://feeds.example/rss.xml"
+NEW = "http://new.example/rss.xml"
+
+
+class AdministeredTests(SynchronousTestCase):
+    def entry(self, verb: str, what: str, reason: str = "") -> LogEntry:
+        (entry,) = entries_of(Administered("alice", verb, what, reason, 7.0), 9.0)
+        found = (entry.kind, entry.outcome, entry.at, entry.account)
+        self.assertEqual(found, ("administration", "done", 7.0, "alice"))
+        return entry
+
+    def test_the_sink_takes_the_event(self) -> None:
+        self.assertIn(Administered, LOGGED)
+
+    def test_each_verb_has_words(self) -> None:
+        for verb in VERBS:
+            self.assertFalse(self.entry(verb, "x").reason.startswith("did "), verb)
+
+    def test_topics(self) -> None:
+        entry = self.entry("end", FEED, "gone for good")
+        self.assertEqual((entry.topic, entry.host), (FEED, "feeds.example"))
+        self.assertEqual(entry.reason, f"ended {FEED}: gone for good")
+        entry = self.entry("move", f"{FEED} {NEW}")
+        self.assertEqual((entry.topic, entry.reason), (FEED, f"moved {FEED} to {NEW}"))
+
+    def test_hosts_and_blocks(self) -> None:
+        self.assertEqual(self.entry("close breaker", "a.example").host, "a.example")
+        entry = self.entry("block", "host spam.example", "spam")
+        self.assertEqual((entry.topic, entry.host), ("", "spam.example"))
+        self.assertEqual(entry.reason, "blocked the host spam.example: spam")
+        entry = self.entry("unblock", "source 192.0.2.0/24")
+        self.assertEqual((entry.host, entry.topic, entry.source), ("", "", ""))
+
+    def test_braces_in_objects_are_text(self) -> None:
+        self.assertEqual(self.entry("announce", "{x} {}").reason, "announced: {x} {}")
+
+    def test_removed_subscriptions(self) -> None:
+        callback = Callback("http://reader.example/notify", "http-post")
+        (entry,) = entries_of(SubscriptionRemoved(FEED, callback, account="alice"), 9.0)
+        self.assertEqual((entry.outcome, entry.account), ("dropped", "alice"))
+        self.assertEqual(entry.reason, "an administrator removed it")
+        (entry,) = entries_of(SubscriptionRemoved(FEED, callback, "192.0.2.7"), 9.0)
+        self.assertEqual((entry.outcome, entry.account), ("unsubscribed", ""))

@@ -1,0 +1,394 @@
+"""The pages of the console: who sees them, what they show, and what their forms do."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from lxml import html
+
+from rsscloud_broker.admin_records import SubscriptionFilter
+from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model import Callback
+from rsscloud_broker.web.admin.page import PLACES
+from rsscloud_broker.web.admin.subscriptions import ON_PAGE
+from tests.core.house import CALLBACK, FEED
+from tests.front_doors.exchange import Answer
+from tests.web.admin.console import BAD, ENDED, MOVING, OLD, ConsoleCase
+
+PAGES = (*PLACES, "/admin/subscription?id=1", f"/admin/topic?url={quote(FEED)}")
+
+#: The pages with forms that change something, and what each form sends.
+FORMS = (
+    ("/admin/subscription", {"do": "redeliver", "id": "1"}),
+    ("/admin/subscription", {"do": "mark", "id": "1"}),
+    ("/admin/subscription", {"do": "unmark", "id": "1"}),
+    ("/admin/subscription", {"do": "remove", "id": "1", "sure": "yes"}),
+    ("/admin/topic", {"do": "read", "url": FEED}),
+    ("/admin/topic", {"do": "revive", "url": ENDED}),
+    ("/admin/topic", {"do": "end", "url": OLD, "reason": "x", "sure": "yes"}),
+    ("/admin/topic", {"do": "move", "url": MOVING, "to": f"{MOVING}2", "sure": "yes"}),
+    ("/admin/hosts", {"do": "close", "host": "reader.example"}),
+    ("/admin/blocks", {"do": "block", "kind": "host", "what": "a.example", "reason": "x"}),
+    ("/admin/blocks", {"do": "unblock", "kind": "source", "what": "192.0.2.0/24"}),
+    ("/admin/announcements", {"do": "announce", "text": "x"}),
+    ("/admin/announcements", {"do": "withdraw", "id": "1"}),
+)
+
+
+class PagesCase(ConsoleCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.dave_browser = self.browser("dave")
+
+    def get(self, path: str, status: int = 200) -> str:
+        """Open a page; the text of its main part."""
+        answer = self.dave_browser.get(path)
+        self.assertEqual(answer.status, status, answer.text)
+        return self.text()
+
+    def text(self) -> str:
+        return " ".join(self.dave_browser.page.xpath("string(//main)").split())
+
+    def csrf(self) -> str:
+        return str(self.dave_browser.page.xpath("string(//header//input[@name='csrf']/@value)"))
+
+    def send(self, path: str, **fields: str) -> Answer:
+        """Send a form with the token of the session."""
+        if not (self.dave_browser.page is not None and self.csrf()):
+            self.get("/admin")
+        return self.dave_browser.post(path, {"csrf": self.csrf(), **fields})
+
+    def done(self, answer: Answer) -> str:
+        """Go where the answer to a form leads; what the notice there says."""
+        self.assertEqual(answer.status, 303, answer.text)
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        self.get(answer.headers["location"])
+        return self.dave_browser.said("//*[@role='status']")
+
+    def alert(self) -> str:
+        return self.dave_browser.said("//*[@role='alert']")
+
+
+class AccessTests(PagesCase):
+    def test_strangers_are_led_to_sign_in(self) -> None:
+        for page in PAGES:
+            answer = self.browser().get(page)
+            self.assertEqual(answer.status, 303)
+            location = answer.headers["location"]
+            self.assertTrue(location.startswith("/signin?next=/admin"), location)
+        for path, fields in FORMS:
+            self.assertEqual(self.browser().post(path, fields).status, 303)
+        self.assertEqual(self.result(self.verbs.changes()), [])
+
+    def test_sign_in_leads_back(self) -> None:
+        browser = self.browser()
+        answer = browser.sign_in(path="/signin?next=/admin/subscription%3Fid%3D1")
+        self.assertEqual(answer.headers["location"], "/admin/subscription?id=1")
+
+    def test_others_are_refused(self) -> None:
+        anna = self.browser("anna")
+        for page in PAGES:
+            answer = anna.get(page)
+            self.assertEqual(answer.status, 403)
+            self.assertIn("for administrators", answer.text)
+        anna.get("/account")
+        self.assertEqual(anna.page.xpath("//a[@href='/admin']"), [])
+        (csrf,) = anna.page.xpath("//header//input[@name='csrf']/@value")
+        for path, fields in FORMS:
+            self.assertEqual(anna.post(path, {**fields, "csrf": csrf}).status, 403)
+        self.assertEqual(self.result(self.verbs.changes()), [])
+
+    def test_tokens_do_not_open_pages(self) -> None:
+        headers = {"Authorization": f"Bearer {self.dave}"}
+        for page in PAGES:
+            self.assertEqual(self.browser().ask("GET", page, headers=headers).status, 303)
+        for path, fields in FORMS:
+            body = urlencode(fields).encode()
+            form = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+            self.assertEqual(self.browser().ask("POST", path, body, form).status, 303)
+        self.assertEqual(self.result(self.verbs.changes()), [])
+
+    def test_no_cache_keeps_them(self) -> None:
+        for page in PAGES:
+            answer = self.dave_browser.get(page)
+            self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
+            self.assertIn("frame-ancestors 'none'", answer.headers["content-security-policy"])
+
+    def test_administrators_find_them(self) -> None:
+        self.dave_browser.get("/account")
+        (link,) = self.dave_browser.page.xpath("//header//a[@href='/admin']")
+        self.assertEqual(link.text, "Administration")
+        for page in PLACES:
+            self.get(page)
+            nav = "//main/nav//a"
+            self.assertEqual(self.dave_browser.page.xpath(f"{nav}/@href"), list(PLACES))
+            here = self.dave_browser.page.xpath(f"{nav}[@aria-current='page']/@href")
+            self.assertEqual(here, [page])
+
+    def test_each_form_needs_the_token_of_the_session(self) -> None:
+        self.fill()
+        before = self.result(self.verbs.changes())
+        other = self.browser("dave")
+        other.get("/admin")
+        (of_other,) = other.page.xpath("//header//input[@name='csrf']/@value")
+        self.get("/admin")
+        good = self.csrf()
+        for path, fields in FORMS:
+            for csrf in ("", "x", of_other):
+                answer = self.dave_browser.post(path, {**fields, "csrf": csrf})
+                self.assertEqual(answer.status, 403)
+            headers = {"Sec-Fetch-Site": "cross-site"}
+            answer = self.dave_browser.post(path, {**fields, "csrf": good}, headers)
+            self.assertEqual(answer.status, 403)
+        self.assertEqual(self.result(self.verbs.changes()), before)
+
+    def test_each_form_works_and_is_a_change(self) -> None:
+        self.fill()
+        for path, fields in FORMS:
+            before = self.result(self.verbs.changes())
+            self.assertTrue(self.done(self.send(path, **fields)), fields)
+            after = self.result(self.verbs.changes())
+            self.assertEqual(after[1:], before, fields)
+            self.assertEqual(after[0].account, "dave")
+
+    def test_forms_that_ask_for_nothing(self) -> None:
+        for path in {path for path, _ in FORMS}:
+            answer = self.send(path, do="dance", id="1")
+            self.assertEqual(answer.status, 400)
+            self.assertIn("nothing known", self.alert())
+
+    def test_every_form_of_the_pages_has_the_token(self) -> None:
+        self.fill()
+        self.let_fail(self.one)
+        for page in PAGES:
+            self.get(page)
+            for form in self.dave_browser.page.xpath("//form[@method='post']"):
+                self.assertEqual(form.xpath(".//input[@name='csrf']/@value"), [self.csrf()])
+
+
+class SubscriptionPageTests(PagesCase):
+    def rows(self) -> list[str]:
+        return [str(cell) for cell in self.dave_browser.page.xpath("//tbody/tr/td[1]//text()")]
+
+    def test_found_by_the_url(self) -> None:
+        for query, found in (
+            ("", ["1", "2"]),
+            (f"?topic={quote(FEED)}", ["1", "2"]),
+            ("?host=READER.example", ["1"]),
+            ("?protocol=soap", ["2"]),
+            ("?state=active&host=other.example", ["2"]),
+            ("?state=failing", []),
+        ):
+            self.get(f"/admin/subscriptions{query}")
+            self.assertEqual(self.rows(), found, query)
+        self.get("/admin/subscriptions?state=failing&host=a.example")
+        page = self.dave_browser.page
+        self.assertEqual(page.xpath("string(//option[@selected])"), "failing")
+        self.assertEqual(page.xpath("string(//input[@name='host']/@value)"), "a.example")
+
+    def test_filters_that_make_no_sense(self) -> None:
+        for query in ("topic=x", "host=a%20b", "state=x"):
+            self.get(f"/admin/subscriptions?{query}", 400)
+            self.assertTrue(self.alert())
+        for after in ("x", "-1", "9" * 40, "%00"):
+            self.get(f"/admin/subscriptions?after={after}&protocol=%00a")
+
+    def test_pages(self) -> None:
+        for number in range(ON_PAGE):
+            self.stored(Callback(f"http://r{number}.example/", "http-post"))
+        self.get("/admin/subscriptions?protocol=http-post")
+        (following,) = self.dave_browser.page.xpath("//a[@rel='next']/@href")
+        seen = self.rows()
+        self.assertEqual(len(seen), ON_PAGE)
+        self.get(following)
+        self.assertEqual(len(self.rows()), 1)
+        self.assertNotIn(self.rows()[0], seen)
+        self.assertEqual(self.dave_browser.page.xpath("//a[@rel='next']"), [])
+
+    def test_one(self) -> None:
+        self.let_fail(self.one, "status 500")
+        text = self.get("/admin/subscription?id=1")
+        for said in (CALLBACK.url, FEED, "status 500", "http-post", "Status 500", "had 1 attempt"):
+            self.assertIn(said, text)
+        self.assertEqual(len(self.dave_browser.page.xpath("//pre")), 4)
+        for wrong in ("", "?id=999", "?id=x", f"?id={'9' * 40}"):
+            self.assertEqual(self.dave_browser.get(f"/admin/subscription{wrong}").status, 404)
+
+    def test_mark_and_unmark(self) -> None:
+        self.get("/admin/subscription?id=1")
+        said = self.done(self.dave_browser.send("Mark for dropping", do="mark", reason="too old"))
+        self.assertIn("the next sweep", said)
+        self.assertEqual(self.last_change(), ("dave", "mark", "1", "too old"))
+        self.assertIn("dropping", self.text())
+        self.done(self.dave_browser.send("Take the mark away", do="unmark"))
+        self.assertEqual(self.last_change(), ("dave", "unmark", "1", ""))
+
+    def test_redeliver(self) -> None:
+        self.get("/admin/subscription?id=1")
+        said = self.done(self.dave_browser.send("Notify now", do="redeliver"))
+        self.assertIn("is due", said)
+        self.assertIn("had 0 attempts", self.text())
+
+    def test_remove_is_asked_once_more(self) -> None:
+        self.get("/admin/subscription?id=1")
+        answer = self.dave_browser.send("Remove", do="remove", reason=BAD)
+        self.assertEqual(answer.status, 200)
+        self.assertIn("Nobody can undo this", self.text())
+        self.result(self.verbs.subscription(1))
+        self.assertEqual(
+            self.dave_browser.page.xpath("//main//form/a/@href"), ["/admin/subscription?id=1"]
+        )
+        self.assertIn("has been removed", self.done(self.dave_browser.send("Yes, do it")))
+        self.assertEqual(self.last_change(), ("dave", "remove", "1", BAD))
+        found = self.result(self.verbs.find_subscriptions(SubscriptionFilter()))
+        self.assertEqual(found.subscriptions, (self.two,))
+        answer = self.send("/admin/subscription", do="mark", id="1")
+        self.assertEqual(answer.status, 404)
+
+
+class TopicPageTests(PagesCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.fill()
+
+    def test_read(self) -> None:
+        self.get(f"/admin/topic?url={quote(FEED)}")
+        self.assertIn("It had changed", self.done(self.dave_browser.send("Fetch it now")))
+        self.assertIn("It had not changed", self.done(self.dave_browser.send("Fetch it now")))
+        del self.fetcher.contents[FEED]
+        self.assertIn("could not be fetched", self.done(self.dave_browser.send("Fetch it now")))
+
+    def test_end_and_revive(self) -> None:
+        self.get(f"/admin/topic?url={quote(OLD)}")
+        self.dave_browser.send("End it", reason="it is gone")
+        self.assertIn("lose their subscriptions", self.text())
+        self.assertIn("has ended", self.done(self.dave_browser.send("Yes, do it")))
+        self.assertEqual(self.last_change(), ("dave", "end", OLD, "it is gone"))
+        self.assertIn("it is gone", self.text())
+        self.assertIn("is revived", self.done(self.dave_browser.send("Revive it")))
+
+    def test_a_topic_does_not_end_without_a_reason(self) -> None:
+        answer = self.send("/admin/topic", do="end", url=OLD, reason=" ", sure="yes")
+        self.assertEqual(answer.status, 400)
+        self.assertIn("reason is needed", self.alert())
+
+    def test_move(self) -> None:
+        new = f"{MOVING}?new"
+        self.get(f"/admin/topic?url={quote(MOVING)}")
+        self.dave_browser.send("Move it", to=new)
+        for url in (MOVING, new):
+            self.assertIn(url, self.text())
+        self.assertIn("has moved", self.done(self.dave_browser.send("Yes, do it")))
+        self.assertEqual(self.last_change(), ("dave", "move", f"{MOVING} {new}", ""))
+
+    def test_unknown_topics(self) -> None:
+        self.get("/admin/topic?url=http://no.example/", 404)
+        self.assertIn("knows no topic", self.alert())
+        self.get("/admin/topic?url=x", 400)
+        self.assertIn("http://", self.alert())
+
+
+class OtherPageTests(PagesCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.fill()
+
+    def test_overview(self) -> None:
+        text = self.get("/admin")
+        for said in ("Writes waiting", "distribution", "files", "reader.example:8000"):
+            self.assertIn(said, text)
+        for said in ("192.0.2.0/24", "Hello", "alice"):
+            self.assertIn(said, text)
+
+    def test_close_breaker(self) -> None:
+        self.get("/admin/hosts")
+        self.assertIn("are closed", self.done(self.dave_browser.send("Close")))
+        self.assertIn("Every host is called", self.text())
+
+    def test_block_and_lift(self) -> None:
+        self.get("/admin/blocks")
+        answer = self.dave_browser.send("Block", kind="host", what="a b", reason="spam")
+        self.assertEqual(answer.status, 400)
+        self.assertIn("names no host", self.alert())
+        values = self.dave_browser.page.xpath("//form//input[@maxlength]/@value")
+        self.assertEqual(values, ["a b", "spam"])
+        answer = self.dave_browser.send("Block", kind="host", what="*.spam.example", reason="spam")
+        self.assertIn("works", self.done(answer))
+        self.get("/admin/blocks?kind=host")
+        rows = self.dave_browser.page.xpath("//tbody/tr/td[2]//text()")
+        self.assertEqual(rows, ["*.spam.example"])
+        self.assertIn("is lifted", self.done(self.dave_browser.send("Lift")))
+
+    def test_announce(self) -> None:
+        self.get("/admin/announcements")
+        answer = self.dave_browser.send("Announce", text="Down", since="x", until="")
+        self.assertEqual(answer.status, 400)
+        self.assertIn("is no time", self.alert())
+        answer = self.dave_browser.send("Announce", text="Down", until="2099-01-01T10:30", since="")
+        self.assertIn("is stored", self.done(answer))
+        self.assertIn("Down", self.dave_browser.page.xpath("string(//aside)"))
+        self.send("/admin/announcements", do="withdraw", id="1")
+        self.get("/admin/announcements")
+        self.assertIn("is withdrawn", self.done(self.dave_browser.send("Withdraw")))
+        self.assertEqual(self.dave_browser.page.xpath("//aside"), [])
+
+    def test_announcements_on_the_front_page(self) -> None:
+        """It is not rendered for each request."""
+        stranger = self.browser()
+        stranger.get("/")
+        self.send("/admin/announcements", do="announce", text="Down")
+        self.clock.advance(1)
+        stranger.get("/")
+        self.assertIn("Down", stranger.page.xpath("string(//aside)"))
+
+    def test_changes(self) -> None:
+        text = self.get("/admin/changes")
+        for said in (ENDED, "block", "announce", "192.0.2.0/24"):
+            self.assertIn(said, text)
+        self.assertIn("Nobody has changed", self.get("/admin/changes?after=1"))
+
+    def test_log(self) -> None:
+        entry = LogEntry("ping", "accepted", 7.0, topic=FEED, source="192.0.2.77", account="x")
+        did = LogEntry("administration", "done", 8.0, account="alice", reason="blocked the x")
+        self.successResultOf(self.store.add_log_entries([entry, did]))
+        text = self.get("/admin/log")
+        self.assertIn("alice blocked the x.", text)
+        self.assertIn("It came from 192.0.2.77.", text)
+        self.assertNotIn("192.0.2.77", self.get("/admin/log?kind=administration"))
+        self.get("/admin/log?kind=x", 400)
+
+
+class StrangersTextTests(PagesCase):
+    """What strangers write is text on every page."""
+
+    def test_everywhere(self) -> None:
+        url = f"http://reader.example/{BAD}"
+        topic = f"http://feeds.example/{BAD}"
+        bad = self.stored(Callback(url, "http-post", BAD), topic)
+        self.let_fail(bad)
+        self.result(self.verbs.mark("dave", bad.id, BAD))
+        self.result(self.verbs.block("dave", "host", "reader.example", BAD))
+        self.result(self.verbs.announce("dave", BAD))
+        self.result(self.verbs.end_topic("dave", topic, BAD))
+        entry = LogEntry("ping", "refused", 7.0, topic=BAD, source=BAD, account=BAD, reason=BAD)
+        self.successResultOf(self.store.add_log_entries([entry]))
+        query = urlencode(dict.fromkeys(("topic", "host", "protocol", "url", "after"), BAD))
+        pages = [
+            *PAGES,
+            f"/admin/subscription?id={bad.id}",
+            f"/admin/topic?{urlencode({'url': topic})}",
+        ]
+        pages += [f"{page}?{query}" for page in PLACES]
+        shown = 0
+        for page in pages:
+            answer = self.dave_browser.get(page)
+            self.assertIn(answer.status, {200, 400})
+            document = html.document_fromstring(answer.text)
+            self.assertEqual(document.xpath("//script | //@onerror | //@style"), [], page)
+            shown += str(document.xpath("string(//body)")).count("<script>alert(1)")
+        self.assertGreater(shown, 10)
+        fields = dict.fromkeys(("id", "url", "to", "reason", "host", "kind", "what", "text"), BAD)
+        for path, sent in FORMS:
+            answer = self.send(path, **{**fields, "do": sent["do"]})
+            self.assertIn(answer.status, {200, 303, 400, 404})
+            self.assertNotIn("<script", answer.text, path)
