@@ -142,7 +142,8 @@ class EveryPageTests(BrowserTestCase):
             focus = page.evaluate(_FOCUS)
             if not walked and 'class="skip"' not in focus["name"]:
                 self.faults.append(f"Tab leads to {focus['name']} before the skip link")
-            if not focus["seen"]:
+            # The browser itself marks the parts of a field after its first one.
+            if not focus["seen"] and focus["number"] not in walked[-1:]:
                 self.faults.append(f"nobody sees that {focus['name']} has the focus")
             if focus["number"] >= 0 and focus["number"] not in walked[-1:]:
                 walked.append(focus["number"])
