@@ -64,26 +64,26 @@ class _Queue:
         while self.waiting:
             event = self.waiting.popleft()
             self.dropping = False
-            await self.handle(event)
+            try:
+                await self.sink.handle(event)
+            except Exception as error:  # log a bug, and go on with the next event
+                self.count_failure(event, error)
         self.feeding = False
         emptied, self.emptied = self.emptied, []
         for waiter in emptied:
             waiter.callback(None)
 
-    async def handle(self, event: Event) -> None:
-        """Hand one event to the sink; log and count whatever the sink raises."""
-        try:
-            await self.sink.handle(event)
-        except Unavailable as error:
-            self.missed.labels(self.sink.name, "failed").inc()
+    def count_failure(self, event: Event, error: Exception) -> None:
+        """Log and count that the sink raised an exception.  Call this while it is handled."""
+        self.missed.labels(self.sink.name, "failed").inc()
+        if isinstance(error, Unavailable):
             self.log.error(
                 "Sink {sink} failed at {event}: {error}",
                 sink=self.sink.name,
                 event=event,
                 error=error,
             )
-        except Exception:
-            self.missed.labels(self.sink.name, "failed").inc()
+        else:
             self.log.failure(
                 "Sink {sink} failed at {event}; it goes on with the next event.",
                 sink=self.sink.name,
