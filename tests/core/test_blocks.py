@@ -10,9 +10,10 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.core.block_names import block_name, host_name
 from rsscloud_broker.core.blocks import Blocks
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable
+from rsscloud_broker.events import PingRefused
 from rsscloud_broker.interfaces import IBlocks
-from rsscloud_broker.model import Intent, Ping
-from tests.core.house import CALLBACK, DAY, FEED, BrokerTestCase
+from rsscloud_broker.model import Content, Intent, Ping
+from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 INTENT = Intent(FEED, CALLBACK, DAY, source="192.0.2.7")
 
@@ -156,20 +157,35 @@ class RequestTests(BrokerTestCase):
             self.broker.publish([FEED], source),
         )
 
+    def assert_examination_refused(self) -> None:
+        del self.bus.logged[:]
+        error = self.assertRaises(Forbidden, self.broker.admit_examination, FEED, "192.0.2.7")
+        self.assertIn("is blocked here: it sends spam", str(error))
+        self.assertEqual(self.bus.logged, [PingRefused(FEED, str(error), NOW, "192.0.2.7")])
+
+    def pushing(self) -> object:
+        return self.broker.push_content(FEED, Content(b"<rss/>"), "192.0.2.7")
+
     def subscribing(self) -> tuple[object, ...]:
         return self.broker.subscribe(INTENT), self.broker.accept(INTENT)
 
     def test_topic(self) -> None:
         for kind, what in (("topic", FEED), ("topic", f"{FEED[:-3]}*"), ("host", FEED)):
             self.block(kind, what)
-            self.assert_refused(*self.pinging(), *self.subscribing())
+            self.assert_refused(*self.pinging(), *self.subscribing(), self.pushing())
+            self.assert_examination_refused()
+            self.assertIsNone(self.successResultOf(self.store.newest_content(FEED)))
 
     def test_source(self) -> None:
         self.block("source", "192.0.2.0/24")
         unsubscribe = evolve(INTENT, unsubscribe=True)
         self.assert_refused(
-            *self.pinging(), *self.subscribing(), self.broker.unsubscribe(unsubscribe)
+            *self.pinging(),
+            *self.subscribing(),
+            self.broker.unsubscribe(unsubscribe),
+            self.pushing(),
         )
+        self.assert_examination_refused()
         self.result(self.broker.ping_topic(FEED, "198.51.100.1"))
 
     def test_callback(self) -> None:
