@@ -189,7 +189,7 @@ class IBlocks(Interface):
     def of_host(host: str) -> Block | None:
         """The block of a host.
 
-        :param host: as ``model.host_of`` returns it.
+        :param host: a name or an address, in any spelling.
         """
 
     def of_topic(url: str) -> Block | None:

@@ -47,6 +47,27 @@ class BlocksTests(SynchronousTestCase):
         ):
             self.assertEqual(blocks.of_host(host) is not None, blocked, host)
 
+    def test_hosts_in_any_spelling(self) -> None:
+        blocks = Blocks()
+        for blocked, spelled in (
+            ("xn--bcher-kva.example", "b\u00fccher.example"),
+            ("evil.example", "\uff45\uff56\uff49\uff4c.example."),
+            ("203.0.113.7", "0xcb007107"),
+            ("3405803783", "203.0.113.7"),  # stored by an earlier version
+            ("2001:db8:0::1", "2001:db8::1"),
+            ("*.evil.example.", "a.evil\u3002example"),
+        ):
+            blocks.change([Block("host", blocked, "it sends spam", "alice", 1000.0)])
+            self.assertIsNotNone(blocks.of_host(spelled), spelled)
+            self.assertIsNone(blocks.of_host("other.example"))
+
+    def test_topics_in_any_spelling_of_the_host(self) -> None:
+        for what in ("http://a.example/x", "http://a.example./x", "http://a.example/*"):
+            blocks = self.blocks(("topic", what))
+            for url in ("http://a.example./x", "http://a.example/x"):
+                self.assertIsNotNone(blocks.of_topic(url), (what, url))
+            self.assertIsNone(blocks.of_topic("http://a.example.b/x"))
+
     def test_topics(self) -> None:
         blocks = self.blocks(
             ("topic", "http://a.example/feed"),
@@ -101,10 +122,15 @@ class NameTests(SynchronousTestCase):
             ("host", "*.Spam.Example", "*.spam.example"),
             ("host", "münchen.example", "xn--mnchen-3ya.example"),
             ("host", "192.0.2.7", "192.0.2.7"),
+            ("host", "3221225991", "192.0.2.7"),
+            ("host", "[::ffff:192.0.2.7]", "192.0.2.7"),
+            ("host", "2001:db8:0::1", "2001:db8::1"),
             ("host", "2001:db8::1", "2001:db8::1"),
             ("host", "[2001:db8::1]", "2001:db8::1"),
             ("topic", "HTTP://A.example:80/%7ea", "http://a.example/~a"),
             ("topic", "http://A.example/*", "http://a.example/*"),
+            ("topic", "http://A.example./x", "http://a.example/x"),
+            ("topic", "http://A.example./*", "http://a.example/*"),
             ("source", "192.0.2.7", "192.0.2.7/32"),
             ("source", "192.0.2.7/24", "192.0.2.0/24"),
             ("source", "::ffff:192.0.2.7", "192.0.2.7/32"),
