@@ -257,7 +257,7 @@ class IAdministrationStore(Interface):
     def put_block(block: Block, limit: int, change: Change) -> Awaitable[bool]:
         """Store a block, in place of one with the same kind and object.
 
-        :returns: False if there are ``limit`` other blocks.
+        :returns: False if it would be a further block, and there are ``limit`` blocks.
         """
 
     def remove_block(kind: str, what: str, change: Change) -> Awaitable[bool]:
