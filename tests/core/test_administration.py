@@ -366,6 +366,17 @@ class OtherProcessTests(AdministrationTestCase):
         self.wait()
         self.assertIsNotNone(self.blocks.of_host("spam.example"))
 
+    def test_publishing_that_failed_is_made_up_for(self) -> None:
+        working = self.store.claim_unpublished
+        self.store.claim_unpublished = lambda: fail(Unavailable("the disk is full"))
+        self.result(self.administration.block("alice", "host", "spam.example", "spam"))
+        self.wait()
+        self.assertIsNotNone(self.other_blocks.of_host("spam.example"))
+        self.store.claim_unpublished = working
+        self.wait()
+        seen = self.published(Administered) + self.published(Administered, self.other_bus)
+        self.assertEqual([event.verb for event in seen], ["block"])
+
     def test_looks_at_the_same_time_follow_each_change_once(self) -> None:
         self.successResultOf(
             self.store.record_change(Change("bob", "close breaker", "a.example", "", 1.0))
