@@ -27,6 +27,9 @@ STATES: Final = ("active", "failing", "dropping", "waiting", "expired")
 #: What an administrator may block: see ``Block``.
 BLOCK_KINDS: Final = ("host", "topic", "source")
 
+#: How many blocks there may be: each process keeps all of them in memory.
+MAX_BLOCKS: Final = 10_000
+
 
 @frozen
 class SubscriptionFilter:

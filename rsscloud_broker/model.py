@@ -13,6 +13,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from rsscloud_broker import hosts
+
 #: Options of a subscription, by name, such as the secret that signs its notifications.  Only the
 #: notifier of its protocol knows what they mean.
 SubscriptionOptions = Mapping[str, str]
@@ -44,19 +46,11 @@ class Callback:
         return f"{self.host}:{port[1] if port else default}"
 
 
-_HOST = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[([^\]/?#]*)\]|([^/?#:]*))", re.IGNORECASE)
 _PORT = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[[^\]/?#]*\]|[^/?#:]*):0*([0-9]+)", re.IGNORECASE)
 
 
-def host_of(url: str) -> str:
-    """The host of a URL, in lower case and without a dot at its end; empty if there is none.
-
-    Use it to count and limit by host, since a name with the dot of the DNS root is the same
-    host as the name without it.  Do not use it to call the host.  The broker needs it for each
-    notification, so it is quicker than a parser of whole URLs.
-    """
-    found = _HOST.match(url)
-    return (found[1] or found[2]).lower().rstrip(".") if found else ""
+#: The host of a URL; see ``hosts.host_of``.
+host_of = hosts.host_of
 
 
 @frozen

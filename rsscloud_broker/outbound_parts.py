@@ -68,8 +68,8 @@ def make_outbound(
     resolver = Resolver(reactor, config.egress.name_servers)
     tls = TLSContext()
     own = tuple(own_listeners(config.all_listen))
-    callback_guard = AddressGuard(config.egress.callback_networks, own)
-    topic_guard = AddressGuard(config.egress.topic_networks, own)
+    callback_guard = AddressGuard(config.egress.callback_networks, own, blocks)
+    topic_guard = AddressGuard(config.egress.topic_networks, own, blocks)
     budget = AnswerBudget.of_topics(config.topics.body_limit, reactor.callFromThread)
     topics = TopicClient(
         reactor,

@@ -216,7 +216,7 @@ class FakesTests(SynchronousTestCase):
         self.assertEqual(asked, ([intent], [intent], [intent]))
         content = Content(b"<rss/>")
         self.assertEqual(self.successResultOf(run(broker.publish([FEED], "192.0.2.7"))), {})
-        self.assertTrue(self.successResultOf(run(broker.push_content(FEED, content))))
+        self.assertTrue(self.successResultOf(run(broker.push_content(FEED, content, "192.0.2.7"))))
         self.assertEqual((broker.published, broker.pushed), ([(FEED,)], [(FEED, content)]))
         broker.failures["ping"] = Unavailable("the disk is full")
         self.failureResultOf(run(broker.ping(ping, 60, "192.0.2.7")), Unavailable)

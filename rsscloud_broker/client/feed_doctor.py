@@ -27,9 +27,9 @@ from rsscloud_broker.client.feed_push import (
     stranger_findings,
     subscriber_findings,
 )
-from rsscloud_broker.client.feed_requests import Answer, Ask, Fetches, fetch_twice
+from rsscloud_broker.client.feed_requests import Admit, Answer, Ask, Fetches, fetch_twice
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.errors import OwnAddress, Refused, TooMany
+from rsscloud_broker.errors import OwnAddress, Refused, TooMany, Unavailable
 from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.together import together
@@ -56,19 +56,20 @@ class Examination:
     :ivar ask: makes the requests.
     :ivar broker: the broker that the feed should name; None if that is not known.
     :ivar in_thread: calls a function in a thread.
-    :ivar admit: raises ``Refused`` if a cloud or a hub may not be asked now.
+    :ivar admit: counts a request to the target of a redirect, to a cloud or to a hub; see
+        ``Admit``.
     """
 
     ask: Ask
     clock: IClock
     broker: OwnBroker | None
     in_thread: Callable[..., Awaitable[Any]]
-    admit: Callable[[str], None]
+    admit: Admit
 
     async def report(self, url: str) -> FeedReport:
         """Examine a feed.  A server that does not answer is a finding."""
         try:
-            fetches = await self._in_time(url, FEED_SECONDS, fetch_twice(self.ask, url))
+            fetches = await self._in_time(url, FEED_SECONDS, fetch_twice(self.ask, url, self.admit))
         except ClientError as error:
             text = f"The feed cannot be fetched from here: {error}."
             return FeedReport(url, (Finding("wrong", "answer", text),))
@@ -91,7 +92,7 @@ class Examination:
         """Ask a cloud or a hub, without subscribing to anything."""
         try:
             self.admit(service.url)
-        except Refused as error:
+        except (Refused, Unavailable) as error:
             text = f"The {service.kind} {service.url} was not asked whether it answers: {error}."
             return Finding("missing", service.kind, text)
         try:

@@ -107,6 +107,9 @@ def _no_feed(fetches: Fetches) -> Finding:
     if fetches.circle:
         text = f"{at} and redirects in a circle. Nobody ever gets to the feed."
         return Finding("wrong", "redirect", text)
+    if fetches.stopped:
+        text = f"{at}, but its redirect to {last.target} was not followed: {fetches.stopped}."
+        return Finding("missing", "redirect", text)
     if last.target:
         text = f"{at}: there are too many redirects. Redirect each old address to the feed itself."
         return Finding("wrong", "redirect", text)

@@ -18,11 +18,11 @@ from twisted.web.client import GzipDecoder
 from twisted.web.http_headers import Headers
 
 from rsscloud_broker.client.web import ClientError, Web
-from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.errors import OutboundError, Refused, Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound
 
 #: The number of redirects that are followed.
-MAX_REDIRECTS: Final = 10
+MAX_REDIRECTS: Final = 5
 
 #: The statuses of redirects that move a feed for good, and of those that do not.
 PERMANENT: Final = frozenset({301, 308})
@@ -67,28 +67,39 @@ class Fetches:
     :ivar again: the answer to the second request; None if the last answer had no validators or was
         not 200, so that there was no second request.
     :ivar circle: whether the last answer redirects to a URL that was asked before.
+    :ivar stopped: why the last redirect was not followed, if the limits of the caller are the
+        reason; else empty.
     """
 
     redirects: tuple[Answer, ...]
     last: Answer
     again: Answer | None = None
     circle: bool = False
+    stopped: str = ""
 
 
 #: Sends a GET with further headers to a URL, without following redirects; raises ClientError if
 #: there is no answer.
 Ask: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
 
+#: Counts a request to a URL, or raises ``Refused`` or ``Unavailable`` if it may not be made now.
+Admit: TypeAlias = Callable[[str], object]
 
-async def fetch_twice(ask: Ask, url: str) -> Fetches:
+
+async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
     """Fetch a feed, and fetch it again with the validators of the first answer.
 
+    :param admit: is asked before each redirect is followed.  The caller has admitted ``url``.
     :raises ClientError: a request was not answered.
     """
     redirects: list[Answer] = []
     asked = {url}
     answer = await ask(url, {})
     while answer.target and answer.target not in asked and len(redirects) < MAX_REDIRECTS:
+        try:
+            admit(answer.target)
+        except (Refused, Unavailable) as error:
+            return Fetches(tuple(redirects), answer, stopped=str(error))
         redirects.append(answer)
         asked.add(answer.target)
         answer = await ask(answer.target, {})

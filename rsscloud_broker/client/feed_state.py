@@ -24,7 +24,7 @@ async def examine(web: Web, url: str) -> FeedReport:
 
     :raises ClientError: a request was not answered.
     """
-    return FeedReport(url, tuple(findings_of(await fetch_twice(asking(web), url))))
+    return FeedReport(url, tuple(findings_of(await fetch_twice(asking(web), url, lambda _: None))))
 
 
 def render(report: FeedReport) -> str:

@@ -57,7 +57,7 @@ class Access:
 
         :raises Forbidden: no pattern matches the topic, or it is blocked.
         """
-        self._check_topic(topic)
+        self.check_blocked(topic)
         if not self.may_subscribe(topic):
             raise Forbidden(f"the operator of this broker does not allow subscriptions to {topic}")
 
@@ -67,11 +67,15 @@ class Access:
         :raises Forbidden: no pattern matches that topic, or it is blocked.
         """
         for topic in topics:
-            self._check_topic(topic)
+            self.check_blocked(topic)
             if self._publish.match(topic) is None:
                 raise Forbidden(f"the operator of this broker does not allow pings of {topic}")
 
-    def _check_topic(self, topic: str) -> None:
+    def check_blocked(self, topic: str) -> None:
+        """Raise if an administrator has blocked a topic.
+
+        :raises Forbidden: it is blocked, or its host is.
+        """
         if self._blocks is not None and (block := self._blocks.of_topic(topic)):
             raise Forbidden(f"{topic}: {refusal(block)}")
 

@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.admin_records import (
     BLOCK_KINDS,
+    MAX_BLOCKS,
     STATES,
     Announcement,
     Block,
@@ -56,9 +57,6 @@ MAX_REASON, MAX_TEXT = 500, 1000
 
 #: The most items of one page.
 MAX_LIMIT: Final = 500
-
-#: The most blocks.  All of them are in memory.
-MAX_BLOCKS: Final = 10_000
 
 
 @implementer(IAdministration)
@@ -192,18 +190,18 @@ class Administration:
     async def revive_topic(self, account: str, url: str, reason: str = "") -> None:
         url = _topic_url(url)
         change = self._change(account, "revive", url, reason)
-        if not await self._store.revive_topic(url):
+        if not await self._store.revive_topic(url, change):
             await self.topic(url)  # raises if it is unknown
             raise Unadministrable(f"{url} has not ended, so it cannot be revived")
-        await self._done(await self._rows.record_change(change))
+        await self._done()
         await self._fetch_soon(url)
 
     async def end_topic(self, account: str, url: str, reason: str) -> None:
         url = (await self.topic(url)).status.topic.url
         change = self._change(account, "end", url, _needed(reason))
-        if not await self._store.end_topic(url, change.reason, change.at):
+        if not await self._store.end_topic(url, change.reason, change.at, change):
             raise Unadministrable(f"{url} has ended already")
-        await self._done(await self._rows.record_change(change))
+        await self._done()
         self._bus.publish(TopicEnded(url, change.reason, change.at))
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
@@ -213,12 +211,12 @@ class Administration:
             raise Unadministrable(
                 f"{to}: its content is pushed to this broker, so no topic can move there"
             )
-        if not await self._store.move_topic(url, to, change.at):
+        if not await self._store.move_topic(url, to, change.at, change):
             raise Unadministrable(
                 f"{url} cannot move to {to}: one of them has ended, or the topic is there "
                 "already, or it came from there less than a week ago"
             )
-        await self._done(await self._rows.record_change(change))
+        await self._done()
         await self._fetch_soon(to)
 
     async def _fetch_soon(self, url: str) -> None:

@@ -7,6 +7,7 @@ from ipaddress import IPv6Network, ip_network
 
 from rsscloud_broker.admin_records import BLOCK_KINDS
 from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.hosts import with_canonical_host
 from rsscloud_broker.model import host_of
 from rsscloud_broker.urls import is_address, normal_form
 from rsscloud_broker.wire.web_address import MAX_URL, fault_of
@@ -55,13 +56,17 @@ def _topic(what: str) -> str:
     if fault := fault_of(beginning):
         raise Unadministrable(f"{what[:100]!r} is no topic: {fault}")
     if what == beginning:
-        return _short(normal_form(what))
+        return _short(_compared(what))
     if beginning.count("/") < 3:
         raise Unadministrable(
             f"{what[:100]!r} has no whole host: write a slash behind the host, such as "
             "http://spam.example/*; or block the host"
         )
-    return _short(f"{normal_form(beginning)}*")
+    return _short(f"{_compared(beginning)}*")
+
+
+def _compared(url: str) -> str:
+    return with_canonical_host(normal_form(url))
 
 
 def _short(url: str) -> str:

@@ -14,6 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
+from rsscloud_broker.hosts import canonical_host, with_canonical_host
 from rsscloud_broker.interfaces import IBlocks
 from rsscloud_broker.model import host_of
 from rsscloud_broker.sources import MAX_SOURCES, address_of
@@ -37,13 +38,13 @@ class Blocks:
             if one.kind == "source":
                 networks.append((ip_network(one.object), one))
             elif one.kind == "topic" and one.object.endswith("*"):
-                self._prefixes[one.object[:-1]] = one
+                self._prefixes[with_canonical_host(one.object[:-1])] = one
             elif one.kind == "topic":
-                self._topics[one.object] = one
+                self._topics[with_canonical_host(one.object)] = one
             elif one.object.startswith("*."):
-                self._below[one.object[2:]] = one
+                self._below[canonical_host(one.object[2:])] = one
             else:
-                self._hosts[one.object] = one
+                self._hosts[canonical_host(one.object)] = one
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
         # Cached, since the same sources call again and again.
         self._of_source: Callable[[str], Block | None] = lru_cache(MAX_SOURCES)(
@@ -53,6 +54,7 @@ class Blocks:
     def of_host(self, host: str) -> Block | None:
         if not (self._hosts or self._below):
             return None
+        host = canonical_host(host)
         found = self._hosts.get(host)
         while found is None and "." in host:
             host = host.partition(".")[2]
@@ -60,6 +62,7 @@ class Blocks:
         return found
 
     def of_topic(self, url: str) -> Block | None:
+        url = with_canonical_host(url)
         found = self._topics.get(url)
         for length in self._lengths:
             found = found or self._prefixes.get(url[:length])

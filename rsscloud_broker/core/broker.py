@@ -180,15 +180,20 @@ class Broker:
         :param source: the address of the caller.
         :returns: the normal form of the URL.
         :raises TooMany: the caller asks too often, or too much is fetched from the URL's host.
-        :raises Forbidden: the operator allows no pings of the URL.
+        :raises Forbidden: the operator allows no pings of the URL, or it or the source is blocked.
         :raises TopicUnreadable: the URL is no web address.
+        :raises Unavailable: the disk is nearly full.
         """
-        self._admission.ping(source)
-        url = topic_of(url)
-        self._access.check_publish(url)
-        if self._admission.limits_fetches(source) and (pause := self._admission.count_fetch(url)):
-            raise self._admission.too_many_fetches(url, pause)
-        return url
+        with self._refusals_of_ping(url, source):
+            self._access.check_source(source)
+            self._check_space()
+            self._admission.ping(source)
+            topic = topic_of(url)
+            self._access.check_publish(topic)
+            limited = self._admission.limits_fetches(source)
+            if limited and (pause := self._admission.count_fetch(topic)):
+                raise self._admission.too_many_fetches(topic, pause)
+            return topic
 
     async def _fetch_later(self, url: str, source: str) -> None:
         if await self._store.request_check(url, self._clock.wall_seconds()):
@@ -275,9 +280,11 @@ class Broker:
             raise TopicUnreadable(url, NOT_READ, refused=True)
         return await self._revive_if_allowed(url, partial(self._check_topic, url, source))
 
-    async def push_content(self, topic: str, content: Content) -> bool:
+    async def push_content(self, topic: str, content: Content, source: str) -> bool:
+        self._access.check_source(source)
         self._check_space()
         topic = topic_of(topic)
+        self._access.check_blocked(topic)
         now = self._clock.wall_seconds()
         wanted = await self._store.push_content(topic, content, now)
         if wanted:

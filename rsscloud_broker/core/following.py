@@ -62,6 +62,8 @@ class Following(EachPeriod):
         self._lock = DeferredLock()
         self._last: int | None = None
         self._seen: set[int] = set()
+        #: Whether changes may wait to be published; still true if the store was not available.
+        self._must_publish = True
         self._announcements: Sequence[Announcement] = ()
 
     def current(self) -> Sequence[Announcement]:
@@ -92,18 +94,17 @@ class Following(EachPeriod):
             await self._load()
             self._seen.update(change.id for change in known)
             self._last = max(self._seen, default=0)
+        elif changes := await self._new_changes(self._last):
+            await self._load()
+            for change in changes:
+                self._follow(change)
+            self._seen.update(change.id for change in changes)
+            self._last = max(self._last, *(change.id for change in changes))
+            self._seen = {key for key in self._seen if key > self._last - 2 * AGAIN}
+            self._must_publish = True
+        if self._must_publish:
             await self._publish()
-            return
-        changes = await self._new_changes(self._last)
-        if not changes:
-            return
-        await self._load()
-        for change in changes:
-            self._follow(change)
-        self._seen.update(change.id for change in changes)
-        self._last = max(self._last, *(change.id for change in changes))
-        self._seen = {key for key in self._seen if key > self._last - 2 * AGAIN}
-        await self._publish()
+            self._must_publish = False
 
     async def _new_changes(self, last: int) -> list[Change]:
         found: list[Change] = []

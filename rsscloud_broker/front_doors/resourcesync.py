@@ -21,7 +21,7 @@ topics.
 202   accepted; the text says what is odd about the notification
 400   the notification breaks a rule, which the text names
 401   the publisher's token is missing or wrong
-403   nobody may publish that topic, or not from that address
+403   nobody may publish that topic, or not from that address; or either is blocked
 415   the body is not XML
 ====  =============================================================================
 
@@ -46,7 +46,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.errors import Refused, TooMany
+from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.change_lists import PublishedFile
 from rsscloud_broker.front_doors.connections import within
@@ -184,7 +184,7 @@ class ResourceSyncDoor:
             self._authorize(request, topic)
             notification = _payload(request)
             content = Content(body_of(request), header(request, "content-type") or "", link)
-            wanted = await self._distribute(topic, content)
+            wanted = await self._distribute(topic, content, caller(request))
         except _Refusal as refusal:
             return plain(request, refusal.status, str(refusal), **refusal.headers)
         lines = ["The notification was accepted."]
@@ -195,13 +195,14 @@ class ResourceSyncDoor:
             lines.append(f"Warning: {warning}")
         return plain(request, 202, "\n".join(lines))
 
-    async def _distribute(self, topic: str, content: Content) -> bool:
+    async def _distribute(self, topic: str, content: Content, source: str) -> bool:
         try:
-            return await self._broker.push_content(topic, content)
+            return await self._broker.push_content(topic, content, source)
         except TooMany:
             raise  # ``answering`` answers it with 429
         except Refused as error:
-            raise _Refusal(400, f"This was not accepted: {error}.") from error
+            status = 403 if isinstance(error, Forbidden) else 400
+            raise _Refusal(status, f"This was not accepted: {error}.") from error
 
     def _links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
         """Check the Content-Type and the Link header of a notification.

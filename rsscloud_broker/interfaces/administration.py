@@ -189,7 +189,7 @@ class IBlocks(Interface):
     def of_host(host: str) -> Block | None:
         """The block of a host.
 
-        :param host: as ``model.host_of`` returns it.
+        :param host: a name or an address, in any spelling.
         """
 
     def of_topic(url: str) -> Block | None:
@@ -257,7 +257,7 @@ class IAdministrationStore(Interface):
     def put_block(block: Block, limit: int, change: Change) -> Awaitable[bool]:
         """Store a block, in place of one with the same kind and object.
 
-        :returns: False if there are ``limit`` other blocks.
+        :returns: False if it would be a further block, and there are ``limit`` blocks.
         """
 
     def remove_block(kind: str, what: str, change: Change) -> Awaitable[bool]:

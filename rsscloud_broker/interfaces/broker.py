@@ -99,12 +99,14 @@ class IBroker(Interface):
             content is pushed.
         """
 
-    def push_content(topic: str, content: Content) -> Awaitable[bool]:
+    def push_content(topic: str, content: Content, source: str) -> Awaitable[bool]:
         """Distribute pushed content to the subscribers of a topic, unchanged and without a fetch.
 
         The caller has authenticated the publisher.
 
+        :param source: as for ``ping``.
         :returns: whether the topic has subscriptions.
+        :raises Forbidden: the topic or the source is blocked.
         :raises TopicUnreadable: the URL of the topic is not a web address.
         """
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from zope.interface import Interface
 
+from rsscloud_broker.admin_records import Change
 from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import (
@@ -124,12 +125,14 @@ class IStore(IStatistics):
     def record_feed(url: str, feed: Mapping[str, Any]) -> Awaitable[None]:
         """Store what a feed says about itself, in place of what it said before."""
 
-    def move_topic(url: str, to: str, at: float) -> Awaitable[bool]:
+    def move_topic(url: str, to: str, at: float, change: Change | None = ...) -> Awaitable[bool]:
         """Move a topic with its subscriptions to another URL.
 
         The topic is still found by its old URL, and by the URLs before that.  If the store
         knows nothing of the new URL, the digest of the last content moves along.
 
+        :param change: what an administrator did, recorded together with the move; None if no
+            administrator moved the topic.
         :returns: False if the topic stays: it or the topic at the other URL has ended, or it
             came from that URL less than a week ago, so that the two redirect to each other.
         """
@@ -181,17 +184,19 @@ class IStore(IStatistics):
     def newest_content(url: str) -> Awaitable[Content | None]:
         """The newest content of a topic that the store keeps, or None."""
 
-    def end_topic(url: str, reason: str, at: float) -> Awaitable[bool]:
+    def end_topic(url: str, reason: str, at: float, change: Change | None = ...) -> Awaitable[bool]:
         """End a topic, known or not: the broker fetches it no more, its checks are dropped,
         and a fan-out begins if it has subscriptions.
 
+        :param change: as for ``move_topic``.
         :returns: False if the topic had ended already, or if it is unknown and the store has
             as many such topics as it may keep.
         """
 
-    def revive_topic(url: str) -> Awaitable[bool]:
+    def revive_topic(url: str, change: Change | None = ...) -> Awaitable[bool]:
         """Revive an ended topic.  The next fetch is unconditional.
 
+        :param change: as for ``move_topic``.
         :returns: whether the topic had ended.
         """
 

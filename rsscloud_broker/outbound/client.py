@@ -12,6 +12,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
+from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply
 from rsscloud_broker.model import host_of
@@ -132,12 +133,16 @@ class Client(Service, ABC):
             self._pending.discard(pending)
 
     def _check_block(self, url: str) -> None:
-        """Raise if an administrator has blocked the host of a URL.
+        """Raise if an administrator has blocked a URL.
 
         :raises AddressRefused: it is blocked.
         """
-        if self._blocks is not None and (block := self._blocks.of_host(host_of(url))):
-            raise AddressRefused(f"the host is blocked here: {block.reason}")
+        if self._blocks is not None and (block := self._block_of(self._blocks, url)):
+            raise AddressRefused(f"the {block.kind} is blocked here: {block.reason}")
+
+    def _block_of(self, blocks: IBlocks, url: str) -> Block | None:
+        """The block because of which a URL is not called; None if there is none."""
+        return blocks.of_host(host_of(url))
 
     @abstractmethod
     async def _exchange(

@@ -15,10 +15,12 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from errno import EADDRNOTAVAIL
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from socket import AF_INET, AF_INET6, inet_pton
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TypeAlias
 
+from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
+from rsscloud_broker.interfaces import IBlocks
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -75,12 +77,18 @@ class AddressGuard:
     :param own: address and port of each of the broker's own listeners, which are refused even in
         an allowed network.  A wildcard address (``""``, ``0.0.0.0``, ``::``) means every
         address of this machine.
+    :param blocks: the hosts that administrators have blocked.  A blocked address is refused even
+        if a name leads to it.  None if none ever are.
     """
 
     def __init__(
-        self, allowed: Iterable[Network] = (), own: Collection[tuple[str, int]] = ()
+        self,
+        allowed: Iterable[Network] = (),
+        own: Collection[tuple[str, int]] = (),
+        blocks: IBlocks | None = None,
     ) -> None:
         self.allow(allowed)
+        self._blocks = blocks
         self._own: dict[int, set[tuple[int, int] | None]] = {}
         for address, port in own:
             self._own.setdefault(port, set()).add(_listener(address))
@@ -109,6 +117,12 @@ class AddressGuard:
             raise AddressRefused(
                 f"the address {address} is not public ({kind}), so it is not called"
             )
+        if self._blocks is not None and (block := self._block_of(self._blocks, version, number)):
+            raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
+
+    def _block_of(self, blocks: IBlocks, version: int, number: int) -> Block | None:
+        size, family = (4, AF_INET) if version == 4 else (16, AF_INET6)
+        return blocks.of_host(inet_ntop(family, number.to_bytes(size, "big")))
 
     def _is_own(self, address: str, version: int, number: int, port: int) -> bool:
         listeners = self._own[port]

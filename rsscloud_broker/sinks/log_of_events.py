@@ -40,6 +40,10 @@ from rsscloud_broker.wire.text import clean
 #: Longer texts are cut to so many characters: strangers write parts of them.
 MAX_URL, MAX_REASON = 2048, 500
 
+#: The reason of a subscription's entry if an administrator removed it.  It names nobody, since the
+#: entry of what the administrator did has the account.
+REMOVED: Final = "an administrator removed it"
+
 #: The reason of a notification's entry if the subscriber wants no more of them.
 WANTS_NO_MORE: Final = "the subscriber wants no more notifications"
 
@@ -155,9 +159,7 @@ def _stored(event: SubscriptionStored, now: float) -> Iterator[LogEntry]:
 
 
 def _removed(event: SubscriptionRemoved, now: float) -> Iterator[LogEntry]:
-    outcome, reason = "unsubscribed", ""
-    if event.account:
-        outcome, reason = "dropped", "an administrator removed it"
+    outcome, reason = ("dropped", REMOVED) if event.account else ("unsubscribed", "")
     entry = _of_callback(
         "subscription", outcome, event.topic, event.callback, now, event.source, reason
     )

@@ -38,22 +38,42 @@ def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> l
 
 def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
     """See ``IAdministrationStore.put_block``."""
-    conn.execute(delete(block).where(block.c.kind == new.kind, block.c.object == new.object))
-    if conn.execute(select(func.count()).select_from(block)).scalar_one() >= limit:
+    if not _is_stored(conn, new) and count_blocks(conn) >= limit:
         return False
-    conn.execute(insert(block), [block_values(new)])
+    _replace(conn, new)
     record_change(conn, change)
     return True
+
+
+def count_blocks(conn: Connection) -> int:
+    """How many blocks are stored."""
+    return conn.execute(select(func.count()).select_from(block)).scalar_one()
+
+
+def count_new_blocks(conn: Connection, imported: Sequence[Block]) -> int:
+    """How many blocks would be added by an import, and not replaced."""
+    keys = {(one.kind, one.object) for one in imported}
+    return len(keys - {(row.kind, row.object) for row in conn.execute(_BY_KEY)})
+
+
+def _is_stored(conn: Connection, new: Block) -> bool:
+    found = select(block.c.kind).where(block.c.kind == new.kind, block.c.object == new.object)
+    return conn.execute(found).first() is not None
+
+
+def _replace(conn: Connection, new: Block) -> None:
+    conn.execute(delete(block).where(block.c.kind == new.kind, block.c.object == new.object))
+    conn.execute(insert(block), [block_values(new)])
 
 
 def import_blocks(conn: Connection, imported: Sequence[Block], now: float) -> None:
     """Store blocks of another database, in place of those with the same kind and object.
 
-    It is stored as one change by ``(import)``, so that running brokers take notice.
+    It is stored as one change by ``(import)``, so that running brokers take notice.  The caller
+    checks that there will be no more blocks than there may be.
     """
     for one in imported:
-        conn.execute(delete(block).where(block.c.kind == one.kind, block.c.object == one.object))
-        conn.execute(insert(block), [block_values(one)])
+        _replace(conn, one)
     record_change(conn, Change("(import)", "block", f"{len(imported)} imported", "", now))
 
 

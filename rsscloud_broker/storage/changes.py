@@ -39,6 +39,12 @@ def record_change(conn: Connection, change: Change) -> Change:
     return evolve(change, id=made[0])
 
 
+def record_change_if_any(conn: Connection, change: Change | None) -> None:
+    """Record what an administrator did, unless somebody else caused it (None)."""
+    if change is not None:
+        record_change(conn, change)
+
+
 def changes(conn: Connection, before: int | None, limit: int) -> list[Change]:
     """See ``IAdministrationStore.changes``."""
     query = _CHANGES.order_by(admin_change.c.id.desc()).limit(limit)

@@ -14,8 +14,9 @@ from typing import Any
 from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
+from rsscloud_broker.admin_records import MAX_BLOCKS, Block
 from rsscloud_broker.model import Subscription, Topic
-from rsscloud_broker.storage.blocks import import_blocks
+from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, import_blocks
 from rsscloud_broker.storage.documents import (
     WEBSUB,
     InvalidDocument,
@@ -137,6 +138,10 @@ def import_in_parts(
     entries, blocks = read_document(document), read_blocks(document)
     stored = expired = replaced = dropping = taken_over = 0
     unspoken: Counter[str] = Counter()
+    if blocks:
+        with begin() as conn:  # first, so that nothing is stored if there are too many
+            _check_room_for_blocks(conn, blocks)
+            import_blocks(conn, blocks, now)
     for part in _parts(entries):
         listed = [one for entry in part for one in entry.subscriptions]
         alive = [one for one in listed if one.lease.expires_at > now]
@@ -151,9 +156,6 @@ def import_in_parts(
         taken_over += sum(map(ne, taken, spoken))
         expired += len(listed) - len(alive)
         unspoken.update(foreign)
-    if blocks:
-        with begin() as conn:
-            import_blocks(conn, blocks, now)
     return Imported(
         len(entries),
         stored,
@@ -175,6 +177,19 @@ def _of_hub(one: Subscription, hub: str) -> Subscription:
     if not hub or one.callback.protocol != WEBSUB or websub.HUB in one.options:
         return one
     return evolve(one, options={**one.options, websub.HUB: hub})
+
+
+def _check_room_for_blocks(conn: Connection, blocks: Sequence[Block]) -> None:
+    """Raise if the blocks of a document are too many.
+
+    :raises InvalidDocument: they are.
+    """
+    there, new = count_blocks(conn), count_new_blocks(conn, blocks)
+    if there + new > MAX_BLOCKS:
+        raise InvalidDocument(
+            f"blocks: {there:,} are stored and {new:,} would be added, but there may be only "
+            f"{MAX_BLOCKS:,}; lift some, or leave some out of the document"
+        )
 
 
 def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:

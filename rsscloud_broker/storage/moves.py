@@ -11,6 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, delete, insert, select, update
 
+from rsscloud_broker.admin_records import Change
+from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     content,
@@ -54,7 +56,9 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
+def move_topic(
+    conn: Connection, url: str, to: str, at: float, change: Change | None = None
+) -> bool:
     """See ``IStore.move_topic``.
 
     If the store knows another content at the new URL, it forgets that content: then the next
@@ -88,6 +92,7 @@ def move_topic(conn: Connection, url: str, to: str, at: float) -> bool:
     )
     _forget_oldest_urls(conn, new.id)
     make_due(conn, [new.id], moved_at)
+    record_change_if_any(conn, change)
     return True
 
 

@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
-from rsscloud_broker.admin_records import BrokerState
+from rsscloud_broker.admin_records import BrokerState, Change
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
@@ -201,9 +201,11 @@ class Store(Service):
     def _request_checks(self, conn: Connection, asked: Sequence[topics.AskedCheck]) -> list[bool]:
         return topics.request_checks(conn, asked, self._bounds)
 
-    def end_topic(self, url: str, reason: str, at: float) -> Deferred[bool]:
+    def end_topic(
+        self, url: str, reason: str, at: float, change: Change | None = None
+    ) -> Deferred[bool]:
         return self._threads.write(
-            lambda conn: topics.end_topic(conn, url, reason, at, self._bounds)
+            lambda conn: topics.end_topic(conn, url, reason, at, self._bounds, change)
         )
 
     record_failure = _write(polls.record_failure)

@@ -27,8 +27,10 @@ from sqlalchemy import (
     update,
 )
 
+from rsscloud_broker.admin_records import Change
 from rsscloud_broker.model import Content, FetchResult, Ping, Topic
 from rsscloud_broker.records import Bounds, Check, FetchRecord
+from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
@@ -367,7 +369,12 @@ def drop_check(conn: Connection, url: str, asked_until: float) -> None:
 
 
 def end_topic(
-    conn: Connection, url: str, reason: str, at: float, bounds: Bounds = DEFAULT_BOUNDS
+    conn: Connection,
+    url: str,
+    reason: str,
+    at: float,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    change: Change | None = None,
 ) -> bool:
     """See ``IStore.end_topic``."""
     ended_at = to_micros(at)
@@ -382,10 +389,11 @@ def end_topic(
     if not ended.rowcount:
         return False
     _begin_fanout(conn, key, ended_at, None)
+    record_change_if_any(conn, change)
     return True
 
 
-def revive_topic(conn: Connection, url: str) -> bool:
+def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bool:
     """See ``IStore.revive_topic``.  Checks that were requested meanwhile are dropped."""
     revived = conn.execute(
         update(topic)
@@ -397,7 +405,10 @@ def revive_topic(conn: Connection, url: str) -> bool:
             **_NO_CHECK,
         )
     )
-    return revived.rowcount > 0
+    if not revived.rowcount:
+        return False
+    record_change_if_any(conn, change)
+    return True
 
 
 def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:

@@ -271,7 +271,7 @@ class FakeBroker:
     :ivar pings: the pings, each with its repeat window.
     :ivar recent: the pings that ``recent_pings`` returns.
     :ivar pinged: the topics given to ``ping_topic``.
-    :ivar sources: the addresses that pings of all kinds came from, in order.
+    :ivar sources: the addresses that pings of all kinds and pushes came from, in order.
     :ivar published: the URLs given to ``publish``, call by call.
     :ivar pushed: the topics given to ``push_content``, each with its content.
     :ivar intents: the intents given to ``subscribe``.
@@ -319,9 +319,10 @@ class FakeBroker:
         self.sources.append(source)
         return {url: self.problems[url] for url in urls if url in self.problems}
 
-    async def push_content(self, topic: str, content: Content) -> bool:
+    async def push_content(self, topic: str, content: Content, source: str) -> bool:
         self._fail("push_content")
         self.pushed.append((topic, content))
+        self.sources.append(source)
         return self.changed
 
     async def subscribe(self, intent: Intent) -> Subscription:

@@ -2,7 +2,8 @@
 
 ``/doctor`` is a form, and ``/doctor?url=FEED-URL`` the findings about that feed.  The page needs
 no script.  An examination counts as a ping of a topic without subscribers, for the limits on
-requests.  A HEAD request and a form without an address cause no examination.
+requests.  A HEAD request, a form without an address, and a request that the page of another site
+caused, as the browser says, cause no examination.
 
 ``/doctor/self-test`` answers only the operator: see ``wire.self_test``.  To everybody else there is
 nothing at that address.
@@ -80,6 +81,10 @@ class DoctorDoor:
         url = parameter(request, "url").strip()
         if not url or request.method == b"HEAD" or self._feeds is None:
             return await self._page(url)
+        if _header(request, "sec-fetch-site") == "cross-site":
+            # Otherwise any site could have its visitors make the broker send requests.
+            text = "Not examined: another site asked for it. Send the form to examine the feed."
+            return await self._page(url, text, 403)
         try:
             report = await self._feeds.examine(url, str(request.getClientAddress().host))
         except TooMany as error:

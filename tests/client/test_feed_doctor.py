@@ -20,7 +20,7 @@ from rsscloud_broker.client.feed_doctor import (
 )
 from rsscloud_broker.client.feed_push import MAX_SERVICES, OwnBroker
 from rsscloud_broker.client.feed_requests import asking_guarded
-from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, TooMany, Unavailable
 from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, OutboundReply
 from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing import Clock, FakeOutbound
@@ -177,6 +177,26 @@ class OthersTests(FeedDoctorTestCase):
         self.assert_finding("missing", "hub", "was not asked", "too many fetches")
         self.assertIn(("https://hub.example/", "192.0.2.1"), self.admitted)
         self.assertNotIn("https://hub.example/", [one.url for one in self.outbound.requests])
+
+    def test_redirects_count_for_the_limits(self) -> None:
+        there, farther = "https://there.example/", "https://farther.example/"
+        self.outbound.answers |= {
+            HERE: answer(302, Location=there),
+            there: answer(301, Location=farther),
+        }
+        for error in (TooMany("too many fetches", 5), Unavailable("the disk is full")):
+            self.refused[farther] = error
+            self.assert_finding("missing", "redirect", farther, "was not followed", str(error))
+            self.assertIn((there, "192.0.2.1"), self.admitted)
+            self.assertNotIn(farther, [one.url for one in self.outbound.requests])
+
+    def test_five_redirects_are_followed(self) -> None:
+        self.outbound.answers[HERE] = answer(302, Location="https://hop.example/0")
+        for number in range(9):
+            location = f"https://hop.example/{number + 1}"
+            self.outbound.answers[f"https://hop.example/{number}"] = answer(302, Location=location)
+        self.assert_finding("wrong", "redirect", "too many redirects")
+        self.assertEqual(len(self.outbound.requests), 6)
 
     def test_a_limited_number_is_asked(self) -> None:
         self.publish(*(HUB.format(f"https://hub{n}.example/") for n in range(9)))

@@ -284,7 +284,9 @@ class PlaceTests(FeedStateCase):
 
     def test_a_redirect_to_another_protocol(self) -> None:
         self.publish(b"", 301, Location="file:///etc/passwd")
-        fetching = Deferred.fromCoroutine(fetch_twice(asking(web_to(self.publisher)), HERE))
+        fetching = Deferred.fromCoroutine(
+            fetch_twice(asking(web_to(self.publisher)), HERE, lambda _: None)
+        )
         self.failureResultOf(fetching, ClientError)
 
     def test_gone(self) -> None:

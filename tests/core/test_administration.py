@@ -217,6 +217,17 @@ class TopicVerbTests(AdministrationTestCase):
             self.assert_refused(self.administration.move_topic("alice", OTHER, to), "cannot move")
         self.assert_refused(self.administration.move_topic("alice", FEED, PUSHED), "is pushed")
 
+    def test_a_verb_is_recorded_with_what_it_does(self) -> None:
+        """They are one transaction, so a failure between them cannot lose the record."""
+        self.subscribe()
+        self.store.record_change = lambda change: fail(Unavailable("the disk is full"))
+        self.result(self.administration.end_topic("alice", FEED, "it is spam"))
+        self.assert_done("end", FEED, "it is spam")
+        self.result(self.administration.revive_topic("alice", FEED))
+        self.assert_done("revive", FEED)
+        self.result(self.administration.move_topic("alice", FEED, OTHER))
+        self.assert_done("move", f"{FEED} {OTHER}")
+
     def test_what_was_cached_of_a_topic_is_forgotten(self) -> None:
         self.subscribe()
         self.result(self.broker.ping_topic(FEED, ""))  # so it is cached
@@ -354,6 +365,17 @@ class OtherProcessTests(AdministrationTestCase):
         self.store.changes_after = working
         self.wait()
         self.assertIsNotNone(self.blocks.of_host("spam.example"))
+
+    def test_publishing_that_failed_is_made_up_for(self) -> None:
+        working = self.store.claim_unpublished
+        self.store.claim_unpublished = lambda: fail(Unavailable("the disk is full"))
+        self.result(self.administration.block("alice", "host", "spam.example", "spam"))
+        self.wait()
+        self.assertIsNotNone(self.other_blocks.of_host("spam.example"))
+        self.store.claim_unpublished = working
+        self.wait()
+        seen = self.published(Administered) + self.published(Administered, self.other_bus)
+        self.assertEqual([event.verb for event in seen], ["block"])
 
     def test_looks_at_the_same_time_follow_each_change_once(self) -> None:
         self.successResultOf(

@@ -10,9 +10,10 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.core.block_names import block_name, host_name
 from rsscloud_broker.core.blocks import Blocks
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable
+from rsscloud_broker.events import PingRefused
 from rsscloud_broker.interfaces import IBlocks
-from rsscloud_broker.model import Intent, Ping
-from tests.core.house import CALLBACK, DAY, FEED, BrokerTestCase
+from rsscloud_broker.model import Content, Intent, Ping
+from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 INTENT = Intent(FEED, CALLBACK, DAY, source="192.0.2.7")
 
@@ -45,6 +46,27 @@ class BlocksTests(SynchronousTestCase):
             ("", False),
         ):
             self.assertEqual(blocks.of_host(host) is not None, blocked, host)
+
+    def test_hosts_in_any_spelling(self) -> None:
+        blocks = Blocks()
+        for blocked, spelled in (
+            ("xn--bcher-kva.example", "b\u00fccher.example"),
+            ("evil.example", "\uff45\uff56\uff49\uff4c.example."),
+            ("203.0.113.7", "0xcb007107"),
+            ("3405803783", "203.0.113.7"),  # stored by an earlier version
+            ("2001:db8:0::1", "2001:db8::1"),
+            ("*.evil.example.", "a.evil\u3002example"),
+        ):
+            blocks.change([Block("host", blocked, "it sends spam", "alice", 1000.0)])
+            self.assertIsNotNone(blocks.of_host(spelled), spelled)
+            self.assertIsNone(blocks.of_host("other.example"))
+
+    def test_topics_in_any_spelling_of_the_host(self) -> None:
+        for what in ("http://a.example/x", "http://a.example./x", "http://a.example/*"):
+            blocks = self.blocks(("topic", what))
+            for url in ("http://a.example./x", "http://a.example/x"):
+                self.assertIsNotNone(blocks.of_topic(url), (what, url))
+            self.assertIsNone(blocks.of_topic("http://a.example.b/x"))
 
     def test_topics(self) -> None:
         blocks = self.blocks(
@@ -100,10 +122,15 @@ class NameTests(SynchronousTestCase):
             ("host", "*.Spam.Example", "*.spam.example"),
             ("host", "münchen.example", "xn--mnchen-3ya.example"),
             ("host", "192.0.2.7", "192.0.2.7"),
+            ("host", "3221225991", "192.0.2.7"),
+            ("host", "[::ffff:192.0.2.7]", "192.0.2.7"),
+            ("host", "2001:db8:0::1", "2001:db8::1"),
             ("host", "2001:db8::1", "2001:db8::1"),
             ("host", "[2001:db8::1]", "2001:db8::1"),
             ("topic", "HTTP://A.example:80/%7ea", "http://a.example/~a"),
             ("topic", "http://A.example/*", "http://a.example/*"),
+            ("topic", "http://A.example./x", "http://a.example/x"),
+            ("topic", "http://A.example./*", "http://a.example/*"),
             ("source", "192.0.2.7", "192.0.2.7/32"),
             ("source", "192.0.2.7/24", "192.0.2.0/24"),
             ("source", "::ffff:192.0.2.7", "192.0.2.7/32"),
@@ -156,20 +183,35 @@ class RequestTests(BrokerTestCase):
             self.broker.publish([FEED], source),
         )
 
+    def assert_examination_refused(self) -> None:
+        del self.bus.logged[:]
+        error = self.assertRaises(Forbidden, self.broker.admit_examination, FEED, "192.0.2.7")
+        self.assertIn("is blocked here: it sends spam", str(error))
+        self.assertEqual(self.bus.logged, [PingRefused(FEED, str(error), NOW, "192.0.2.7")])
+
+    def pushing(self) -> object:
+        return self.broker.push_content(FEED, Content(b"<rss/>"), "192.0.2.7")
+
     def subscribing(self) -> tuple[object, ...]:
         return self.broker.subscribe(INTENT), self.broker.accept(INTENT)
 
     def test_topic(self) -> None:
         for kind, what in (("topic", FEED), ("topic", f"{FEED[:-3]}*"), ("host", FEED)):
             self.block(kind, what)
-            self.assert_refused(*self.pinging(), *self.subscribing())
+            self.assert_refused(*self.pinging(), *self.subscribing(), self.pushing())
+            self.assert_examination_refused()
+            self.assertIsNone(self.successResultOf(self.store.newest_content(FEED)))
 
     def test_source(self) -> None:
         self.block("source", "192.0.2.0/24")
         unsubscribe = evolve(INTENT, unsubscribe=True)
         self.assert_refused(
-            *self.pinging(), *self.subscribing(), self.broker.unsubscribe(unsubscribe)
+            *self.pinging(),
+            *self.subscribing(),
+            self.broker.unsubscribe(unsubscribe),
+            self.pushing(),
         )
+        self.assert_examination_refused()
         self.result(self.broker.ping_topic(FEED, "198.51.100.1"))
 
     def test_callback(self) -> None:

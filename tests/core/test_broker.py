@@ -65,11 +65,12 @@ class FullDiskTests(BrokerTestCase):
             self.broker.ping(Ping("A", HOME, NOW), 60, CALLER),
             self.broker.ping_topic(FEED, CALLER),
             self.broker.publish([FEED], CALLER),
-            self.broker.push_content(FEED, Content(b"new")),
+            self.broker.push_content(FEED, Content(b"new"), CALLER),
             self.broker.subscribe(intent),
             self.broker.accept(intent),
         ):
             self.refusal(call, Unavailable)
+        self.assertRaises(Unavailable, self.broker.admit_examination, FEED, CALLER)
         self.assertEqual(self.successResultOf(self.store.count_pings()), 0)
         self.assertEqual(self.fetcher.fetched, [])
 
@@ -368,7 +369,9 @@ class SpellingTests(BrokerTestCase):
 
     def test_content_that_is_handed_in(self) -> None:
         self.result(self.broker.subscribe(self.intent))
-        self.assertTrue(self.result(self.broker.push_content(self.WRITTEN, Content(b"new"))))
+        self.assertTrue(
+            self.result(self.broker.push_content(self.WRITTEN, Content(b"new"), CALLER))
+        )
 
     def test_patterns(self) -> None:
         """Another spelling of a URL does not get round a pattern."""
@@ -575,7 +578,7 @@ class DistributeTests(BrokerTestCase):
 
     def test_with_subscribers(self) -> None:
         self.subscribe()
-        self.assertTrue(self.result(self.broker.push_content(FEED, self.content)))
+        self.assertTrue(self.result(self.broker.push_content(FEED, self.content, CALLER)))
         self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW)])
         self.assertEqual(self.fetcher.fetched, [])
         (walk,) = self.successResultOf(self.store.fanouts(10))
@@ -583,7 +586,7 @@ class DistributeTests(BrokerTestCase):
         self.assertEqual(kept, self.content)
 
     def test_without(self) -> None:
-        self.assertFalse(self.result(self.broker.push_content(FEED, self.content)))
+        self.assertFalse(self.result(self.broker.push_content(FEED, self.content, CALLER)))
         self.assertEqual(self.bus.events, [])
 
 
@@ -781,7 +784,7 @@ class WebAddressTests(BrokerTestCase):
             for call in (
                 self.broker.ping_topic(bad, CALLER),
                 self.broker.publish([bad], CALLER),
-                self.broker.push_content(bad, Content(b"new")),
+                self.broker.push_content(bad, Content(b"new"), CALLER),
                 self.broker.subscribe(intent),
                 self.broker.accept(intent),
             ):

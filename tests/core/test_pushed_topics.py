@@ -50,7 +50,7 @@ class PushedTests(BrokerTestCase):
 
     def test_contents_are_carried(self) -> None:
         self.subscribe_carrier()
-        self.assertTrue(self.result(self.broker.push_content(CHANNEL, PUSHED)))
+        self.assertTrue(self.result(self.broker.push_content(CHANNEL, PUSHED, CALLER)))
         (walk,) = self.successResultOf(self.store.fanouts(10))
         self.assertEqual(self.successResultOf(self.store.content(walk.content_id)), PUSHED)
 

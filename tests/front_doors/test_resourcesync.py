@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Http
-from rsscloud_broker.errors import Forbidden, TooMany, Unavailable
+from rsscloud_broker.errors import Forbidden, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.resourcesync import (
     MAX_LINK,
@@ -297,7 +297,8 @@ class RefusalTests(DoorTestCase):
 
     def test_what_the_broker_refuses(self) -> None:
         for error, status in (
-            (Forbidden("the operator does not want that"), 400),
+            (Forbidden("this topic is blocked here"), 403),
+            (TopicUnreadable(TOPIC, "the URL names no host"), 400),
             (TooMany("too many", 7), 429),
             (Unavailable("the disk is full"), 503),
         ):

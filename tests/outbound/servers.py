@@ -276,7 +276,7 @@ def make_client(
     """
     names = Names() if names is None else names
     clock = Clock()
-    guard = AddressGuard(map(ip_network, allowed), own)
+    guard = AddressGuard(map(ip_network, allowed), own, limits.get("blocks"))
     both: Any = Network(network or reactor, clock)
     if kind is TopicClient:
         limits = {"in_thread": execute} | limits

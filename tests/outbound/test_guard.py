@@ -10,7 +10,9 @@ from hypothesis.strategies import ip_addresses
 from twisted.internet import reactor
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.errors import OutboundError, OwnAddress
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.core import Blocks
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
 from rsscloud_broker.outbound import AddressGuard, Resolver
 from rsscloud_broker.outbound.guard import DENIED, own_listeners
 
@@ -104,6 +106,19 @@ class AddressGuardTests(SynchronousTestCase):
         guard.check("fd00::1", 80)
         self.assert_refused(guard, "10.2.2.3")
         self.assert_refused(guard, "10.1.1.1")  # the broker itself is refused all the same
+
+    def test_blocked_addresses(self) -> None:
+        blocks = Blocks()
+        guard = AddressGuard(blocks=blocks)
+        blocks.change(
+            Block("host", host, "it sends spam", "alice", 1.0) for host in ("1.1.1.1", "2400::1")
+        )
+        for address in ("1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2400:0::1"):
+            error = self.assertRaises(AddressRefused, guard.check, address, 80)
+            self.assertIn("is blocked here: it sends spam", str(error))
+        guard.check("1.1.1.2", 80)
+        blocks.change([])
+        guard.check("1.1.1.1", 80)
 
     def test_allowing_all_of_one_family_allows_nothing_of_the_other(self) -> None:
         four, six = AddressGuard([ip_network("0.0.0.0/0")]), AddressGuard([ip_network("::/0")])

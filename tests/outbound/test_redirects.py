@@ -50,6 +50,32 @@ class RedirectTests(ClientTestCase):
             self.assertEqual(str(error), "the host is blocked here: it sends spam")
         self.assertEqual([seen.uri for seen in self.pages.seen], ["/a"])
 
+    async def test_a_blocked_address_is_not_called(self) -> None:
+        """Neither in another spelling nor by a name that leads to it."""
+        blocks = Blocks()
+        blocks.change([Block("host", "127.0.0.1", "it sends spam", "alice", 1.0)])
+        client = self.make_client(Names({"spam.example": ["127.0.0.1"]}), blocks=blocks)
+        for host in ("spam.example", "127.0.0.1", "2130706433", "[::ffff:127.0.0.1]"):
+            asking = self.begin(client, f"http://{host}:{self.port}/")
+            error = await self.assertFailure(asking, AddressRefused)
+            self.assertIn("blocked here: it sends spam", str(error))
+        self.assertEqual(self.pages.seen, [])
+
+    async def test_a_blocked_topic_is_not_fetched(self) -> None:
+        """A redirect must not lead to it either; callbacks are not topics."""
+        blocks = Blocks()
+        client = self.make_client(blocks=blocks)
+        self.redirect("/a", "/spam/x")
+        what = f"http://127.0.0.1.:{self.port}/spam/*"
+        blocks.change([Block("topic", what, "it is spam", "alice", 1.0)])
+        for path, redirects in (("/spam/x", 0), ("/a", 1)):
+            asking = self.begin(client, self.base + path, redirects=redirects)
+            if self.make_client is make_callback_client:
+                await asking
+            else:
+                error = await self.assertFailure(asking, AddressRefused)
+                self.assertEqual(str(error), "the topic is blocked here: it is spam")
+
     async def test_hops_are_told(self) -> None:
         for number, status in enumerate((301, 302, 303, 307, 308)):
             self.redirect(f"/{number}", f"/{number + 1}", status)

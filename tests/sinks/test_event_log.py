@@ -157,6 +157,10 @@ class EntriesTests(SynchronousTestCase):
             SubscriptionRemoved(FEED, CALLBACK, CALLER),
             an_entry("subscription", "unsubscribed", source=CALLER),
         )
+        self.check(
+            SubscriptionRemoved(FEED, CALLBACK, account="alice"),
+            an_entry("subscription", "dropped", reason="an administrator removed it"),
+        )
 
     def test_sweeps_name_some_and_count_the_others(self) -> None:
         named = (

@@ -32,6 +32,7 @@ from rsscloud_broker.records import Delivery, Fanout
 from rsscloud_broker.storage import (
     Imported,
     InvalidDocument,
+    exchange,
     export_text,
     import_document,
     import_in_parts,
@@ -244,6 +245,25 @@ class ImportTests(SynchronousTestCase):
             self.assertEqual(len(changes(conn, None, 10)), 2)  # so running brokers take notice
         self.assertEqual(imported.blocks, 2)
         self.assertIn("blocks: 2", list(imported.sentences("")))
+
+    def test_too_many_blocks_do_not_come_in(self) -> None:
+        host = Block("host", "spam.example", "spam", "alice", NOW)
+        other = evolve(host, object="other.example")
+        document = export_of_a_broker()
+        with memory_database() as conn:
+            import_blocks(conn, [host], NOW)
+            document["blocks"] = export_document(conn, NOW)["blocks"]
+        self.patch(exchange, "MAX_BLOCKS", 1)
+        with memory_database() as conn:
+            import_blocks(conn, [other], NOW)
+            error = self.assertRaises(InvalidDocument, import_document, conn, document, NOW)
+            self.assertIn("1 are stored and 1 would be added", str(error))
+            self.assertEqual(all_blocks(conn), [other])
+            self.assertEqual(export_document(conn, NOW)["topics"], [])
+        with memory_database() as conn:
+            import_blocks(conn, [evolve(host, reason="older")], NOW)
+            import_document(conn, document, NOW)  # it replaces that block
+            self.assertEqual(all_blocks(conn), [host])
 
     def test_subscriptions_that_come_in_count_for_their_hosts(self) -> None:
         document = export_of_a_broker()

@@ -342,6 +342,15 @@ class AdministrationContract(TestCase):
         self.assertFalse(await self.store.put_block(second, 1, A_CHANGE))
         self.assertEqual(await self.store.all_blocks(), [first])
 
+    async def test_blocks_are_replaced_even_if_no_more_fit(self) -> None:
+        block = Block("host", "a", "spam", "alice", 1000.0)
+        await self.store.put_block(block, 1, A_CHANGE)
+        worse = evolve(block, reason="worse")
+        for limit in (1, 0):  # there may be more blocks than an import may bring
+            self.assertTrue(await self.store.put_block(worse, limit, A_CHANGE))
+            self.assertEqual(await self.store.all_blocks(), [worse])
+        self.assertEqual(len(await self.verbs()), 3)
+
     async def test_lifting_the_block_of_a_host_makes_notifications_due(self) -> None:
         one, other = await self.subscribe(1), await self.subscribe(2)
         below = evolve(one, id=0, callback=Callback("http://a.reader1.example/", "http-post"))
@@ -353,6 +362,26 @@ class AdministrationContract(TestCase):
             await self.store.remove_block("host", what, A_CHANGE)
             claimed = await self.store.claim_due(A_CHANGE.at, 10, ())
             self.assertEqual([each.id for each in claimed], [each.id for each in due])
+
+    # topics
+
+    async def test_verbs_about_topics_are_recorded_with_what_they_do(self) -> None:
+        await self.subscribe(1)
+        ended, revived, moved = (evolve(A_CHANGE, verb=verb) for verb in ("end", "revive", "move"))
+        for _ in range(2):  # the second time they do nothing
+            await self.store.end_topic(FEED, "spam", 5000.0, ended)
+        for _ in range(2):
+            await self.store.revive_topic(FEED, revived)
+        for _ in range(2):
+            await self.store.move_topic(FEED, OTHER_FEED, 5000.0, moved)
+        self.assertEqual(sorted(await self.verbs()), ["end", "move", "revive"])
+
+    async def test_what_nobody_administered_is_not_recorded(self) -> None:
+        await self.subscribe(1)
+        self.assertTrue(await self.store.end_topic(FEED, "spam", 5000.0))
+        self.assertTrue(await self.store.revive_topic(FEED))
+        self.assertTrue(await self.store.move_topic(FEED, OTHER_FEED, 5000.0))
+        self.assertEqual(await self.verbs(), [])
 
     # announcements
 

@@ -88,6 +88,20 @@ class FeedPageTests(SynchronousTestCase):
         self.assertEqual((answer.status, answer.body), (200, b""))
         self.assertEqual(self.house.subscribers.calls, [])
 
+    def test_another_site_causes_no_examination(self) -> None:
+        self.publish()
+        headers = {"Sec-Fetch-Site": "cross-site"}
+        answer = self.house.ask("GET", f"/doctor?url={FEED}", headers=headers)
+        page = self.parsed(answer, 403)
+        self.assertIn("another site", page.xpath("string(//p[@role='alert'])"))
+        self.assertEqual(page.xpath("//form//input/@value"), [FEED])
+        self.assertEqual(self.house.subscribers.calls, [])
+        for site in ("same-origin", "same-site", "none"):
+            self.house.subscribers.calls.clear()
+            headers = {"Sec-Fetch-Site": site}
+            self.parsed(self.house.ask("GET", f"/doctor?url={FEED}", headers=headers))
+            self.assertNotEqual(self.house.subscribers.calls, [])
+
     def test_limits(self) -> None:
         """An examination counts like a ping of a topic without subscribers, even with some."""
         limits = RateLimitOptions(fetches_per_host=0.01, fetches_host_burst=2)
