@@ -10,13 +10,13 @@ from typing import Final
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.config import Network
-from rsscloud_broker.doctor.patient import Patient, is_localhost
+from rsscloud_broker.doctor.patient import Patient
 from rsscloud_broker.doctor.results import Level, Result
 from rsscloud_broker.errors import AddressRefused, Unavailable
 from rsscloud_broker.outbound import AddressGuard, Resolver
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.resolver import NO_ANSWER
-from rsscloud_broker.urls import is_address
+from rsscloud_broker.urls import is_address, is_localhost
 from rsscloud_broker.wire.http_dates import http_date
 
 #: Differences of clocks in seconds: from here on the doctor warns, and from here on it fails.
