@@ -20,17 +20,14 @@ from zope.interface import Attribute, Interface, implementer
 
 from rsscloud_broker.interfaces.broker import IClock
 
-#: The scopes, with what each allows.  A session of an administrator has all of them.
+#: The scopes, with what each allows.  A session of an administrator has all of them,
+#: and other sessions have none.
 SCOPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admin": "do everything that an administrator may do",
-        "log": "read the event log as signed-in people see it",
         "metrics": "read the metrics and the health of the broker",
     }
 )
-
-#: The scopes that an account has without being an administrator's.
-EVERYBODYS_SCOPES: Final = frozenset({"log"})
 
 
 class IAccount(Interface):

@@ -61,7 +61,7 @@ class SigningInTests(AccountsTestCase):
         self.assertEqual(caller.scopes, SCOPES.keys())
         self.assertEqual(caller.csrf, signed_in.caller.csrf)
         anna = self.sign_in("anna").caller
-        self.assertEqual((anna.is_admin, anna.scopes), (False, {"log"}))
+        self.assertEqual((anna.is_admin, anna.scopes), (False, set()))
 
     def test_names_as_people_type_them(self) -> None:
         self.assertEqual(self.sign_in(" Dave\t").caller.name, "dave")
@@ -82,7 +82,7 @@ class SigningInTests(AccountsTestCase):
     def test_secrets_are_not_stored_and_not_shown(self) -> None:
         signed_in = self.sign_in()
         _, secret = self.result(
-            self.accounts.add_token(signed_in.caller, "a script", {"log"}, None)
+            self.accounts.add_token(signed_in.caller, "a script", {"metrics"}, None)
         )
         rows = self.successResultOf(
             self.house.store._threads.read(
@@ -248,7 +248,7 @@ class SessionsTests(AccountsTestCase):
     def test_goes_on_while_nothing_can_be_stored(self) -> None:
         """That it was used is not worth an error."""
         signed_in = self.sign_in()
-        _, token = self.result(self.accounts.add_token(signed_in.caller, "x", {"log"}, None))
+        _, token = self.result(self.accounts.add_token(signed_in.caller, "x", {"metrics"}, None))
         self.clock.advance(TOUCH_EACH + 1)
         for touch in ("touch_session", "touch_token"):
             self.patch(
@@ -327,7 +327,9 @@ class PasswordTests(AccountsTestCase):
 class TokenTests(AccountsTestCase):
     def add(self, name: str = "dave", *scopes: str, days: int | None = None) -> Any:
         caller = self.sign_in(name).caller
-        return self.result(self.accounts.add_token(caller, "a script", scopes or ("log",), days))
+        return self.result(
+            self.accounts.add_token(caller, "a script", scopes or ("metrics",), days)
+        )
 
     def by_token(self, secret: str) -> Any:
         return self.result(self.accounts.caller_of_token(secret))
@@ -349,7 +351,7 @@ class TokenTests(AccountsTestCase):
 
     def test_others_get_fewer_scopes(self) -> None:
         anna = self.sign_in("anna").caller
-        self.assertEqual(list(self.accounts.scopes_for(anna)), ["log"])
+        self.assertEqual(list(self.accounts.scopes_for(anna)), [])
         self.assertEqual(self.accounts.scopes_for(self.sign_in().caller), SCOPES)
         for scope in ("admin", "metrics"):
             self.error(self.accounts.add_token(anna, "x", {scope}, None), InvalidAccount)
@@ -390,6 +392,6 @@ class TokenTests(AccountsTestCase):
     def test_so_many(self) -> None:
         caller = self.sign_in().caller
         for _ in range(MAX_TOKENS):
-            self.result(self.accounts.add_token(caller, "x", {"log"}, None))
-        error = self.error(self.accounts.add_token(caller, "x", {"log"}, None), InvalidAccount)
+            self.result(self.accounts.add_token(caller, "x", {"metrics"}, None))
+        error = self.error(self.accounts.add_token(caller, "x", {"metrics"}, None), InvalidAccount)
         self.assertIn("at most 50 tokens", str(error))

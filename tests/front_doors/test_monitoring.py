@@ -94,8 +94,8 @@ class AccessTests(MonitoringTestCase):
     def test_nobody_else_without_a_token(self) -> None:
         self.open()
         for peer in (STRANGER, "10.0.0.1", "2001:db8::1"):
-            self.assertEqual(self.statuses(peer), {403}, peer)
-            self.assertEqual(self.statuses(peer, Authorization="Bearer "), {403})
+            self.assertEqual(self.statuses(peer), {401}, peer)
+            self.assertEqual(self.statuses(peer, Authorization="Bearer "), {401})
         answer = self.get("/metrics", STRANGER)
         self.assertIn(b"[metrics] token", answer.body)
         self.assertNotIn(b"rsscloud_pings", answer.body)
@@ -140,33 +140,33 @@ class AccessTests(MonitoringTestCase):
         self.assertEqual(self.statuses(HERE), {200})
         self.assertEqual(self.statuses(HERE, X_Forwarded_For=HERE), {200})
         for client in (STRANGER, f"{HERE}, {STRANGER}", f"{STRANGER}, {HERE}"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {403}, client)
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
 
     def test_a_trusted_proxy_that_does_not_say_who_asks(self) -> None:
         self.open(http=Http(trusted_proxies=(HERE,)))
         for client in ("", "unknown", "unix:", f"{STRANGER},", f"unknown, {HERE}", f"{HERE}, x"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {403}, client)
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
 
     def test_addresses_with_ports(self) -> None:
         self.open(http=Http(trusted_proxies=(HERE, "::1")))
         for client in (f"{STRANGER}:4711", "[2001:db8::1]", "[2001:db8::1]:4711"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {403}, client)
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
         for client in (f"{HERE}:4711", "[::1]", "[::1]:4711", f"[::1]:4711, {HERE}:80"):
             self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {200}, client)
 
     def test_programs_on_the_machine_of_a_trusted_proxy(self) -> None:
         """The proxy runs elsewhere, so its loopback address is not of this machine."""
         self.open(http=Http(trusted_proxies=("10.1.2.3", HERE)))
-        self.assertEqual(self.statuses("10.1.2.3", X_Forwarded_For=HERE), {403})
-        self.assertEqual(self.statuses(HERE, X_Forwarded_For=f"{HERE}, 10.1.2.3"), {403})
+        self.assertEqual(self.statuses("10.1.2.3", X_Forwarded_For=HERE), {401})
+        self.assertEqual(self.statuses(HERE, X_Forwarded_For=f"{HERE}, 10.1.2.3"), {401})
 
     def test_other_names_of_this_machine(self) -> None:
         """A page of a stranger has a browser on this machine ask (DNS rebinding)."""
         self.open(http=Http(trusted_proxies=("127.0.0.2",)))
         for host in ("evil.example", "evil.example:5337", "localhost.evil.example", "", "10.0.0.1"):
-            self.assertEqual(self.statuses(HERE, Host=host), {403}, host)
+            self.assertEqual(self.statuses(HERE, Host=host), {401}, host)
             said = self.statuses("127.0.0.2", Host=host, X_Forwarded_For=HERE)
-            self.assertEqual(said, {403}, host)
+            self.assertEqual(said, {401}, host)
         for host in ("localhost", "LOCALHOST:80", "broker.localhost", f"{HERE}:5337", "[::1]:5337"):
             self.assertEqual(self.statuses(HERE, Host=host), {200}, host)
 
@@ -180,19 +180,19 @@ class AccessTests(MonitoringTestCase):
             ("X_Real_IP", STRANGER),
             ("Via", "1.1 proxy"),
         ):
-            self.assertEqual(self.statuses(HERE, **{name: value}), {403}, name)
+            self.assertEqual(self.statuses(HERE, **{name: value}), {401}, name)
 
     def test_a_proxy_that_is_trusted_and_speaks_only_of_forwarded(self) -> None:
         self.open(http=Http(trusted_proxies=(HERE,)))
-        self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {403})
+        self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {401})
 
     def test_a_unix_socket(self) -> None:
         self.open()
         peer, host = UNIXAddress("/run/broker.sock"), {"Host": "localhost"}
         for headers, status in (
-            ({}, 403),  # a proxy that adds no header, for somebody anywhere
-            ({"X-Forwarded-For": STRANGER}, 403),
-            ({"X-Forwarded-For": "unix:"}, 403),
+            ({}, 401),  # a proxy that adds no header, for somebody anywhere
+            ({"X-Forwarded-For": STRANGER}, 401),
+            ({"X-Forwarded-For": "unix:"}, 401),
             ({"X-Forwarded-For": HERE}, 200),
         ):
             answer = self.house.ask("GET", "/metrics", headers=host | headers, peer=peer)

@@ -45,7 +45,7 @@ class AccountsContract(TestCase):
         self, owner: Account, digest: bytes = b"1", expires_at: float | None = None
     ) -> Token:
         made = await self.store.add_token(
-            owner.id, digest, "a script", {"metrics", "log"}, 1000.0, expires_at, MANY
+            owner.id, digest, "a script", {"metrics", "admin"}, 1000.0, expires_at, MANY
         )
         assert made is not None
         return made
@@ -93,7 +93,9 @@ class AccountsContract(TestCase):
         self.assertIsNotNone(await self.store.session(b"2"))
         self.assertIsNotNone(await self.store.token(b"2"))
         self.assertIsNone(await self.store.add_session(dave.id, b"3", 1.0, 2.0, "", "", b"", MANY))
-        self.assertIsNone(await self.store.add_token(dave.id, b"3", "t", {"log"}, 1.0, None, MANY))
+        self.assertIsNone(
+            await self.store.add_token(dave.id, b"3", "t", {"metrics"}, 1.0, None, MANY)
+        )
 
     # passwords
 
@@ -189,7 +191,7 @@ class AccountsContract(TestCase):
         dave = await self.account()
         self.assertIsNone(await self.store.token(b"1"))
         made = await self.token(dave, b"1", 1500.0)
-        scopes = frozenset({"log", "metrics"})
+        scopes = frozenset({"admin", "metrics"})
         self.assertEqual(made, Token(made.id, "a script", scopes, 1000.0, 1500.0, None))
         self.assertEqual(await self.store.token(b"1"), (dave, made))
         await self.store.touch_token(made.id, 1200.0)
@@ -200,7 +202,7 @@ class AccountsContract(TestCase):
         dave, anna = await self.account(), await self.account("anna")
         await self.token(anna, b"x")
         for digest in (b"1", b"2", b"3"):
-            made = await self.store.add_token(dave.id, digest, "t", {"log"}, 1.0, None, 2)
+            made = await self.store.add_token(dave.id, digest, "t", {"metrics"}, 1.0, None, 2)
             self.assertEqual(made is None, digest == b"3")
         self.assertIsNone(await self.store.token(b"3"))
 
