@@ -150,7 +150,7 @@ class TokenTests(AccountTests):
         listed = self.account("token", "list", "robot")
         self.assertNotIn(secret, listed)
         number, scopes, _, used, expires, *label = listed.splitlines()[1].split()
-        self.assertEqual((scopes, used, label), ("log,metrics", "never", ["a", "dashboard"]))
+        self.assertEqual((scopes, used, label), ("metrics", "never", ["a", "dashboard"]))
         self.assertRegex(expires, r"^20\d\d-")
         self.account("token", "remove", "robot", number)
         self.assertEqual(len(self.account("token", "list", "robot").splitlines()), 1)
