@@ -153,7 +153,7 @@ def _too_open(networks: Sequence[Network]) -> Iterator[str]:
 def _own_listeners(patient: Patient) -> Iterator[Result]:
     """Whether the broker refuses to call itself."""
     config = patient.config
-    known = tuple(own_listeners(config.listen))
+    known = tuple(own_listeners(config.all_listen))
     guard = AddressGuard(config.egress.callback_networks, known)
     for address, port in known:
         target = address if is_address(address) and int(ip_address(address)) else "127.0.0.1"
@@ -163,7 +163,7 @@ def _own_listeners(patient: Patient) -> Iterator[Result]:
             continue
         found = f"a callback at {target} port {port}, which is this broker itself, would be called"
         yield Result("fail", "egress", found, "leave that address out of allow_callbacks")
-    unknown = [each for each in config.listen if not each.startswith("unix:")]
+    unknown = [each for each in config.all_listen if not each.startswith("unix:")]
     if len(unknown) > len(known) and config.egress.callback_networks:
         found = (
             "the port of an endpoint in 'listen' is not known in advance, so a callback to it in an"

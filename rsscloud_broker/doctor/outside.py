@@ -229,7 +229,7 @@ async def certificates(patient: Patient) -> AsyncIterator[Result]:
         except (OSError, ValueError) as error:
             advice = "see whether something speaks TLS there"
             yield Result("fail", "certificate", f"{where} cannot be read: {error}", advice)
-    for description in patient.config.listen:
+    for description in patient.config.all_listen:
         if not description.startswith(certificate_files.TLS):
             continue
         try:
