@@ -44,6 +44,7 @@ from rsscloud_broker.interfaces import (
     Session,
     SignedIn,
     SignIn,
+    StoredPassword,
     Token,
 )
 from rsscloud_broker.interfaces.accounts import SCOPES
@@ -131,12 +132,13 @@ class Accounts:
 
     async def sign_in(self, attempt: SignIn) -> SignedIn:
         name = attempt.name.strip().lower()
-        account = await self._checked(name, attempt.password, attempt.source, attempt.known)
-        stored = await self._store.stored_password(account.name)
+        stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
+        account = stored.account
         secret, now = new_secret(), self._clock.wall_seconds()
         expires_at = now + self._options.session_life
         session = await self._store.add_session(
             account.id,
+            stored.hash,
             digest_of(secret),
             now,
             expires_at,
@@ -145,28 +147,48 @@ class Accounts:
             digest_of(attempt.former),
             MAX_SESSIONS,
         )
-        if stored is None or session is None:  # the account was removed a moment ago
+        if session is None:  # the account was removed, or got another password, a moment ago
             raise SignInFailed
         known = mark_of(account.name, stored.hash) if stored.hash else ""
         self.log.info("{name} signed in from {source}.", name=account.name, source=attempt.source)
         return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
 
-    async def _checked(self, name: str, password: str, source: str, known: str) -> Account:
-        """The account, if the password is right and there were not too many attempts."""
+    async def _checked(self, name: str, password: str, source: str, known: str) -> StoredPassword:
+        """The account and the hash of its password, if the password is right and there were not
+        too many attempts.
+        """
         self._limit(self._take_source(bucket_of(source)), "from your address")
         browser = await self._browser_of(known, name)
         self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
+        before = await self._store.stored_password(name) if is_name(name) else None
+        while True:
+            try:
+                account = await self._account_of(name, password)
+            except UnauthorizedLogin:
+                shown = name if is_name(name) else "a name that nobody can have"
+                self.log.info(
+                    "An attempt to sign in as {name} from {source} failed.",
+                    name=shown,
+                    source=source,
+                )
+                raise SignInFailed from None
+            stored = await self._store.stored_password(account.name)
+            if stored is None:  # the account was removed a moment ago
+                raise SignInFailed
+            if stored.hash == (before.hash if before else ""):
+                return stored
+            # It changed meanwhile: it is a better hash of the password, or that of another one.
+            before = stored
+
+    async def _account_of(self, name: str, password: str) -> Account:
+        """The account with a name and a password.
+
+        :raises UnauthorizedLogin: there is none.
+        """
         credentials = UsernamePassword(
             *(text.encode("utf-8", "replace") for text in (name, password))
         )
-        try:
-            _, account, _ = await self._portal.login(credentials, None, IAccount)
-        except UnauthorizedLogin:
-            shown = name if is_name(name) else "a name that nobody can have"
-            self.log.info(
-                "An attempt to sign in as {name} from {source} failed.", name=shown, source=source
-            )
-            raise SignInFailed from None
+        _, account, _ = await self._portal.login(credentials, None, IAccount)
         assert isinstance(account, Account)
         return account
 

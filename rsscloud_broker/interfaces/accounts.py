@@ -210,6 +210,7 @@ class IAccountStore(Interface):
 
     def add_session(
         account: int,
+        password: str,
         digest: bytes,
         at: float,
         expires_at: float,
@@ -220,8 +221,9 @@ class IAccountStore(Interface):
     ) -> Awaitable[Session | None]:
         """Store a session that begins now, and when the account was signed in to.
 
-        Returns None if the account is gone.
+        Returns None if the account is gone, or has another password by now.
 
+        :param password: the hash of the password with which somebody signs in.
         :param former: the digest of a session that ends now; empty for none.
         :param limit: how many sessions an account may have.  If there are more, the ones that
             were not used for the longest time end.

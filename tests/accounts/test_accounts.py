@@ -119,6 +119,22 @@ class SigningInTests(AccountsTestCase):
         self.patch(self.house.passwords, "check", removed)
         self.assertIsInstance(self.refused(password=PASSWORD), SignInFailed)
 
+    def test_password_that_is_changed_meanwhile(self) -> None:
+        """A sign-in with the old password must not outlive the change."""
+        check = self.house.passwords.check
+        new = self.house.hasher.hash("another horse")
+
+        async def changed(name: str, password: str) -> bool:
+            right = await check(name, password)
+            await self.house.store.set_password("dave", new)
+            return right
+
+        self.patch(self.house.passwords, "check", changed)
+        self.assertIsInstance(self.refused(password=PASSWORD), SignInFailed)
+        dave = self.successResultOf(self.house.store.stored_password("dave"))
+        assert dave is not None
+        self.assertEqual(self.successResultOf(self.house.store.sessions(dave.account.id)), [])
+
 
 class AttackerTests(AccountsTestCase):
     """How often somebody may guess."""

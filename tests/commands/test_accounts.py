@@ -107,7 +107,9 @@ class PeopleTests(AccountTests):
         with open_database(database) as connection:
             stored = rows.stored_password(connection, "dave")
             assert stored is not None
-            rows.add_session(connection, stored.account.id, b"1", 1.0, 9e9, "", "", b"", 9)
+            rows.add_session(
+                connection, stored.account.id, stored.hash, b"1", 1.0, 9e9, "", "", b"", 9
+            )
         self.account("passwd", "dave", "--password-stdin", stdin="another horse\n")
         self.assertTrue(self.matches("another horse"))
         with open_database(database, writes=False) as connection:

@@ -36,10 +36,21 @@ class AccountsContract(TestCase):
         limit: int = MANY,
     ) -> Session:
         made = await self.store.add_session(
-            owner.id, digest, at, at + 500, "192.0.2.7", "A Browser/1", former, limit
+            owner.id,
+            f"hash of {owner.name}",
+            digest,
+            at,
+            at + 500,
+            "192.0.2.7",
+            "A Browser/1",
+            former,
+            limit,
         )
         assert made is not None
         return made
+
+    async def begin(self, owner: Account, password: str) -> Session | None:
+        return await self.store.add_session(owner.id, password, b"3", 1.0, 2.0, "", "", b"", MANY)
 
     async def token(
         self, owner: Account, digest: bytes = b"1", expires_at: float | None = None
@@ -92,7 +103,7 @@ class AccountsContract(TestCase):
         self.assertIsNone(await self.store.token(b"1"))
         self.assertIsNotNone(await self.store.session(b"2"))
         self.assertIsNotNone(await self.store.token(b"2"))
-        self.assertIsNone(await self.store.add_session(dave.id, b"3", 1.0, 2.0, "", "", b"", MANY))
+        self.assertIsNone(await self.begin(dave, "hash of dave"))
         self.assertIsNone(
             await self.store.add_token(dave.id, b"3", "t", {"metrics"}, 1.0, None, MANY)
         )
@@ -113,6 +124,13 @@ class AccountsContract(TestCase):
         assert stored is not None
         self.assertEqual(stored.hash, "newer")
         self.assertFalse(await self.store.set_password("nobody", "new"))
+
+    async def test_no_session_with_a_password_that_was_changed_meanwhile(self) -> None:
+        dave = await self.account()
+        await self.store.set_password("dave", "new")
+        self.assertIsNone(await self.begin(dave, "hash of dave"))
+        await self.assert_sessions(dave)
+        self.assertIsNotNone(await self.begin(dave, "new"))
 
     async def test_rehash_keeps_sessions(self) -> None:
         dave = await self.account()
