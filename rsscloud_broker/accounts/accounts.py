@@ -203,6 +203,12 @@ class Accounts:
         if pause:
             raise TooMany(f"there were too many attempts to sign in {where}", pause)
 
+    def _limit_in_session(self, caller: Caller, source: str) -> None:
+        """Limit how often somebody who has signed in may type the password once more."""
+        session = caller.session.id if caller.session else 0
+        self._limit(self._take_source(bucket_of(source)), "from your address")
+        self._limit(self._take_name(f"{caller.name} in session {session}"), "in this session")
+
     async def sign_out(self, secret: str) -> None:
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
@@ -232,8 +238,7 @@ class Accounts:
                 "the password of this account is not kept here; change it where it is kept"
             )
         keep = caller.session.id if caller.session else 0
-        self._limit(self._take_source(bucket_of(source)), "from your address")
-        self._limit(self._take_name(f"{name} in session {keep}"), "in this session")
+        self._limit_in_session(caller, source)
         if not await self._passwords.check(name, old):
             raise SignInFailed
         await self._store.set_password(name, await self._passwords.hash(new), keep)
@@ -249,12 +254,25 @@ class Accounts:
         ]
 
     async def add_token(
-        self, caller: Caller, name: str, scopes: Collection[str], days: int | None
+        self,
+        caller: Caller,
+        name: str,
+        scopes: Collection[str],
+        days: int | None,
+        password: str,
+        source: str,
     ) -> tuple[Token, str]:
         account = caller.account
         name = check_token(name, scopes, days, is_admin=account.is_admin)
         if withheld := sorted(set(scopes) - self.scopes_for(caller).keys()):
             raise InvalidAccount(f"tokens of this account cannot have the scope {withheld[0]!r}")
+        self._limit_in_session(caller, source)
+        try:
+            found = await self._account_of(account.name, password)
+        except UnauthorizedLogin:
+            raise SignInFailed from None
+        if found.id != account.id:
+            raise SignInFailed
         secret, now = new_token(), self._clock.wall_seconds()
         expires_at = None if days is None else now + days * _DAY
         token = await self._store.add_token(

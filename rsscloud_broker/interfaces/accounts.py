@@ -337,13 +337,23 @@ class IAccounts(Interface):
         """The API tokens of a caller's account that have not expired."""
 
     def add_token(
-        caller: Caller, name: str, scopes: Collection[str], days: int | None
+        caller: Caller,
+        name: str,
+        scopes: Collection[str],
+        days: int | None,
+        password: str,
+        source: str,
     ) -> Awaitable[tuple[Token, str]]:
         """Make an API token for a caller's account.
 
         :param name: what it is for.
         :param days: after how many days it expires; None for never.
+        :param password: the password of the account, so that nobody who only finds a browser
+            signed in gets a token, which would outlive the session.
+        :param source: the address of the caller.
         :returns: the token and its secret, which nobody can find out later.
+        :raises SignInFailed: the password is wrong.
+        :raises TooMany: as for ``sign_in``.
         :raises InvalidAccount: the name, the scopes or the days cannot be used, or the account
             has too many tokens.
         """

@@ -100,7 +100,8 @@ class AccountPage:
             if days is None:
                 raise InvalidAccount("the days are no whole number; leave them empty for no end")
         name = parameter(request, "name")
-        token, secret = await self._accounts.add_token(caller, name, scopes, days)
+        password, source = parameter(request, "password"), str(request.getClientAddress().host)
+        token, secret = await self._accounts.add_token(caller, name, scopes, days, password, source)
         return await self._page(caller, made=token.name, secret=secret)
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:

@@ -82,7 +82,7 @@ class SigningInTests(AccountsTestCase):
     def test_secrets_are_not_stored_and_not_shown(self) -> None:
         signed_in = self.sign_in()
         _, secret = self.result(
-            self.accounts.add_token(signed_in.caller, "a script", {"metrics"}, None)
+            self.accounts.add_token(signed_in.caller, "a script", {"metrics"}, None, PASSWORD, HOME)
         )
         rows = self.successResultOf(
             self.house.store._threads.read(
@@ -264,7 +264,9 @@ class SessionsTests(AccountsTestCase):
     def test_goes_on_while_nothing_can_be_stored(self) -> None:
         """That it was used is not worth an error."""
         signed_in = self.sign_in()
-        _, token = self.result(self.accounts.add_token(signed_in.caller, "x", {"metrics"}, None))
+        _, token = self.result(
+            self.accounts.add_token(signed_in.caller, "x", {"metrics"}, None, PASSWORD, HOME)
+        )
         self.clock.advance(TOUCH_EACH + 1)
         for touch in ("touch_session", "touch_token"):
             self.patch(
@@ -344,7 +346,9 @@ class TokenTests(AccountsTestCase):
     def add(self, name: str = "dave", *scopes: str, days: int | None = None) -> Any:
         caller = self.sign_in(name).caller
         return self.result(
-            self.accounts.add_token(caller, "a script", scopes or ("metrics",), days)
+            self.accounts.add_token(
+                caller, "a script", scopes or ("metrics",), days, PASSWORD, HOME
+            )
         )
 
     def by_token(self, secret: str) -> Any:
@@ -370,7 +374,9 @@ class TokenTests(AccountsTestCase):
         self.assertEqual(list(self.accounts.scopes_for(anna)), [])
         self.assertEqual(self.accounts.scopes_for(self.sign_in().caller), SCOPES)
         for scope in ("admin", "metrics"):
-            self.error(self.accounts.add_token(anna, "x", {scope}, None), InvalidAccount)
+            self.error(
+                self.accounts.add_token(anna, "x", {scope}, None, PASSWORD, HOME), InvalidAccount
+            )
 
     def test_scope_of_somebody_who_was_an_administrator(self) -> None:
         """A token that is stored with this scope gives nothing to an account without it."""
@@ -379,6 +385,13 @@ class TokenTests(AccountsTestCase):
         digest = digest_of("rsb_x")
         self.successResultOf(store.add_token(anna.id, digest, "x", {"admin", "old"}, 1, None, 9))
         self.assertEqual(self.by_token("rsb_x").scopes, frozenset())
+
+    def test_needs_the_password(self) -> None:
+        caller = self.sign_in().caller
+        for wrong in ("", "wrong"):
+            add = self.accounts.add_token(caller, "x", {"admin"}, None, wrong, HOME)
+            self.error(add, SignInFailed)
+        self.assertEqual(self.result(self.accounts.tokens(caller)), [])
 
     def test_expires(self) -> None:
         token, secret = self.add(days=2)
@@ -408,6 +421,8 @@ class TokenTests(AccountsTestCase):
     def test_so_many(self) -> None:
         caller = self.sign_in().caller
         for _ in range(MAX_TOKENS):
-            self.result(self.accounts.add_token(caller, "x", {"metrics"}, None))
-        error = self.error(self.accounts.add_token(caller, "x", {"metrics"}, None), InvalidAccount)
+            self.result(self.accounts.add_token(caller, "x", {"metrics"}, None, PASSWORD, HOME))
+        error = self.error(
+            self.accounts.add_token(caller, "x", {"metrics"}, None, PASSWORD, HOME), InvalidAccount
+        )
         self.assertIn("at most 50 tokens", str(error))

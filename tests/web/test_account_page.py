@@ -43,7 +43,7 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_not_for_tokens(self) -> None:
         """Otherwise a token could make tokens with more scopes."""
-        self.browser.send("Make a token", name="x", scope="admin")
+        self.browser.send("Make a token", name="x", scope="admin", password=PASSWORD)
         secret = self.browser.said("//pre")
         program = Browser(self.site)
         headers = {"Authorization": f"Bearer {secret}"}
@@ -128,7 +128,11 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_token_is_shown_once(self) -> None:
         answer = self.browser.send(
-            "Make a token", name="a <b>script</b>", scope=["admin", "metrics"], days="30"
+            "Make a token",
+            name="a <b>script</b>",
+            scope=["admin", "metrics"],
+            days="30",
+            password=PASSWORD,
         )
         self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
         secret = self.browser.said("//pre")
@@ -151,6 +155,7 @@ class AccountPageTests(SynchronousTestCase):
             ({"name": "x", "scope": "everything"}, "is no scope"),
             ({"name": "x", "scope": "metrics", "days": "x"}, "no whole number"),
             ({"name": "x", "scope": "metrics", "days": "0"}, "1 to 3650 days"),
+            ({"name": "x", "scope": "metrics", "password": "wrong"}, "password is wrong"),
         ):
             answer = self.browser.send("Make a token", None, **fields)
             self.assertEqual(answer.status, 400)
