@@ -20,9 +20,9 @@ from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.listening import listener
-from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor
+from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor, TokenCheck
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.interfaces import IAccounts, IClock
 from rsscloud_broker.monitoring import health
 from rsscloud_broker.monitoring.measuring import (
     LoopDelay,
@@ -84,6 +84,7 @@ def make_monitoring(
     limits: HTTPLimits,
     *,
     store: Store,
+    accounts: IAccounts,
     bus: EventBus,
     space: DiskSpace,
     resolver: Resolver,
@@ -93,6 +94,7 @@ def make_monitoring(
     """Make what watches the broker.
 
     :param limits: the limits on requests, which apply to the endpoints of ``[metrics]`` too.
+    :param accounts: knows the API tokens.
     """
     add_process_metrics(counters, __version__, make_url(config.database_url).get_backend_name())
     counters.lookups.set_function(lambda: resolver.lookups)
@@ -113,7 +115,13 @@ def make_monitoring(
     )
     token = ConfiguredToken(config.metrics.token)
     is_apart = bool(config.metrics.listen)
-    door = MonitoringDoor(counters.registry, examined, token, own_endpoint=is_apart)
+    door = MonitoringDoor(
+        counters.registry,
+        examined,
+        token,
+        further=[_tokens_of(accounts)],
+        own_endpoint=is_apart,
+    )
     writing = Workers(reactor, "log files", 1, counters)
     access_log = AccessLog(config.log.access, clock, writing, counters)
     return Monitoring(
@@ -124,6 +132,16 @@ def make_monitoring(
         token=token,
         listeners=listeners,
     )
+
+
+def _tokens_of(accounts: IAccounts) -> TokenCheck:
+    """A check whether an API token of an account gives the right to read the metrics."""
+
+    async def check(token: str) -> bool:
+        caller = await accounts.caller_of_token(token)
+        return caller is not None and (caller.is_admin or "metrics" in caller.scopes)
+
+    return check
 
 
 def _count_outgoing(counters: Counters, name: str, client: CallbackClient | TopicClient) -> None:

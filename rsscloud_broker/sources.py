@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 #: How many callers the results are cached of.
@@ -18,6 +19,18 @@ def address_of(source: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_loopback(source: str) -> bool:
+    """Whether a caller's address is one at which a machine reaches only itself."""
+    address = address_of(source)
+    return address is not None and address.is_loopback
+
+
+def within(source: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Whether a caller's address is in one of several networks."""
+    found = address_of(source)
+    return found is not None and any(found in network for network in networks)
 
 
 @lru_cache(MAX_SOURCES)

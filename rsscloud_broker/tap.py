@@ -365,6 +365,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         counters,
         limits,
         store=store,
+        accounts=accounts.accounts,
         bus=bus,
         space=space,
         resolver=outbound.resolver,

@@ -65,6 +65,11 @@ def normal_form(url: str) -> str:
     return f"{scheme}://{host}{_port(scheme, match['port'])}{path}{query}{match['fragment'] or ''}"
 
 
+def is_localhost(host: str) -> bool:
+    """Whether a host name means this machine (RFC 6761, section 6.3)."""
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def is_address(host: str) -> bool:
     """Whether a host is an IPv4 or IPv6 address, in its usual form and without brackets.
 

@@ -44,9 +44,10 @@ from rsscloud_broker.interfaces import (
     Session,
     SignedIn,
     SignIn,
+    StoredPassword,
     Token,
 )
-from rsscloud_broker.interfaces.accounts import EVERYBODYS_SCOPES, SCOPES
+from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.text import clean
 
@@ -131,12 +132,13 @@ class Accounts:
 
     async def sign_in(self, attempt: SignIn) -> SignedIn:
         name = attempt.name.strip().lower()
-        account = await self._checked(name, attempt.password, attempt.source, attempt.known)
-        stored = await self._store.stored_password(account.name)
+        stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
+        account = stored.account
         secret, now = new_secret(), self._clock.wall_seconds()
         expires_at = now + self._options.session_life
         session = await self._store.add_session(
             account.id,
+            stored.hash,
             digest_of(secret),
             now,
             expires_at,
@@ -145,28 +147,48 @@ class Accounts:
             digest_of(attempt.former),
             MAX_SESSIONS,
         )
-        if stored is None or session is None:  # the account was removed a moment ago
+        if session is None:  # the account was removed, or got another password, a moment ago
             raise SignInFailed
         known = mark_of(account.name, stored.hash) if stored.hash else ""
         self.log.info("{name} signed in from {source}.", name=account.name, source=attempt.source)
         return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
 
-    async def _checked(self, name: str, password: str, source: str, known: str) -> Account:
-        """The account, if the password is right and there were not too many attempts."""
+    async def _checked(self, name: str, password: str, source: str, known: str) -> StoredPassword:
+        """The account and the hash of its password, if the password is right and there were not
+        too many attempts.
+        """
         self._limit(self._take_source(bucket_of(source)), "from your address")
         browser = await self._browser_of(known, name)
         self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
+        before = await self._store.stored_password(name) if is_name(name) else None
+        while True:
+            try:
+                account = await self._account_of(name, password)
+            except UnauthorizedLogin:
+                shown = name if is_name(name) else "a name that nobody can have"
+                self.log.info(
+                    "An attempt to sign in as {name} from {source} failed.",
+                    name=shown,
+                    source=source,
+                )
+                raise SignInFailed from None
+            stored = await self._store.stored_password(account.name)
+            if stored is None:  # the account was removed a moment ago
+                raise SignInFailed
+            if stored.hash == (before.hash if before else ""):
+                return stored
+            # It changed meanwhile: it is a better hash of the password, or that of another one.
+            before = stored
+
+    async def _account_of(self, name: str, password: str) -> Account:
+        """The account with a name and a password.
+
+        :raises UnauthorizedLogin: there is none.
+        """
         credentials = UsernamePassword(
             *(text.encode("utf-8", "replace") for text in (name, password))
         )
-        try:
-            _, account, _ = await self._portal.login(credentials, None, IAccount)
-        except UnauthorizedLogin:
-            shown = name if is_name(name) else "a name that nobody can have"
-            self.log.info(
-                "An attempt to sign in as {name} from {source} failed.", name=shown, source=source
-            )
-            raise SignInFailed from None
+        _, account, _ = await self._portal.login(credentials, None, IAccount)
         assert isinstance(account, Account)
         return account
 
@@ -180,6 +202,12 @@ class Accounts:
     def _limit(self, pause: int, where: str) -> None:
         if pause:
             raise TooMany(f"there were too many attempts to sign in {where}", pause)
+
+    def _limit_in_session(self, caller: Caller, source: str) -> None:
+        """Limit how often somebody who has signed in may type the password once more."""
+        session = caller.session.id if caller.session else 0
+        self._limit(self._take_source(bucket_of(source)), "from your address")
+        self._limit(self._take_name(f"{caller.name} in session {session}"), "in this session")
 
     async def sign_out(self, secret: str) -> None:
         digest = digest_of(secret)
@@ -210,8 +238,7 @@ class Accounts:
                 "the password of this account is not kept here; change it where it is kept"
             )
         keep = caller.session.id if caller.session else 0
-        self._limit(self._take_source(bucket_of(source)), "from your address")
-        self._limit(self._take_name(f"{name} in session {keep}"), "in this session")
+        self._limit_in_session(caller, source)
         if not await self._passwords.check(name, old):
             raise SignInFailed
         await self._store.set_password(name, await self._passwords.hash(new), keep)
@@ -227,12 +254,25 @@ class Accounts:
         ]
 
     async def add_token(
-        self, caller: Caller, name: str, scopes: Collection[str], days: int | None
+        self,
+        caller: Caller,
+        name: str,
+        scopes: Collection[str],
+        days: int | None,
+        password: str,
+        source: str,
     ) -> tuple[Token, str]:
         account = caller.account
         name = check_token(name, scopes, days, is_admin=account.is_admin)
         if withheld := sorted(set(scopes) - self.scopes_for(caller).keys()):
             raise InvalidAccount(f"tokens of this account cannot have the scope {withheld[0]!r}")
+        self._limit_in_session(caller, source)
+        try:
+            found = await self._account_of(account.name, password)
+        except UnauthorizedLogin:
+            raise SignInFailed from None
+        if found.id != account.id:
+            raise SignInFailed
         secret, now = new_token(), self._clock.wall_seconds()
         expires_at = None if days is None else now + days * _DAY
         token = await self._store.add_token(
@@ -254,4 +294,4 @@ async def _if_possible(storing: Awaitable[None]) -> None:
 
 def _scopes_of(account: Account) -> frozenset[str]:
     """What a person may do who has signed in to an account."""
-    return frozenset(SCOPES) if account.is_admin else EVERYBODYS_SCOPES
+    return frozenset(SCOPES) if account.is_admin else frozenset()

@@ -65,6 +65,8 @@ def _secrets_of(patient: Patient) -> str:
     publishers = patient.config.front_doors.get("resourcesync", {}).get("publishers", ())
     if any("token" in publisher for publisher in publishers if isinstance(publisher, dict)):
         return "the tokens of publishers"
+    if patient.config.metrics.token:
+        return "the token of the metrics"
     url = patient.config.database_url
     return "the password of the database" if start_checks.has_password(url) else ""
 
@@ -106,7 +108,7 @@ def disk(patient: Patient) -> Iterator[Result]:
 def endpoints(patient: Patient) -> Iterator[Result]:
     """Whether the broker could listen, or does."""
     config = patient.config
-    for description in config.listen:
+    for description in config.all_listen:
         findings = start_checks.Findings("", "")
         start_checks.try_endpoint(description, config.data, findings)
         for fault in findings.faults:

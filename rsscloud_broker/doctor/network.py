@@ -10,13 +10,13 @@ from typing import Final
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.config import Network
-from rsscloud_broker.doctor.patient import Patient, is_localhost
+from rsscloud_broker.doctor.patient import Patient
 from rsscloud_broker.doctor.results import Level, Result
 from rsscloud_broker.errors import AddressRefused, Unavailable
 from rsscloud_broker.outbound import AddressGuard, Resolver
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.outbound.resolver import NO_ANSWER
-from rsscloud_broker.urls import is_address
+from rsscloud_broker.urls import is_address, is_localhost
 from rsscloud_broker.wire.http_dates import http_date
 
 #: Differences of clocks in seconds: from here on the doctor warns, and from here on it fails.
@@ -153,7 +153,7 @@ def _too_open(networks: Sequence[Network]) -> Iterator[str]:
 def _own_listeners(patient: Patient) -> Iterator[Result]:
     """Whether the broker refuses to call itself."""
     config = patient.config
-    known = tuple(own_listeners(config.listen))
+    known = tuple(own_listeners(config.all_listen))
     guard = AddressGuard(config.egress.callback_networks, known)
     for address, port in known:
         target = address if is_address(address) and int(ip_address(address)) else "127.0.0.1"
@@ -163,7 +163,7 @@ def _own_listeners(patient: Patient) -> Iterator[Result]:
             continue
         found = f"a callback at {target} port {port}, which is this broker itself, would be called"
         yield Result("fail", "egress", found, "leave that address out of allow_callbacks")
-    unknown = [each for each in config.listen if not each.startswith("unix:")]
+    unknown = [each for each in config.all_listen if not each.startswith("unix:")]
     if len(unknown) > len(known) and config.egress.callback_networks:
         found = (
             "the port of an endpoint in 'listen' is not known in advance, so a callback to it in an"

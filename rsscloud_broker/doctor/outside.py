@@ -20,13 +20,14 @@ from rsscloud_broker import start_checks
 from rsscloud_broker.client.feed_requests import Answer
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.config import ConfigError, Network
-from rsscloud_broker.doctor.patient import Patient, is_localhost
+from rsscloud_broker.doctor.patient import Patient
 from rsscloud_broker.doctor.results import Result
 from rsscloud_broker.front_doors import certificates as certificate_files
 from rsscloud_broker.front_doors.listening import SYSTEMD
 from rsscloud_broker.outbound.guard import own_listeners
 from rsscloud_broker.self_test import read_key
 from rsscloud_broker.sources import address_of
+from rsscloud_broker.urls import is_localhost
 from rsscloud_broker.wire import self_test
 
 #: A certificate that ends within so many days is worth a warning.
@@ -228,7 +229,7 @@ async def certificates(patient: Patient) -> AsyncIterator[Result]:
         except (OSError, ValueError) as error:
             advice = "see whether something speaks TLS there"
             yield Result("fail", "certificate", f"{where} cannot be read: {error}", advice)
-    for description in patient.config.listen:
+    for description in patient.config.all_listen:
         if not description.startswith(certificate_files.TLS):
             continue
         try:

@@ -14,14 +14,10 @@ from rsscloud_broker import data_lock
 from rsscloud_broker.client.feed_requests import Ask
 from rsscloud_broker.config import Config
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.sources import address_of
+from rsscloud_broker.sources import is_loopback
+from rsscloud_broker.urls import is_localhost
 
 T = TypeVar("T")
-
-
-def is_localhost(host: str) -> bool:
-    """Whether a host name means this machine (RFC 6761, section 6.3)."""
-    return host == "localhost" or host.endswith(".localhost")
 
 
 @define
@@ -63,8 +59,7 @@ class Patient:
     @property
     def is_local(self) -> bool:
         """Whether the broker is for this machine only, as with ``--local``."""
-        address = address_of(self.host)
-        return is_localhost(self.host) or (address is not None and address.is_loopback)
+        return is_localhost(self.host) or is_loopback(self.host)
 
     @property
     def existing_data(self) -> Path:

@@ -7,7 +7,7 @@ connection whose client does not begin a request in time, or does not read an an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
@@ -32,7 +32,7 @@ from rsscloud_broker.config import Http, Network
 from rsscloud_broker.front_doors.bodies import BodyBudget
 from rsscloud_broker.front_doors.proxies import UnnamedProxies, is_near
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
-from rsscloud_broker.sources import address_of
+from rsscloud_broker.sources import within
 
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
@@ -84,12 +84,6 @@ class HTTPLimits:
         self.http = http
         self.trusted = http.proxy_networks
         self.bodies.set_body_limit(http.body_limit)
-
-
-def within(address: str, networks: Sequence[Network]) -> bool:
-    """Whether an address is in one of several networks."""
-    found = address_of(address)
-    return found is not None and any(found in network for network in networks)
 
 
 class Connection(ProtocolWrapper):

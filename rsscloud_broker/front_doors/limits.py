@@ -18,7 +18,7 @@ fails on some headers; no protocol of the broker needs either.  Twisted also end
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from io import BytesIO
 from typing import Any, TypeAlias
@@ -41,9 +41,9 @@ from rsscloud_broker.front_doors.connections import (
     PAUSE,
     HTTPLimits,
     LimitedConnections,
-    within,
 )
 from rsscloud_broker.front_doors.negotiation import wants_page
+from rsscloud_broker.front_doors.proxies import is_own_host, senders
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
     body_of,
@@ -53,8 +53,7 @@ from rsscloud_broker.front_doors.requests import (
     plain,
 )
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
-from rsscloud_broker.sources import address_of, bucket_of
-from rsscloud_broker.urls import is_address
+from rsscloud_broker.sources import bucket_of, is_loopback
 from rsscloud_broker.wire.codings import (
     ACCEPTED,
     CONTENT_CODINGS,
@@ -215,30 +214,33 @@ class BoundedRequest(Request):
         peer = self._connection.peer
         if not self._connection.from_proxy:
             return peer
-        trusted = self.limits.trusted
         host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has no host
-        hops = [hop.strip() for hop in (header(self, "x-forwarded-for") or "").split(",")]
-        while hops and (hop := hops.pop()):
-            if not is_address(hop):
-                break
-            host = hop
-            if not within(hop, trusted):
-                break
+        for sender in self._senders():
+            host = sender or host
         kind = IPv6Address if ":" in host else IPv4Address
         return kind("TCP", host, getattr(peer, "port", 0))
 
     def is_local(self) -> bool:
-        """Whether the client is a program on this machine.
+        """Whether the client is a program on this machine, and speaks to it as such.
 
-        A request with a header of a proxy that ``trusted_proxies`` does not name may come from
-        anywhere, so it is not local, even if the proxy is on this machine.
+        Only a proxy opens a connection to a UNIX socket, and a proxy on this machine passes on
+        requests from anywhere.  So a request of a proxy is local only if a trusted proxy gives the
+        address of everybody before it, and each is a loopback address.  ``Host`` must name this
+        machine as well: see ``is_own_host``.
         """
-        address = address_of(str(getattr(self.getClientAddress(), "host", "")))
-        if address is None or not address.is_loopback:
+        if not is_own_host(header(self, "host") or ""):
+            return False
+        peer = getattr(self._connection.peer, "host", None)  # a UNIX socket has none
+        if peer is not None and not is_loopback(peer):
             return False
         if self._connection.from_proxy and self.requestHeaders.hasHeader(b"x-forwarded-for"):
-            return True  # the address is the one that the trusted proxy gave
-        return not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))
+            return all(is_loopback(sender or "") for sender in self._senders())
+        return peer is not None and not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))
+
+    def _senders(self) -> Iterator[str | None]:
+        """What a trusted proxy says of whom the request passed before: see ``senders``."""
+        forwarded = header(self, "x-forwarded-for")
+        return iter(()) if forwarded is None else senders(forwarded, self.limits.trusted)
 
     def refuse_body(self) -> None:
         """Answer that the body is too large, and end the connection."""

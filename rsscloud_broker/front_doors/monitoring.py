@@ -7,7 +7,7 @@
 ===================  ====================================================================
 
 All take GET.  They answer programs on this machine, and those that send the token of the
-configuration; everybody else gets 401, or 403 if there is no token::
+configuration or an API token with the scope ``metrics``; everybody else gets 401::
 
     GET /health/ready HTTP/1.1
     Authorization: Bearer of-16-characters-or-more
@@ -74,7 +74,7 @@ class MonitoringDoor:
     :param registry: the metrics.
     :param health: examines the parts of the broker.
     :param token: knows the token of the configuration.
-    :param further: other checks of tokens, for instance of those that accounts have.
+    :param further: other checks of tokens: those of accounts.
     :param own_endpoint: whether the operator has given this door endpoints of its own; then it
         answers everybody as long as there is no token.
     """
@@ -113,15 +113,12 @@ class MonitoringDoor:
             request.setHeader("cache-control", _UNSTORED)
             if await self._may_read(request):
                 return await answer(request)
-            if self._token or self._further:
-                text = "To read this, send the token: Authorization: Bearer TOKEN"
-                return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
-            return plain(
-                request,
-                403,
-                "Only programs on the machine of this broker may read this; its operator can "
-                "change that by [metrics] token.",
+            text = (
+                "Only programs on the machine of this broker may read this, and those that send a "
+                "token: Authorization: Bearer TOKEN. The token is that of [metrics] in the "
+                "configuration, or an API token with the scope metrics."
             )
+            return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
 
         return Page(respond)
 

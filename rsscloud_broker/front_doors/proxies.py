@@ -1,4 +1,4 @@
-"""Warns the operator of a reverse proxy that is missing in ``trusted_proxies``.
+"""Reads what reverse proxies say of callers, and warns of proxies that nobody named.
 
 The broker believes ``X-Forwarded-For`` only from the proxies in ``trusted_proxies``.  If the
 header comes from this machine or from a private network, its sender is nearly always a reverse
@@ -8,19 +8,62 @@ one, which soon exceeds the limits on requests.
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, ip_network
+import re
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
 from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 
-from rsscloud_broker.sources import address_of, bucket_of
+from rsscloud_broker.sources import address_of, bucket_of, is_loopback, within
+from rsscloud_broker.urls import is_address, is_localhost
 
 #: At most so many networks are warned of, so that strangers cannot fill the log.
 MAX_WARNINGS: Final = 10
 
 #: The network for carriers, in which some hosting providers have load balancers (RFC 6598).
 _SHARED = ip_network("100.64.0.0/10")
+
+#: An IPv6 address in brackets, perhaps with a port, or an IPv4 address with a port.
+_WITH_PORT = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|([\d.]+):\d+", re.ASCII)
+
+
+def senders(forwarded: str, trusted: Sequence[IPv4Network | IPv6Network]) -> Iterator[str | None]:
+    """Whom a request passed on its way to a trusted proxy, the nearest first.
+
+    The last one is the client: the first that is not a trusted proxy.  If the header does not
+    say more after a trusted proxy, the client is that proxy.
+
+    :param forwarded: the header ``X-Forwarded-For``.  Some proxies (Azure, IIS) write the port of
+        the client too: ``203.0.113.5:4711`` or ``[2001:db8::1]:4711``.
+    :returns: addresses; the last one is None if the header has no address there, so that nobody
+        knows who the client is.
+    """
+    for text in reversed(forwarded.split(",")):
+        address = address_in(text.strip())
+        yield address
+        if address is None or not within(address, trusted):
+            return
+
+
+def address_in(text: str) -> str | None:
+    """The IP address in a text that may also have a port and brackets; None if there is none."""
+    found = _WITH_PORT.fullmatch(text)
+    address = (found[1] or found[2]) if found else text
+    return address if is_address(address) else None
+
+
+def is_own_host(host: str) -> bool:
+    """Whether the header ``Host`` names this machine as only programs on it do.
+
+    A page of a stranger may give its own name this machine's address (DNS rebinding), and have a
+    browser on this machine ask the broker; then ``Host`` has the name.
+
+    :param host: the header, with or without a port.
+    """
+    name = host.strip().lower()
+    return is_localhost(name.partition(":")[0]) or is_loopback(address_in(name) or "")
 
 
 def is_near(host: str) -> bool:

@@ -49,7 +49,6 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.change_lists import PublishedFile
-from rsscloud_broker.front_doors.connections import within
 from rsscloud_broker.front_doors.requests import body_of, caller, charset, header, media_type, plain
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -60,6 +59,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import Content
 from rsscloud_broker.own_topics import RESOURCESYNC_DOCUMENTS
 from rsscloud_broker.rules import is_network, is_token
+from rsscloud_broker.sources import within
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec

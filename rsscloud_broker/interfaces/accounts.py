@@ -20,17 +20,14 @@ from zope.interface import Attribute, Interface, implementer
 
 from rsscloud_broker.interfaces.broker import IClock
 
-#: The scopes, with what each allows.  A session of an administrator has all of them.
+#: The scopes, with what each allows.  A session of an administrator has all of them,
+#: and other sessions have none.
 SCOPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admin": "do everything that an administrator may do",
-        "log": "read the event log as signed-in people see it",
         "metrics": "read the metrics and the health of the broker",
     }
 )
-
-#: The scopes that an account has without being an administrator's.
-EVERYBODYS_SCOPES: Final = frozenset({"log"})
 
 
 class IAccount(Interface):
@@ -213,6 +210,7 @@ class IAccountStore(Interface):
 
     def add_session(
         account: int,
+        password: str,
         digest: bytes,
         at: float,
         expires_at: float,
@@ -223,8 +221,9 @@ class IAccountStore(Interface):
     ) -> Awaitable[Session | None]:
         """Store a session that begins now, and when the account was signed in to.
 
-        Returns None if the account is gone.
+        Returns None if the account is gone, or has another password by now.
 
+        :param password: the hash of the password with which somebody signs in.
         :param former: the digest of a session that ends now; empty for none.
         :param limit: how many sessions an account may have.  If there are more, the ones that
             were not used for the longest time end.
@@ -338,13 +337,23 @@ class IAccounts(Interface):
         """The API tokens of a caller's account that have not expired."""
 
     def add_token(
-        caller: Caller, name: str, scopes: Collection[str], days: int | None
+        caller: Caller,
+        name: str,
+        scopes: Collection[str],
+        days: int | None,
+        password: str,
+        source: str,
     ) -> Awaitable[tuple[Token, str]]:
         """Make an API token for a caller's account.
 
         :param name: what it is for.
         :param days: after how many days it expires; None for never.
+        :param password: the password of the account, so that nobody who only finds a browser
+            signed in gets a token, which would outlive the session.
+        :param source: the address of the caller.
         :returns: the token and its secret, which nobody can find out later.
+        :raises SignInFailed: the password is wrong.
+        :raises TooMany: as for ``sign_in``.
         :raises InvalidAccount: the name, the scopes or the days cannot be used, or the account
             has too many tokens.
         """

@@ -78,6 +78,7 @@ def remove_account(conn: Connection, name: str) -> bool:
 def add_session(
     conn: Connection,
     account_id: int,
+    password: str,
     digest: bytes,
     at: float,
     expires_at: float,
@@ -88,8 +89,8 @@ def add_session(
 ) -> Session | None:
     """See ``IAccountStore.add_session``."""
     now = to_micros(at)
-    mine = update(account).where(account.c.id == account_id).values(signed_in_at=now)
-    if not conn.execute(mine).rowcount:
+    same = (account.c.id == account_id, account.c.password == password)
+    if not conn.execute(update(account).where(*same).values(signed_in_at=now)).rowcount:
         return None
     conn.execute(delete(session).where(session.c.digest == former))
     others = select(session.c.id).where(session.c.account_id == account_id)
@@ -283,6 +284,7 @@ class AccountStore:
     def add_session(
         self,
         account: int,
+        password: str,
         digest: bytes,
         at: float,
         expires_at: float,
@@ -293,7 +295,7 @@ class AccountStore:
     ) -> Deferred[Session | None]:
         return self._threads.write(
             lambda conn: add_session(
-                conn, account, digest, at, expires_at, address, browser, former, limit
+                conn, account, password, digest, at, expires_at, address, browser, former, limit
             )
         )
 

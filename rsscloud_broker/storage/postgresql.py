@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, func, select
+from sqlalchemy.exc import DBAPIError
 from twisted.logger import Logger
 
 DIALECT: Final = "postgresql"
@@ -25,6 +26,10 @@ CONNECTIONS: Final = 5
 #: Nothing else in the database may use this number.
 _MIGRATION: Final = 0x7273_7363_6C6F_7564
 
+#: What the server calls a transaction that it ended so that others could go on: SQLSTATE
+#: serialization_failure and deadlock_detected ("PostgreSQL Error Codes", class 40).
+_GAVE_WAY: Final = frozenset({"40001", "40P01"})
+
 _log = Logger()
 
 #: Parameters of libpq, unless the URL sets them.
@@ -39,6 +44,14 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
 
 _LOCK_TIMEOUT: Final = f"-c lock_timeout={TIMEOUT}s"
 _IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={TIMEOUT}s"
+
+
+def gave_way(error: DBAPIError) -> bool:
+    """Whether the server ended a transaction so that others could go on.
+
+    The database is in order then, and the transaction should simply be run again.
+    """
+    return getattr(error.orig, "sqlstate", None) in _GAVE_WAY
 
 
 def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:

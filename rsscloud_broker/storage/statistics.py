@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Connection, Insert, delete, func, insert, literal, select
+from sqlalchemy import BigInteger, Connection, Insert, Table, delete, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.records import PingedTopic
@@ -31,26 +31,30 @@ MINUTES_KEPT: Final = 25 * HOUR
 def add_statistics(
     conn: Connection, at: float, counted: Mapping[str, int], measured: Mapping[str, int]
 ) -> None:
-    """See ``IStore.add_statistics``."""
-    rows = [
-        (width, int(at // width) * width, name, value, name in counted)
-        for width in (MINUTE, HOUR)
-        for name, value in (*counted.items(), *measured.items())
-    ]
-    for adds in (True, False):
+    """See ``IStore.add_statistics``.
+
+    All nodes write the rows in one order, by width and name, first the counted and then the
+    measured.  Otherwise two nodes could each hold a row that the other waits for.
+    """
+    for numbers, adds in ((counted, True), (measured, False)):
         values = [
-            {"width": width, "begin": begin, "name": name, "value": value}
-            for width, begin, name, value, is_counted in rows
-            if is_counted is adds
+            {"width": width, "begin": int(at // width) * width, "name": name, "value": value}
+            for width in (MINUTE, HOUR)
+            for name, value in sorted(numbers.items())
         ]
         if values:
             conn.execute(_upsert(conn, adds), values)
 
 
+def _insert(conn: Connection, table: Table) -> Any:
+    """The INSERT of the database in use, which can also update a row that is there."""
+    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
+    return dialect.insert(table)
+
+
 def _upsert(conn: Connection, adds: bool) -> Insert:
     """A statement that stores a number, and adds it to the stored one or replaces that."""
-    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
-    new = dialect.insert(statistic)
+    new = _insert(conn, statistic)
     value = new.excluded.value + statistic.c.value if adds else new.excluded.value
     statement: Insert = new.on_conflict_do_update(
         index_elements=list(statistic.primary_key), set_={"value": value}
@@ -105,16 +109,23 @@ def measure(conn: Connection) -> dict[str, int]:
 
 
 def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic]) -> None:
-    """See ``IStore.put_busy_topics``."""
-    conn.execute(delete(busy_topic).where(busy_topic.c.hour == hour))
+    """See ``IStore.put_busy_topics``.
+
+    Several nodes may do this at the same time, for the same hour: the last one wins.
+    """
+    new = _insert(conn, busy_topic)
+    changed = {"url": new.excluded.url, "pings": new.excluded.pings}
+    statement = new.on_conflict_do_update(index_elements=list(busy_topic.primary_key), set_=changed)
     if busiest:
         conn.execute(
-            insert(busy_topic),
+            statement,
             [
                 {"hour": hour, "rank": rank, "url": each.url, "pings": each.pings}
                 for rank, each in enumerate(busiest)
             ],
         )
+    beyond = busy_topic.c.rank >= len(busiest)
+    conn.execute(delete(busy_topic).where(busy_topic.c.hour == hour, beyond))
 
 
 def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:

@@ -16,6 +16,9 @@ transaction of its own, so that only the faulty one fails.  Operations must ther
 twice, and the writer also runs them again if the database has lost them: see ``files``.  If the
 database cannot be used, the whole group fails at once, so that not each operation waits for the
 same lock.
+
+Several nodes may write to one PostgreSQL.  If two of them wait for each other, the server ends the
+transaction of one, which the writer then runs once more.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from threading import Thread
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
@@ -37,6 +41,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
 from rsscloud_broker.storage.operations import Batched, Heavy, Job, Operation, Outcome, failed, fire
+from rsscloud_broker.storage.postgresql import gave_way
 from rsscloud_broker.storage.sqlite import files_of
 
 T = TypeVar("T")
@@ -221,7 +226,12 @@ class Writer:
 
     def _timed_commit(self, group: Sequence[Job]) -> list[Outcome]:
         began_at = time.monotonic()
-        outcomes = self._commit(group)
+        try:
+            outcomes = self._commit(group)
+        except DBAPIError as error:
+            if not gave_way(error):
+                raise
+            outcomes = self._commit(group)
         self._durations.observe(time.monotonic() - began_at)
         self._group_sizes.observe(len(group))
         return outcomes

@@ -100,7 +100,8 @@ class AccountPage:
             if days is None:
                 raise InvalidAccount("the days are no whole number; leave them empty for no end")
         name = parameter(request, "name")
-        token, secret = await self._accounts.add_token(caller, name, scopes, days)
+        password, source = parameter(request, "password"), str(request.getClientAddress().host)
+        token, secret = await self._accounts.add_token(caller, name, scopes, days, password, source)
         return await self._page(caller, made=token.name, secret=secret)
 
     async def _remove_token(self, request: Request, caller: Caller) -> Answer:
@@ -121,6 +122,7 @@ class AccountPage:
     ) -> Answer:
         sessions = await self._accounts.sessions(caller)
         tokens = await self._accounts.tokens(caller)
+        scopes = self._accounts.scopes_for(caller)
         page = await self._pages.render(
             "Your account",
             "account.html",
@@ -134,7 +136,8 @@ class AccountPage:
             secret=secret,
             sessions=[_session(each, caller) for each in sessions],
             tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
-            scopes=[_scope(*each) for each in self._accounts.scopes_for(caller).items()],
+            scopes=[_scope(*each) for each in scopes.items()],
+            no_scopes="" if scopes else "none",
         )
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 

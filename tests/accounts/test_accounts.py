@@ -61,7 +61,7 @@ class SigningInTests(AccountsTestCase):
         self.assertEqual(caller.scopes, SCOPES.keys())
         self.assertEqual(caller.csrf, signed_in.caller.csrf)
         anna = self.sign_in("anna").caller
-        self.assertEqual((anna.is_admin, anna.scopes), (False, {"log"}))
+        self.assertEqual((anna.is_admin, anna.scopes), (False, set()))
 
     def test_names_as_people_type_them(self) -> None:
         self.assertEqual(self.sign_in(" Dave\t").caller.name, "dave")
@@ -82,7 +82,7 @@ class SigningInTests(AccountsTestCase):
     def test_secrets_are_not_stored_and_not_shown(self) -> None:
         signed_in = self.sign_in()
         _, secret = self.result(
-            self.accounts.add_token(signed_in.caller, "a script", {"log"}, None)
+            self.accounts.add_token(signed_in.caller, "a script", {"metrics"}, None, PASSWORD, HOME)
         )
         rows = self.successResultOf(
             self.house.store._threads.read(
@@ -118,6 +118,22 @@ class SigningInTests(AccountsTestCase):
 
         self.patch(self.house.passwords, "check", removed)
         self.assertIsInstance(self.refused(password=PASSWORD), SignInFailed)
+
+    def test_password_that_is_changed_meanwhile(self) -> None:
+        """A sign-in with the old password must not outlive the change."""
+        check = self.house.passwords.check
+        new = self.house.hasher.hash("another horse")
+
+        async def changed(name: str, password: str) -> bool:
+            right = await check(name, password)
+            await self.house.store.set_password("dave", new)
+            return right
+
+        self.patch(self.house.passwords, "check", changed)
+        self.assertIsInstance(self.refused(password=PASSWORD), SignInFailed)
+        dave = self.successResultOf(self.house.store.stored_password("dave"))
+        assert dave is not None
+        self.assertEqual(self.successResultOf(self.house.store.sessions(dave.account.id)), [])
 
 
 class AttackerTests(AccountsTestCase):
@@ -248,7 +264,9 @@ class SessionsTests(AccountsTestCase):
     def test_goes_on_while_nothing_can_be_stored(self) -> None:
         """That it was used is not worth an error."""
         signed_in = self.sign_in()
-        _, token = self.result(self.accounts.add_token(signed_in.caller, "x", {"log"}, None))
+        _, token = self.result(
+            self.accounts.add_token(signed_in.caller, "x", {"metrics"}, None, PASSWORD, HOME)
+        )
         self.clock.advance(TOUCH_EACH + 1)
         for touch in ("touch_session", "touch_token"):
             self.patch(
@@ -327,7 +345,11 @@ class PasswordTests(AccountsTestCase):
 class TokenTests(AccountsTestCase):
     def add(self, name: str = "dave", *scopes: str, days: int | None = None) -> Any:
         caller = self.sign_in(name).caller
-        return self.result(self.accounts.add_token(caller, "a script", scopes or ("log",), days))
+        return self.result(
+            self.accounts.add_token(
+                caller, "a script", scopes or ("metrics",), days, PASSWORD, HOME
+            )
+        )
 
     def by_token(self, secret: str) -> Any:
         return self.result(self.accounts.caller_of_token(secret))
@@ -349,10 +371,12 @@ class TokenTests(AccountsTestCase):
 
     def test_others_get_fewer_scopes(self) -> None:
         anna = self.sign_in("anna").caller
-        self.assertEqual(list(self.accounts.scopes_for(anna)), ["log"])
+        self.assertEqual(list(self.accounts.scopes_for(anna)), [])
         self.assertEqual(self.accounts.scopes_for(self.sign_in().caller), SCOPES)
         for scope in ("admin", "metrics"):
-            self.error(self.accounts.add_token(anna, "x", {scope}, None), InvalidAccount)
+            self.error(
+                self.accounts.add_token(anna, "x", {scope}, None, PASSWORD, HOME), InvalidAccount
+            )
 
     def test_scope_of_somebody_who_was_an_administrator(self) -> None:
         """A token that is stored with this scope gives nothing to an account without it."""
@@ -361,6 +385,13 @@ class TokenTests(AccountsTestCase):
         digest = digest_of("rsb_x")
         self.successResultOf(store.add_token(anna.id, digest, "x", {"admin", "old"}, 1, None, 9))
         self.assertEqual(self.by_token("rsb_x").scopes, frozenset())
+
+    def test_needs_the_password(self) -> None:
+        caller = self.sign_in().caller
+        for wrong in ("", "wrong"):
+            add = self.accounts.add_token(caller, "x", {"admin"}, None, wrong, HOME)
+            self.error(add, SignInFailed)
+        self.assertEqual(self.result(self.accounts.tokens(caller)), [])
 
     def test_expires(self) -> None:
         token, secret = self.add(days=2)
@@ -390,6 +421,8 @@ class TokenTests(AccountsTestCase):
     def test_so_many(self) -> None:
         caller = self.sign_in().caller
         for _ in range(MAX_TOKENS):
-            self.result(self.accounts.add_token(caller, "x", {"log"}, None))
-        error = self.error(self.accounts.add_token(caller, "x", {"log"}, None), InvalidAccount)
+            self.result(self.accounts.add_token(caller, "x", {"metrics"}, None, PASSWORD, HOME))
+        error = self.error(
+            self.accounts.add_token(caller, "x", {"metrics"}, None, PASSWORD, HOME), InvalidAccount
+        )
         self.assertIn("at most 50 tokens", str(error))

@@ -52,18 +52,18 @@ class SecretsTests(SynchronousTestCase):
             self.assertEqual(known_browser(other, name, stored), "", other)
 
     def test_tokens(self) -> None:
-        self.assertEqual(check_token(" a\nscript ", {"log"}, None, is_admin=False), "a script")
-        self.assertEqual(check_token("x", {"admin", "log"}, 3650, is_admin=True), "x")
+        self.assertEqual(check_token(" a\nscript ", {"metrics"}, None, is_admin=False), "a script")
+        self.assertEqual(check_token("x", {"admin", "metrics"}, 3650, is_admin=True), "x")
 
     def test_bad_tokens(self) -> None:
         for name, scopes, days, said in (
-            ("", {"log"}, None, "1 to 80 characters"),
-            ("x" * 81, {"log"}, None, "1 to 80 characters"),
-            ("x", set(), None, "a token needs a scope; the scopes are admin, log, metrics"),
-            ("x", {"log", "everything"}, None, "'everything' is no scope"),
+            ("", {"metrics"}, None, "1 to 80 characters"),
+            ("x" * 81, {"metrics"}, None, "1 to 80 characters"),
+            ("x", set(), None, "a token needs a scope; the scopes are admin, metrics"),
+            ("x", {"metrics", "everything"}, None, "'everything' is no scope"),
             ("x", {"admin"}, None, "only the account of an administrator"),
-            ("x", {"log"}, 0, "1 to 3650 days"),
-            ("x", {"log"}, 3651, "1 to 3650 days"),
+            ("x", {"metrics"}, 0, "1 to 3650 days"),
+            ("x", {"metrics"}, 3651, "1 to 3650 days"),
         ):
             error = self.assertRaises(
                 InvalidAccount, check_token, name, scopes, days, is_admin=False

@@ -91,7 +91,7 @@ class PeopleTests(AccountTests):
     def test_list(self) -> None:
         self.add("dave", "--admin")
         self.add("anna")
-        self.account("token", "add", "anna", "--scope", "log")
+        self.account("token", "add", "anna", "--scope", "metrics")
         heading, *lines = self.account("list").splitlines()
         self.assertEqual(
             heading.split(), ["NAME", "ADMIN", "CREATED", "SIGNED", "IN", "SESSIONS", "TOKENS"]
@@ -107,7 +107,9 @@ class PeopleTests(AccountTests):
         with open_database(database) as connection:
             stored = rows.stored_password(connection, "dave")
             assert stored is not None
-            rows.add_session(connection, stored.account.id, b"1", 1.0, 9e9, "", "", b"", 9)
+            rows.add_session(
+                connection, stored.account.id, stored.hash, b"1", 1.0, 9e9, "", "", b"", 9
+            )
         self.account("passwd", "dave", "--password-stdin", stdin="another horse\n")
         self.assertTrue(self.matches("another horse"))
         with open_database(database, writes=False) as connection:
@@ -143,14 +145,14 @@ class TokenTests(AccountTests):
 
     def test_add_list_remove(self) -> None:
         secret = self.account(
-            "token", "add", "robot", "--scope", "metrics", "--scope", "log", "--days", "30",
+            "token", "add", "robot", "--scope", "metrics", "--scope", "metrics", "--days", "30",
             "--for", "a dashboard",
         ).strip()  # fmt: skip
         self.assertRegex(secret, r"^rsb_[A-Za-z0-9_-]{43}$")
         listed = self.account("token", "list", "robot")
         self.assertNotIn(secret, listed)
         number, scopes, _, used, expires, *label = listed.splitlines()[1].split()
-        self.assertEqual((scopes, used, label), ("log,metrics", "never", ["a", "dashboard"]))
+        self.assertEqual((scopes, used, label), ("metrics", "never", ["a", "dashboard"]))
         self.assertRegex(expires, r"^20\d\d-")
         self.account("token", "remove", "robot", number)
         self.assertEqual(len(self.account("token", "list", "robot").splitlines()), 1)
@@ -159,11 +161,11 @@ class TokenTests(AccountTests):
 
     def test_bad_tokens(self) -> None:
         for arguments, said in (
-            (("robot", "--scope", "everything"), "the scopes are admin, log, metrics"),
+            (("robot", "--scope", "everything"), "the scopes are admin, metrics"),
             (("robot", "--scope", "admin"), "only the account of an administrator"),
-            (("robot", "--scope", "log", "--days", "0"), "1 to 3650 days"),
-            (("robot", "--scope", "log", "--for", "x" * 81), "1 to 80 characters"),
-            (("nobody", "--scope", "log"), "no account 'nobody'"),
+            (("robot", "--scope", "metrics", "--days", "0"), "1 to 3650 days"),
+            (("robot", "--scope", "metrics", "--for", "x" * 81), "1 to 80 characters"),
+            (("nobody", "--scope", "metrics"), "no account 'nobody'"),
         ):
             self.assertIn(said, self.refused("token", "add", *arguments))
         self.assertEqual(self.run_command("account", "token", "add", "robot").exit_code, 2)
@@ -175,15 +177,17 @@ class TokenTests(AccountTests):
             assert stored is not None
             for number in range(MAX_TOKENS):
                 digest = b"%d" % number
-                rows.add_token(connection, stored.account.id, digest, "x", {"log"}, 1.0, None, 99)
+                rows.add_token(
+                    connection, stored.account.id, digest, "x", {"metrics"}, 1.0, None, 99
+                )
         self.assertIn(
             "as many as an account may have",
-            self.refused("token", "add", "robot", "--scope", "log"),
+            self.refused("token", "add", "robot", "--scope", "metrics"),
         )
 
     def test_scopes_are_explained(self) -> None:
         said = self.output_of("account", "token", "add", "--help")
-        for scope in ("admin", "log", "metrics"):
+        for scope in ("admin", "metrics", "metrics"):
             self.assertRegex(said, rf"\b{scope}:")
 
 

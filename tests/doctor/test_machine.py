@@ -10,7 +10,7 @@ from unittest import SkipTest
 import rsscloud_broker.plugins
 import twisted.plugins
 from rsscloud_broker import storage
-from rsscloud_broker.config import Storage
+from rsscloud_broker.config import Metrics, Storage
 from rsscloud_broker.doctor import machine
 from rsscloud_broker.storage import migrate
 from tests.doctor.cases import DoctorTestCase
@@ -69,7 +69,8 @@ class DataTests(DoctorTestCase):
                 {"front_doors": {"resourcesync": {"publishers": [publisher]}}},
                 "tokens of publishers",
             ),
-            ({"database": "postgresql+psycopg://me:sesame@h/x", "front_doors": {}}, "the password"),
+            ({"metrics": Metrics(token="t" * 16), "front_doors": {}}, "the token of the metrics"),
+            ({"database": "postgresql+psycopg://me:sesame@h/x", "metrics": Metrics()}, "password"),
         ):
             self.change(**values)
             results = await self.results(machine.data(self.patient(config_file=str(file))))
@@ -133,6 +134,14 @@ class EndpointTests(DoctorTestCase):
             self.assertIn("Address already in use", text)
             self.run_broker()
             self.assertEqual((await self.only(machine.endpoints(self.patient())))[0], "ok")
+
+    async def test_of_the_metrics(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            self.change(metrics=Metrics(listen=(f"tcp:{port}:interface=127.0.0.1",)))
+            results = await self.results(machine.endpoints(self.patient()))
+        self.assertEqual([level for level, _, _ in results], ["ok", "fail"])
+        self.assertIn(f":{port}: ", results[1][1])
 
     async def test_of_systemd(self) -> None:
         self.change(listen=("systemd:domain=INET:index=0",))

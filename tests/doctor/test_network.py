@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from email.utils import formatdate
 
 from rsscloud_broker.client.feed_requests import Answer
-from rsscloud_broker.config import Egress
+from rsscloud_broker.config import Egress, Metrics
 from rsscloud_broker.doctor import network
 from rsscloud_broker.outbound import resolver
 from tests.doctor.cases import DoctorTestCase
@@ -139,8 +139,10 @@ class EgressTests(DoctorTestCase):
         self.assertEqual(level, "ok")
 
     async def test_endpoints_that_are_not_known(self) -> None:
-        self.change(listen=("systemd:domain=INET:index=0",))
-        self.assertEqual(await self.egress(), [])
-        results = await self.egress(allow_callbacks=("10.1.2.0/24",))
-        self.assertEqual([level for level, _, _ in results], ["ok", "warn"])
-        self.assertIn("is not known in advance", results[1][1])
+        unknown = ("systemd:domain=INET:index=0",)
+        for changes in ({"metrics": Metrics(listen=unknown)}, {"listen": unknown}):
+            self.change(**changes)
+            self.assertEqual(await self.egress(), [])
+            results = await self.egress(allow_callbacks=("10.1.2.0/24",))
+            self.assertEqual([level for level, _, _ in results], ["ok", "warn"])
+            self.assertIn("is not known in advance", results[1][1])

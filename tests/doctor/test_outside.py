@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from rsscloud_broker.client.feed_requests import Answer
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.config import Http
+from rsscloud_broker.config import Http, Metrics
 from rsscloud_broker.doctor import outside
 from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.wire.self_test import PATH
@@ -287,7 +287,9 @@ class CertificatesTests(DoctorTestCase):
 
     async def test_of_endpoints(self) -> None:
         endpoint = f"ssl:443:privateKey={self.key}:certKey={self.certificate}"
-        self.change(listen=(endpoint,), public_url="http://broker.example")
+        self.change(metrics=Metrics(listen=(endpoint,)), public_url="http://broker.example")
+        self.assertIn(endpoint, (await self.only(outside.certificates(self.patient())))[1])
+        self.change(listen=(endpoint,), metrics=Metrics())
         now = datetime.now(UTC)
         for moment, level, part in (
             (now, "warn", "see whether it is renewed automatically"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -85,13 +86,29 @@ class MetricsTests(EndToEndTestCase):
         broker.start()
         for path in ("/metrics", "/health/live", "/health/ready"):
             self.assertEqual(request(broker.url + path).status, 200)
-            self.assertEqual(request(broker.url + path, headers=STRANGER).status, 403)
+            self.assertEqual(request(broker.url + path, headers=STRANGER).status, 401)
         said = broker.reload(f"{PROXIED}[metrics]\ntoken = '{TOKEN}'\n")
         self.assertIn("Changed: [metrics] token.", said)
         self.assertNotIn(TOKEN, broker.log)
         for path in ("/metrics", "/health/live", "/health/ready"):
             self.assertEqual(request(broker.url + path, headers=STRANGER).status, 401)
             self.assertEqual(request(broker.url + path, headers=STRANGER | BEARER).status, 200)
+
+    def test_tokens_of_accounts(self) -> None:
+        """The recipe of the manual for a Prometheus with an account of its own."""
+        broker = self.own_broker(PROXIED)
+        options = ("--config", broker.configuration, "--data", broker.data)
+        account = ("rsscloud-broker", "account")
+        self.assertEqual(
+            run(*account, "add", "prometheus", "--no-password", *options).returncode, 0
+        )
+        made = run(*account, "token", "add", "prometheus", "--scope", "metrics", *options)
+        (token,) = re.findall(r"rsb_\S+", made.stdout)
+        broker.start()
+        for sent, status in ((token, 200), (f"{token}x", 401)):
+            headers = STRANGER | {"Authorization": f"Bearer {sent}"}
+            for path in ("/metrics", "/health/live", "/health/ready"):
+                self.assertEqual(request(broker.url + path, headers=headers).status, status)
 
     def test_endpoints_of_their_own(self) -> None:
         port = free_port()

@@ -77,7 +77,8 @@ class MonitoringTestCase(SynchronousTestCase):
         self.house = House(self, http=http, root=Root([door], PUBLIC_URL))
 
     def get(self, path: str, peer: str = HERE, headers: Mapping[str, str] | None = None) -> Answer:
-        return self.house.ask("GET", path, headers=headers, peer=peer)
+        named = {"Host": "localhost:5337", **(headers or {})}
+        return self.house.ask("GET", path, headers=named, peer=peer)
 
     def statuses(self, peer: str = HERE, **headers: str) -> set[int]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -93,10 +94,10 @@ class AccessTests(MonitoringTestCase):
     def test_nobody_else_without_a_token(self) -> None:
         self.open()
         for peer in (STRANGER, "10.0.0.1", "2001:db8::1"):
-            self.assertEqual(self.statuses(peer), {403}, peer)
-            self.assertEqual(self.statuses(peer, Authorization="Bearer "), {403})
+            self.assertEqual(self.statuses(peer), {401}, peer)
+            self.assertEqual(self.statuses(peer, Authorization="Bearer "), {401})
         answer = self.get("/metrics", STRANGER)
-        self.assertIn(b"[metrics] token", answer.body)
+        self.assertIn(b"[metrics]", answer.body)
         self.assertNotIn(b"rsscloud_pings", answer.body)
 
     def test_the_token(self) -> None:
@@ -139,7 +140,35 @@ class AccessTests(MonitoringTestCase):
         self.assertEqual(self.statuses(HERE), {200})
         self.assertEqual(self.statuses(HERE, X_Forwarded_For=HERE), {200})
         for client in (STRANGER, f"{HERE}, {STRANGER}", f"{STRANGER}, {HERE}"):
-            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {403}, client)
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
+
+    def test_a_trusted_proxy_that_does_not_say_who_asks(self) -> None:
+        self.open(http=Http(trusted_proxies=(HERE,)))
+        for client in ("", "unknown", "unix:", f"{STRANGER},", f"unknown, {HERE}", f"{HERE}, x"):
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
+
+    def test_addresses_with_ports(self) -> None:
+        self.open(http=Http(trusted_proxies=(HERE, "::1")))
+        for client in (f"{STRANGER}:4711", "[2001:db8::1]", "[2001:db8::1]:4711"):
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {401}, client)
+        for client in (f"{HERE}:4711", "[::1]", "[::1]:4711", f"[::1]:4711, {HERE}:80"):
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=client), {200}, client)
+
+    def test_programs_on_the_machine_of_a_trusted_proxy(self) -> None:
+        """The proxy runs elsewhere, so its loopback address is not of this machine."""
+        self.open(http=Http(trusted_proxies=("10.1.2.3", HERE)))
+        self.assertEqual(self.statuses("10.1.2.3", X_Forwarded_For=HERE), {401})
+        self.assertEqual(self.statuses(HERE, X_Forwarded_For=f"{HERE}, 10.1.2.3"), {401})
+
+    def test_other_names_of_this_machine(self) -> None:
+        """A page of a stranger has a browser on this machine ask (DNS rebinding)."""
+        self.open(http=Http(trusted_proxies=("127.0.0.2",)))
+        for host in ("evil.example", "evil.example:5337", "localhost.evil.example", "", "10.0.0.1"):
+            self.assertEqual(self.statuses(HERE, Host=host), {401}, host)
+            said = self.statuses("127.0.0.2", Host=host, X_Forwarded_For=HERE)
+            self.assertEqual(said, {401}, host)
+        for host in ("localhost", "LOCALHOST:80", "broker.localhost", f"{HERE}:5337", "[::1]:5337"):
+            self.assertEqual(self.statuses(HERE, Host=host), {200}, host)
 
     def test_behind_a_proxy_that_nobody_named(self) -> None:
         """The address is that of this machine, and the client may be anybody."""
@@ -151,19 +180,23 @@ class AccessTests(MonitoringTestCase):
             ("X_Real_IP", STRANGER),
             ("Via", "1.1 proxy"),
         ):
-            self.assertEqual(self.statuses(HERE, **{name: value}), {403}, name)
+            self.assertEqual(self.statuses(HERE, **{name: value}), {401}, name)
 
     def test_a_proxy_that_is_trusted_and_speaks_only_of_forwarded(self) -> None:
         self.open(http=Http(trusted_proxies=(HERE,)))
-        self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {403})
+        self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {401})
 
     def test_a_unix_socket(self) -> None:
         self.open()
-        peer = UNIXAddress("/run/broker.sock")
-        self.assertEqual(self.house.ask("GET", "/metrics", peer=peer).status, 200)
-        headers = {"X-Forwarded-For": STRANGER}
-        answer = self.house.ask("GET", "/metrics", headers=headers, peer=peer)
-        self.assertEqual(answer.status, 403)
+        peer, host = UNIXAddress("/run/broker.sock"), {"Host": "localhost"}
+        for headers, status in (
+            ({}, 401),  # a proxy that adds no header, for somebody anywhere
+            ({"X-Forwarded-For": STRANGER}, 401),
+            ({"X-Forwarded-For": "unix:"}, 401),
+            ({"X-Forwarded-For": HERE}, 200),
+        ):
+            answer = self.house.ask("GET", "/metrics", headers=host | headers, peer=peer)
+            self.assertEqual(answer.status, status, headers)
 
     def test_endpoints_of_its_own(self) -> None:
         self.open(own_endpoint=True)
@@ -183,7 +216,8 @@ class AccessTests(MonitoringTestCase):
         self.open()
         for path in PATHS:
             self.assertEqual(self.house.ask("POST", path, peer=HERE).status, 405)
-            self.assertEqual(self.house.ask("HEAD", path, peer=HERE).status, 200)
+            headers = {"Host": "localhost"}
+            self.assertEqual(self.house.ask("HEAD", path, headers=headers, peer=HERE).status, 200)
 
 
 class MetricsTests(MonitoringTestCase):
@@ -249,7 +283,8 @@ class HealthTests(MonitoringTestCase):
     def test_the_process_is_alive_while_a_part_hangs(self) -> None:
         self.open()
         self.health.hangs = True
-        hanging = self.house.begin("GET", "/health/ready", peer=HERE)
+        headers = {"Host": "localhost"}
+        hanging = self.house.begin("GET", "/health/ready", headers=headers, peer=HERE)
         self.assertEqual(self.get("/health/live").status, 200)
         self.assertEqual(self.get("/metrics").status, 200)
         self.assertEqual(hanging.transport.value(), b"")

@@ -6,15 +6,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, select, text
+from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.records import Bounds, PingedTopic
 from rsscloud_broker.storage import AccountStore, Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
+from rsscloud_broker.storage.schema import statistic
+from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import migrating
@@ -68,6 +74,79 @@ class EventLogOrderTests(TestCase):
             await store.add_log_entries([LogEntry("host", "reachable", now - 121)])
             self.assertEqual(await read(), ["host"])
         self.assertEqual(await read(), ["ping", "fetch", "host"])
+
+
+class SeveralNodesTests(TestCase):
+    """Several nodes write to one database at the same time."""
+
+    def other_node(self, url: str) -> Engine:
+        engine = open_engine(url)
+        self.addCleanup(engine.dispose)
+        return engine
+
+    async def test_numbers_are_stored_in_one_order(self) -> None:
+        """Whatever their order is in memory: otherwise two nodes wait for each other for ever."""
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), self.other_node(url)
+        await store.add_statistics(0.0, {"a": 1, "b": 1}, {"c": 1, "d": 1})
+        for held, free in (("a", "b"), ("c", "d")):
+            with engine.connect() as conn:
+                of = (statistic.c.width == MINUTE, statistic.c.name)
+                conn.execute(select(statistic).where(of[0], of[1] == held).with_for_update())
+                waiting = store.add_statistics(0.0, {"b": 1, "a": 1}, {"d": 1, "c": 1})
+                await self.waits_for(conn)
+                lock = select(statistic).where(of[0], of[1] == free).with_for_update(nowait=True)
+                self.assertEqual(len(conn.execute(lock).all()), 1)
+                conn.rollback()
+            await waiting
+
+    async def waits_for(self, conn: Connection) -> None:
+        """Wait until somebody waits for a lock of a connection."""
+        blocked = text("SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+        while not conn.execute(blocked).first():
+            await deferLater(IReactorTime(reactor), 0.01)
+
+    async def test_busiest_topics_of_one_hour_by_two_nodes(self) -> None:
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), self.other_node(url)
+        first, second = PingedTopic("http://a.example/", 3), PingedTopic("http://b.example/", 2)
+        with engine.connect() as conn:
+            put_busy_topics(conn, 7, [first, second])
+            waiting = store.put_busy_topics(7, [second])
+            await self.waits_for(conn)
+            conn.commit()
+        await waiting
+        self.assertEqual(await store.busy_topics(7 * 3600, 8 * 3600, 10), [second])
+
+    async def test_transaction_that_gives_way_to_another_is_run_again(self) -> None:
+        for code in ("40P01", "40001"):
+            store: Any = postgresql_store(self)
+            raised: list[str] = []
+
+            def give_way(conn: Connection, code: str = code, raised: list[str] = raised) -> str:
+                raised.append(code)
+                if len(raised) == 1:
+                    raise_error(conn, code)
+                return "done"
+
+            self.assertEqual(await store._threads.write(give_way), "done")
+            self.assertEqual(len(raised), 2)
+
+    async def test_transaction_that_gives_way_twice_fails(self) -> None:
+        store: Any = postgresql_store(self)
+        raised: list[bool] = []
+
+        def give_way(conn: Connection) -> None:
+            raised.append(True)
+            raise_error(conn, "40P01")
+
+        await self.assertFailure(store._threads.write(give_way), Unavailable)
+        self.assertEqual(len(raised), 2)
+
+
+def raise_error(conn: Connection, code: str) -> None:
+    """Have the server raise an error with a SQLSTATE."""
+    conn.exec_driver_sql(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$")
 
 
 def postgresql_account_store(case: TestCase) -> AccountStore:

@@ -36,16 +36,27 @@ class AccountsContract(TestCase):
         limit: int = MANY,
     ) -> Session:
         made = await self.store.add_session(
-            owner.id, digest, at, at + 500, "192.0.2.7", "A Browser/1", former, limit
+            owner.id,
+            f"hash of {owner.name}",
+            digest,
+            at,
+            at + 500,
+            "192.0.2.7",
+            "A Browser/1",
+            former,
+            limit,
         )
         assert made is not None
         return made
+
+    async def begin(self, owner: Account, password: str) -> Session | None:
+        return await self.store.add_session(owner.id, password, b"3", 1.0, 2.0, "", "", b"", MANY)
 
     async def token(
         self, owner: Account, digest: bytes = b"1", expires_at: float | None = None
     ) -> Token:
         made = await self.store.add_token(
-            owner.id, digest, "a script", {"metrics", "log"}, 1000.0, expires_at, MANY
+            owner.id, digest, "a script", {"metrics", "admin"}, 1000.0, expires_at, MANY
         )
         assert made is not None
         return made
@@ -92,8 +103,10 @@ class AccountsContract(TestCase):
         self.assertIsNone(await self.store.token(b"1"))
         self.assertIsNotNone(await self.store.session(b"2"))
         self.assertIsNotNone(await self.store.token(b"2"))
-        self.assertIsNone(await self.store.add_session(dave.id, b"3", 1.0, 2.0, "", "", b"", MANY))
-        self.assertIsNone(await self.store.add_token(dave.id, b"3", "t", {"log"}, 1.0, None, MANY))
+        self.assertIsNone(await self.begin(dave, "hash of dave"))
+        self.assertIsNone(
+            await self.store.add_token(dave.id, b"3", "t", {"metrics"}, 1.0, None, MANY)
+        )
 
     # passwords
 
@@ -111,6 +124,13 @@ class AccountsContract(TestCase):
         assert stored is not None
         self.assertEqual(stored.hash, "newer")
         self.assertFalse(await self.store.set_password("nobody", "new"))
+
+    async def test_no_session_with_a_password_that_was_changed_meanwhile(self) -> None:
+        dave = await self.account()
+        await self.store.set_password("dave", "new")
+        self.assertIsNone(await self.begin(dave, "hash of dave"))
+        await self.assert_sessions(dave)
+        self.assertIsNotNone(await self.begin(dave, "new"))
 
     async def test_rehash_keeps_sessions(self) -> None:
         dave = await self.account()
@@ -189,7 +209,7 @@ class AccountsContract(TestCase):
         dave = await self.account()
         self.assertIsNone(await self.store.token(b"1"))
         made = await self.token(dave, b"1", 1500.0)
-        scopes = frozenset({"log", "metrics"})
+        scopes = frozenset({"admin", "metrics"})
         self.assertEqual(made, Token(made.id, "a script", scopes, 1000.0, 1500.0, None))
         self.assertEqual(await self.store.token(b"1"), (dave, made))
         await self.store.touch_token(made.id, 1200.0)
@@ -200,7 +220,7 @@ class AccountsContract(TestCase):
         dave, anna = await self.account(), await self.account("anna")
         await self.token(anna, b"x")
         for digest in (b"1", b"2", b"3"):
-            made = await self.store.add_token(dave.id, digest, "t", {"log"}, 1.0, None, 2)
+            made = await self.store.add_token(dave.id, digest, "t", {"metrics"}, 1.0, None, 2)
             self.assertEqual(made is None, digest == b"3")
         self.assertIsNone(await self.store.token(b"3"))
 

@@ -43,7 +43,7 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_not_for_tokens(self) -> None:
         """Otherwise a token could make tokens with more scopes."""
-        self.browser.send("Make a token", name="x", scope="admin")
+        self.browser.send("Make a token", name="x", scope="admin", password=PASSWORD)
         secret = self.browser.said("//pre")
         program = Browser(self.site)
         headers = {"Authorization": f"Bearer {secret}"}
@@ -128,27 +128,34 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_token_is_shown_once(self) -> None:
         answer = self.browser.send(
-            "Make a token", name="a <b>script</b>", scope=["log", "metrics"], days="30"
+            "Make a token",
+            name="a <b>script</b>",
+            scope=["admin", "metrics"],
+            days="30",
+            password=PASSWORD,
         )
         self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
         secret = self.browser.said("//pre")
         self.assertTrue(secret.startswith("rsb_"))
         caller = self.site.result(self.site.accounts.caller_of_token(secret))
-        self.assertEqual((caller.name, caller.scopes), ("dave", {"log", "metrics"}))
+        self.assertEqual((caller.name, caller.scopes), ("dave", {"admin", "metrics"}))
         self.assertNotIn(secret, self.browser.get("/account").text)
         (row,) = self.rows("tokens")
-        self.assertIn("a <b>script</b>Allows log, metrics. Made 2001-", row.replace("b> A", "b>A"))
+        self.assertIn(
+            "a <b>script</b>Allows admin, metrics. Made 2001-", row.replace("b> A", "b>A")
+        )
         self.assertIn("expires 2001-10-09", row)
         self.assertIn("has been removed", self.followed(self.browser.send("Remove")))
         self.assertIsNone(self.site.result(self.site.accounts.caller_of_token(secret)))
 
     def test_bad_tokens(self) -> None:
         for fields, said in (
-            ({"name": "", "scope": "log"}, "1 to 80 characters"),
+            ({"name": "", "scope": "metrics"}, "1 to 80 characters"),
             ({"name": "x"}, "a token needs a scope".capitalize()),
             ({"name": "x", "scope": "everything"}, "is no scope"),
-            ({"name": "x", "scope": "log", "days": "x"}, "no whole number"),
-            ({"name": "x", "scope": "log", "days": "0"}, "1 to 3650 days"),
+            ({"name": "x", "scope": "metrics", "days": "x"}, "no whole number"),
+            ({"name": "x", "scope": "metrics", "days": "0"}, "1 to 3650 days"),
+            ({"name": "x", "scope": "metrics", "password": "wrong"}, "password is wrong"),
         ):
             answer = self.browser.send("Make a token", None, **fields)
             self.assertEqual(answer.status, 400)
@@ -157,11 +164,14 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_others_are_offered_fewer_scopes(self) -> None:
         self.assertEqual(
-            self.browser.page.xpath("//input[@name='scope']/@value"), ["admin", "log", "metrics"]
+            self.browser.page.xpath("//input[@name='scope']/@value"), ["admin", "metrics"]
         )
         anna = self.signed_in("anna")
-        self.assertEqual(anna.page.xpath("//input[@name='scope']/@value"), ["log"])
-        self.assertEqual(anna.send("Make a token", name="x", scope="admin").status, 400)
+        self.assertEqual(anna.page.xpath("//input[@name='scope']"), [])
+        self.assertNotIn("Make a token", anna.said())
+        (csrf,) = anna.page.xpath("//header//input[@name='csrf']/@value")
+        fields = {"csrf": csrf, "do": "add-token", "name": "x", "scope": "admin"}
+        self.assertEqual(anna.post("/account", fields).status, 400)
 
     # forged forms
 
