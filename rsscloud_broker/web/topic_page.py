@@ -29,13 +29,17 @@ from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.topic_overview import Us, facts, lead
-from rsscloud_broker.web.words import MAX_SHOWN, clipped, moment, strangers
+from rsscloud_broker.web.words import clipped, moment, strangers
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How many entries of the event log each table shows.
 SHOWN: Final = 10
+
+#: How many characters of a sentence about an entry are shown.
+MAX_SENTENCE: Final = 400
 
 #: Seconds for which the entries of the event log are remembered, and of how many topics.
 _FRESH, _TOPICS = 1.0, 500
@@ -86,6 +90,7 @@ class TopicPageDoor:
         self._pages = parts.pages
         self._topics = parts.topics
         self._log = parts.event_log
+        self._disclosure = parts.disclosure
         self._entries = Remembering(self._read_entries, parts.clock, _FRESH, _TOPICS)
         self._us = Us(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
         self._has_log_page = "event_log" in parts.running
@@ -198,7 +203,10 @@ class TopicPageDoor:
     # the event log
 
     async def _read_entries(self, url: str) -> Sequence[Sequence[LogEntry]]:
-        """The newest entries of the event log about a topic, for each table."""
+        """The newest entries of the event log about a topic, for each table.
+
+        They have only what strangers may see.
+        """
         if self._log is None:
             return ()
         found = []
@@ -208,7 +216,8 @@ class TopicPageDoor:
                 for outcome in outcomes or ("",):
                     wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
                     entries += await self._log.entries(wanted, None, SHOWN)
-                found.append(sorted(entries, key=lambda entry: -entry.at)[:SHOWN])
+                newest = sorted(entries, key=lambda entry: -entry.at)[:SHOWN]
+                found.append([self._disclosure.entry(entry) for entry in newest])
         except Unavailable:
             return ()  # the rest of the page does not need the event log
         return found
@@ -234,14 +243,14 @@ def _title(overview: TopicOverview) -> str:
 
 def _table(heading: str, entries: Sequence[LogEntry], now: float) -> Tag:
     """A section with a table of entries."""
-    columns = ("When", "Outcome", "Host, protocol", "Details")
+    columns = ("When", "Outcome", "Protocol", "What happened")
     head = tags.tr(*(tags.th(column, scope="col") for column in columns))
     rows = [
         tags.tr(
             _cell("When", moment(entry.at, now)),
             _cell("Outcome", _badge(entry.outcome)),
-            _cell("Host, protocol", _text(", ".join(filter(None, (entry.host, entry.protocol))))),
-            _cell("Details", _text(_details(entry), 300)),
+            _cell("Protocol", strangers(entry.protocol) if entry.protocol else ""),
+            _cell("What happened", _sentence(entry)),
         )
         for entry in entries
     ]
@@ -258,11 +267,7 @@ def _cell(column: str, content: Flattenable) -> Tag:
     return tags.td(content, **{"data-label": column})
 
 
-def _text(text: str, length: int = MAX_SHOWN) -> Flattenable:
-    return strangers(text, length) if text else ""
-
-
-def _details(entry: LogEntry) -> str:
-    """The reason of an entry and its measurements, in a line."""
-    numbers = ", ".join(f"{name} {number:,.15g}" for name, number in entry.numbers.items())
-    return "; ".join(filter(None, (entry.reason, numbers)))
+def _sentence(entry: LogEntry) -> Tag:
+    """What an entry says, in a sentence, as the page of the event log says it."""
+    line = line_of(entry)
+    return strangers(f"{line.before}{clipped(line.topic)}{line.after}", MAX_SENTENCE)

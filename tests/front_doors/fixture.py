@@ -303,8 +303,8 @@ class House:
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
-        made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
-        root = root or Root(made, PUBLIC_URL)
+        self.doors = [maker.make(chosen[maker.name], self.parts) for maker in makers]
+        root = root or Root(self.doors, PUBLIC_URL)
         self.limits = HTTPLimits(http or Http(), self.clock)
         self.factory = bounded_site(root, self.limits, self.counters, pages.error)
         self._standing = self.clock.getDelayedCalls()

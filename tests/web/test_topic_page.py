@@ -252,8 +252,9 @@ class SentencesTests(TopicPageTestCase):
             [
                 "1 minute ago",
                 "given up",
-                "reader.example, http-post",
-                "the connection was refused; attempts 6",
+                "http-post",
+                f"reader.example was not notified of {FEED}: the connection was refused; "
+                "the broker makes no further attempt.",
             ],
         )
         self.assertEqual(len(row), 1)
