@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -16,10 +17,14 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Ping
+from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.assets import ASSETS, Asset
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers
+
+#: Seconds for which the page is remembered for strangers.
+_FRESH: Final = 1.0
 
 
 @frozen
@@ -76,7 +81,7 @@ class FrontPageDoor:
 
 
 class _FrontPage:
-    """The front page.  It is rendered again only when the list of recent pings is a new one."""
+    """The front page.  It is rendered for strangers once a second at most."""
 
     def __init__(
         self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
@@ -87,15 +92,13 @@ class _FrontPage:
         self._callers = parts.callers
         self._shows_pings = options.recent_pings
         self._slots = slots
-        self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
-        self._page = b""
+        self._for_strangers = Remembering(self._rendered, parts.clock, _FRESH, 1)
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for whoever looks at it."""
         viewer = await self._viewer(request)
-        page = await self._current()
         if viewer is None:
-            return Answer(page)
+            return Answer(await self._for_strangers.get(None))
         # The page is for this person only.
         return Answer(await self._rendered(viewer), headers={"cache-control": "no-store"})
 
@@ -106,17 +109,10 @@ class _FrontPage:
         except Unavailable:
             return None
 
-    async def _current(self) -> bytes:
-        """The page with the current list of pings."""
-        pings = await self._recent()
-        if pings is not self._pings or not self._page:
-            self._pings = pings
-            self._page = await self._rendered(None)
-        return self._page
-
     async def _rendered(self, viewer: Caller | None) -> bytes:
-        """The page with the list of pings that it has now."""
-        recent = "" if self._pings is None else _list_of(self._pings, self._clock.wall_seconds())
+        """The page with the newest pings."""
+        pings = await self._recent()
+        recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
         return await self._render(
             "rsscloud-broker", "front_page.html", viewer, **self._slots, recent=recent
         )

@@ -331,6 +331,19 @@ class RecentPingsTests(SynchronousTestCase):
         self.ping("A")
         self.assertNotIn("Recent pings", self.house.get("/").text)
 
+    def test_announcements_appear_and_go(self) -> None:
+        """Also without a list of pings, and while the list stays the same."""
+        for recent_pings in (True, False):
+            shown: list[Announcement] = []
+            parts = front_door_parts(pages=Pages(announcements=Announcements(shown)))
+            door = FrontPageDoor(FrontPageOptions(recent_pings), parts)
+            house = House(self, root=Root([door], PUBLIC_URL))
+            clock: Any = parts.clock
+            for announcements, number in (([], 0), (["We move."], 1), ([], 0)):
+                shown[:] = [Announcement(text, 1.0, None, "alice") for text in announcements]
+                clock.advance(1)
+                self.assertEqual(house.get("/").text.count("We move."), number)
+
     def test_a_bug_is_answered(self) -> None:
         broker = FakeBroker()
         broker.failures["recent_pings"] = KeyError("a bug")
