@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import host_of
 
 #: How much is shown.
@@ -87,8 +87,8 @@ class Disclosure:
         URL or a host; what is not shown elsewhere is not shown there.
         """
         reason = entry.reason
-        hides_host = self.mode == "none" and bool(entry.callback or entry.kind == "host")
-        if entry.callback or entry.kind == "host":
+        hides_host = self.mode == "none" and entry.is_about_a_subscriber
+        if entry.is_about_a_subscriber:
             reason = self._cleaned(reason, entry.topic, entry.callback)
         if hides_host and entry.host:
             reason = re.sub(re.escape(entry.host), HIDDEN, reason, flags=re.IGNORECASE)
@@ -100,6 +100,14 @@ class Disclosure:
             account="",
             reason=reason,
         )
+
+    def permitted(self, wanted: LogFilter) -> LogFilter:
+        """The filter with which strangers may search the event log.
+
+        It finds no entry by a part that they may not see: otherwise the number of the entries
+        that it finds would say what is hidden.
+        """
+        return evolve(wanted, host_of_topic=True) if self.mode == "none" else wanted
 
     def _cleaned(self, reason: str, topic: str, callback: str) -> str:
         """A reason in which each URL has only the parts that are shown; topics are public.

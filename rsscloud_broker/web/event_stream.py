@@ -12,6 +12,8 @@ The stream has these events (https://html.spec.whatwg.org/multipage/server-sent-
     id: 1234
     data: {"id": 1234, "at": "2026-11-22T10:30:00Z", "before": "A ping for ", ...}
 
+    id: 1240                the last entry that was read; sent when nothing else is
+
     event: skipped          so many lines were left out, since too many came at once
     data: 412
 
@@ -42,7 +44,7 @@ from rsscloud_broker.sources import bucket_of
 #: Seconds between two reads of the log.
 PAUSE: Final = 0.5
 
-#: Seconds after which a comment is sent, so that no proxy closes a silent connection.
+#: Seconds after which something is sent, so that no proxy closes a silent connection.
 HEARTBEAT: Final = 15.0
 
 #: How many entries are read at a time, and how many are kept in memory.
@@ -231,9 +233,17 @@ class Watchers:
         if self._clock.seconds() >= self._beat_at:
             self._beat_at = self._clock.seconds() + HEARTBEAT
             for watcher in for_whom:
-                data.setdefault(watcher.wanted, b":\n\n")
+                data.setdefault(watcher.wanted, self._heartbeat())
         if data:
             await self._send(data, for_whom)
+
+    def _heartbeat(self) -> bytes:
+        """What is sent to those for whom there is nothing new, so that no proxy cuts them off.
+
+        It has the id of the last entry: otherwise a browser that connects again would ask for
+        all entries since the last one that passed its filter, which may be very old.
+        """
+        return b"id: %d\n\n" % self._position if self._position else b":\n\n"
 
     def _go_to(self, position: int) -> None:
         """Go on after another entry.  What is kept ends before it."""

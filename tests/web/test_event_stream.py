@@ -187,6 +187,23 @@ class StreamTests(StreamCase):
             self.wait()
         self.assertEqual(self.text(watcher)[before:], ":\n\n")
 
+    def test_who_connects_again_after_a_long_silence_has_missed_nothing(self) -> None:
+        """The heartbeat says which entry was read last, although none passed the filter."""
+        watcher = self.watch("?kind=host")
+        self.add(*range(KEPT + 10))
+        for _ in range(int(HEARTBEAT / PAUSE) + 2):
+            self.wait()
+        last = str(KEPT + 10)
+        self.assertIn(f"id: {last}\n\n", self.text(watcher))
+        self.assertEqual(self.events(watcher), [])
+        self.assertEqual(self.events(self.watch("?kind=host", last=last)), [])
+
+    def test_numbers_that_are_too_long(self) -> None:
+        for number in ("9" * 5000, "0" * 20 + "9" * 9):
+            answer = self.house.get("/log/events", after=number)
+            self.assertEqual(answer.status, 400)
+            self.assertEqual(self.events(self.watch(last=number)), [])
+
     def test_secrets_are_not_sent(self) -> None:
         watcher = self.watch()
         entry = LogEntry(
