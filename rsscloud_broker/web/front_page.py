@@ -19,7 +19,6 @@ from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route
 from rsscloud_broker.model import Ping
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import Answer, Answers
-from rsscloud_broker.web.assets import ASSETS, Asset
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers
 
@@ -40,7 +39,7 @@ class FrontPageOptions:
 
 @implementer(IFrontDoor)
 class FrontPageDoor:
-    """The front door for ``/``, ``/docs``, the style sheets and the icons."""
+    """The front door for ``/`` and ``/docs``."""
 
     name = "front_page"
 
@@ -63,7 +62,6 @@ class FrontPageDoor:
             "/docs": Answers(self._docs),
             # The manuals of other servers have their pages here.
             "/docs/*": Redirect(b"/docs"),
-            **{f"/{name}": Asset(name) for name in ASSETS},
         }
 
     def routes(self) -> Sequence[Route]:

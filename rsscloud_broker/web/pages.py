@@ -122,15 +122,22 @@ def _viewer(caller: Caller) -> Tag:
 class Pages:
     """Renders templates inside the frame.
 
-    :param running: the names of the front doors that run, whose pages are in the navigation.
+    :param paths: the paths that the broker serves, for the links in the frame; see ``link_to``.
     :param announcements: what administrators announce; None for nothing ever.
     """
 
     def __init__(
-        self, running: Set[str] = frozenset(), announcements: IAnnouncements | None = None
+        self, paths: Set[str] = frozenset(), announcements: IAnnouncements | None = None
     ) -> None:
-        self._running = running
+        self._paths = paths
         self._announcements = announcements
+
+    def link_to(self, paths: Set[str]) -> None:
+        """From now on, link to those pages of the frame that have one of these paths.
+
+        The front doors that serve the paths render pages themselves, so they are made later.
+        """
+        self._paths = paths
 
     async def render(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
@@ -156,7 +163,9 @@ class Pages:
     ) -> bytes:
         frame = {
             "title": title,
-            "navigation": navigation(self._running, str(slots.pop("here", ""))),
+            "navigation": navigation(self._paths, str(slots.pop("here", ""))),
+            "front_page": "/" if "/" in self._paths else "",
+            "no_front_page": "" if "/" in self._paths else "none",
             "viewer": _viewer(viewer) if viewer else "",
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),

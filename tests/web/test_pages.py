@@ -22,7 +22,9 @@ from rsscloud_broker.interfaces import IAnnouncements, IFrontDoor, IPages
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.web.assets import ASSETS
+from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+from rsscloud_broker.web.navigation import PLACES
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.change_list import closing, opening
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
@@ -50,7 +52,7 @@ class Announcements:
 class PagesTests(SynchronousTestCase):
     def render(self, title: str, template: str, **slots: str) -> Any:
         """The parsed page."""
-        return self.parsed(Pages().render(title, template, **slots))
+        return self.parsed(Pages({"/"}).render(title, template, **slots))
 
     def parsed(self, rendering: Coroutine[Any, Any, bytes]) -> Any:
         """The parsed page that a coroutine renders."""
@@ -87,8 +89,8 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("//aside"), [])
 
     def test_navigation(self) -> None:
-        """It has the pages of the front doors that run, and marks the one that is open."""
-        pages = Pages(frozenset({"ping_sink", "front_page", "event_log", "no_page"}))
+        """It has the pages that are served, and marks the one that is open."""
+        pages = Pages({"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
         for here, current in (("/docs", ["/docs"]), ("", []), ("/elsewhere", [])):
             page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here=here))
             links = page.xpath("//header/nav/ul/li/a/@href")
@@ -96,6 +98,26 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("//a[@aria-current='page']/@href"), current)
         nothing = self.parsed(Pages().render("t", "error.html", heading="h", message="m"))
         self.assertEqual(nothing.xpath("//nav"), [])
+        self.assertEqual(nothing.xpath("//header//a | //footer//a"), [])
+        self.assertEqual(nothing.xpath("string(//header)").strip(), "rsscloud-broker")
+
+    def test_links_lead_to_pages(self) -> None:
+        """Whichever front doors run, and however they are set, no link leads to nothing."""
+        for doors, options in (
+            (ALL_DOORS, {}),
+            (ALL_DOORS - {"front_page"}, {}),
+            (ALL_DOORS, {"doctor": DoctorOptions(examine_feeds=False)}),
+            (frozenset({"event_log"}), {}),
+        ):
+            house = House(self, doors=doors, options=options)
+            paths = {path for path, _ in PLACES} | {"/"}
+            served = {path for path in paths if house.get(path).status == 200}
+            for path in served:
+                page: Any = html.document_fromstring(house.get(path).text)
+                linked = set(page.xpath("//header//a/@href | //footer//a/@href"))
+                self.assertEqual(linked, served, path)
+                for file in page.xpath("//link/@href | //script/@src"):
+                    self.assertEqual(house.get(file).status, 200, file)
 
     def test_slots_are_escaped(self) -> None:
         page = self.render(BAD, "ping_accepted.html", message=BAD, name=BAD, url=BAD)

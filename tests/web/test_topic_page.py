@@ -98,7 +98,7 @@ class SentencesTests(TopicPageTestCase):
         given = front_door_parts(
             **{
                 "topics": self.view,
-                "pages": Pages(running),
+                "pages": Pages(),
                 "public_url": PUBLIC_URL,
                 "running": running,
                 "has_hub": True,
