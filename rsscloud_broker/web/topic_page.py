@@ -22,13 +22,21 @@ from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.errors import Forbidden, Refused, TooMany, TopicUnreadable, Unavailable
+from rsscloud_broker.errors import (
+    Forbidden,
+    ForgedForm,
+    Refused,
+    TooMany,
+    TopicUnreadable,
+    Unavailable,
+)
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.callers import check_sender, origin_of
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.topic_overview import Us, facts, lead
 from rsscloud_broker.web.words import clipped, moment, strangers
@@ -87,6 +95,7 @@ class TopicPageDoor:
     def __init__(self, options: TopicPageOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
         self._clock = parts.clock
+        self._origin = origin_of(parts.public_url)
         self._pages = parts.pages
         self._topics = parts.topics
         self._log = parts.event_log
@@ -119,6 +128,10 @@ class TopicPageDoor:
     async def _fetch(self, request: Request) -> Answer:
         """Fetch a topic, as for a ping, and say what happened."""
         url = parameter(request, "url").strip()
+        try:
+            check_sender(request, self._origin)  # it would use up the pings of who visits it
+        except ForgedForm as problem:
+            return await self._refusal(url, 403, f"The broker has not fetched it: {problem}.")
         if fault := fault_of(url):
             return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
         source = str(request.getClientAddress().host)
