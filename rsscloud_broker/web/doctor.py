@@ -22,6 +22,7 @@ from zope.interface import implementer
 from rsscloud_broker import __version__
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.interfaces import (
+    Caller,
     FeedReport,
     Finding,
     FrontDoorParts,
@@ -30,6 +31,7 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.wire import self_test
 from rsscloud_broker.wire.text import clean
 
@@ -62,6 +64,7 @@ class DoctorDoor:
 
     def __init__(self, options: DoctorOptions, parts: FrontDoorParts) -> None:
         self._pages = parts.pages
+        self._callers = parts.callers
         self._feeds = parts.feed_doctor if options.examine_feeds else None
         self._self_test = parts.self_test
 
@@ -78,20 +81,22 @@ class DoctorDoor:
     async def _examine(self, request: Request) -> Answer:
         """The page with the form, and with the findings if it names a feed."""
         url = parameter(request, "url").strip()
+        viewer = await viewer_of(self._callers, request)
         if not url or request.method == b"HEAD" or self._feeds is None:
-            return await self._page(url)
+            return await self._page(viewer, url)
         try:
             report = await self._feeds.examine(url, str(request.getClientAddress().host))
         except TooMany as error:
             more = {"retry-after": str(error.retry_after)}
-            return await self._page(url, f"Not examined: {error}.", 429, more)
+            return await self._page(viewer, url, f"Not examined: {error}.", 429, more)
         except Refused as error:
             status = 403 if isinstance(error, Forbidden) else 400
-            return await self._page(url, f"Not examined: {error}.", status)
-        return await self._page(url, report=report)
+            return await self._page(viewer, url, f"Not examined: {error}.", status)
+        return await self._page(viewer, url, report=report)
 
     async def _page(
         self,
+        viewer: Caller | None,
         url: str,
         message: str = "",
         status: int = 200,
@@ -102,6 +107,7 @@ class DoctorDoor:
         page = await self._pages.render(
             "Doctor for feeds",
             "doctor.html",
+            viewer,
             here="/doctor",
             message=clean(message),
             url=url,

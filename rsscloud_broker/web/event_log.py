@@ -29,10 +29,18 @@ from twisted.web.util import Redirect
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IEventLog, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IEventLog,
+    IFrontDoor,
+    Route,
+    SoapService,
+)
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import Watchers
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.wire.text import clean, decode
@@ -48,6 +56,9 @@ _ID: Final = re.compile("[0-9]{1,18}")
 
 #: Of all connections, those who watch the log may have one in so many.
 _SHARE: Final = 2
+
+#: The kinds in the form.  Nothing in the broker makes entries about relays yet.
+_OFFERED: Final = tuple(kind for kind in KINDS if kind != "relay")
 
 _OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
 
@@ -161,13 +172,15 @@ class LogPage:
         self._event_log = event_log
         self._disclosure = parts.disclosure
         self._pages = parts.pages
+        self._callers = parts.callers
 
     async def answer(self, request: Request) -> Answer:
         """The page with the entries that the query of a request asks for."""
-        page = await self._page(Asked.of(request, "before"))
+        viewer = await viewer_of(self._callers, request)
+        page = await self._page(Asked.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
 
-    async def _page(self, asked: Asked) -> bytes:
+    async def _page(self, asked: Asked, viewer: Caller | None) -> bytes:
         wanted, before = asked.wanted, asked.number
         newest = await self._newest() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.
@@ -181,11 +194,12 @@ class LogPage:
         return await self._pages.render(
             "Event log",
             "log.html",
+            viewer,
             here="/log",
             message=asked.fault,
             topic=wanted.topic,
             host=wanted.host,
-            kinds=_select("kind", tuple(KINDS), wanted.kind, "all"),
+            kinds=_select("kind", _OFFERED, wanted.kind, "all"),
             outcomes=_select("outcome", _OUTCOMES, wanted.outcome, "any"),
             entries=self._entries(wanted, public, before, newest),
             live="live" if before is None else "",

@@ -19,6 +19,7 @@ from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route
 from rsscloud_broker.model import Ping
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers
 
@@ -55,6 +56,7 @@ class FrontPageDoor:
             "websub": "runs" if parts.has_hub else "",  # a hub also needs the WebSub notifier
         }
         self._pages = parts.pages
+        self._callers = parts.callers
         self._slots = slots
         front_page = _FrontPage(options, parts, slots)
         self._resources: dict[str, IResource] = {
@@ -75,7 +77,9 @@ class FrontPageDoor:
 
     async def _docs(self, request: Request) -> Answer:
         title = "How to use this broker"
-        return Answer(await self._pages.render(title, "docs.html", here="/docs", **self._slots))
+        viewer = await viewer_of(self._callers, request)
+        page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
+        return Answer(page, headers=private(viewer))
 
 
 class _FrontPage:
@@ -94,18 +98,10 @@ class _FrontPage:
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for whoever looks at it."""
-        viewer = await self._viewer(request)
+        viewer = await viewer_of(self._callers, request)
         if viewer is None:
             return Answer(await self._for_strangers.get(None))
-        # The page is for this person only.
-        return Answer(await self._rendered(viewer), headers={"cache-control": "no-store"})
-
-    async def _viewer(self, request: Request) -> Caller | None:
-        """Who has signed in and looks at the page."""
-        try:
-            return await self._callers.caller(request) if self._callers else None
-        except Unavailable:
-            return None
+        return Answer(await self._rendered(viewer), headers=private(viewer))
 
     async def _rendered(self, viewer: Caller | None) -> bytes:
         """The page with the newest pings."""

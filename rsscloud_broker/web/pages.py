@@ -161,9 +161,11 @@ class Pages:
     def _rendered(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
+        # Who has signed in already need not be asked to.
+        paths = self._paths - {"/signin"} if viewer else self._paths
         frame = {
             "title": title,
-            "navigation": navigation(self._paths, str(slots.pop("here", ""))),
+            "navigation": navigation(paths, str(slots.pop("here", ""))),
             "front_page": "/" if "/" in self._paths else "",
             "no_front_page": "" if "/" in self._paths else "none",
             "viewer": _viewer(viewer) if viewer else "",

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.xmlrpc import XMLRPC
@@ -30,13 +30,13 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     Unavailable,
 )
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
-from rsscloud_broker.web.callers import check_sender, origin_of
+from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.topic_overview import Us, facts, lead
 from rsscloud_broker.web.words import clipped, moment, strangers
@@ -94,6 +94,7 @@ class TopicPageDoor:
 
     def __init__(self, options: TopicPageOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
+        self._callers = parts.callers
         self._clock = parts.clock
         self._origin = origin_of(parts.public_url)
         self._pages = parts.pages
@@ -119,21 +120,23 @@ class TopicPageDoor:
     async def _show(self, request: Request) -> Answer:
         """The overview of a topic; without ``url``, only the form to look one up."""
         url = parameter(request, "url").strip()
+        viewer = await viewer_of(self._callers, request)
         if not url:
-            return await self._page("", "Topics", lead=tags.p(_EXPLAINED))
+            return await self._page(viewer, "", "Topics", lead=tags.p(_EXPLAINED))
         if fault := fault_of(url):
-            return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
-        return await self._overview(url, 200, newest=False)
+            return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
+        return await self._overview(viewer, url, 200, newest=False)
 
     async def _fetch(self, request: Request) -> Answer:
         """Fetch a topic, as for a ping, and say what happened."""
         url = parameter(request, "url").strip()
+        viewer = await viewer_of(self._callers, request)
         try:
             check_sender(request, self._origin)  # it would use up the pings of who visits it
         except ForgedForm as problem:
-            return await self._refusal(url, 403, f"The broker has not fetched it: {problem}.")
+            return await self._refusal(viewer, 403, f"The broker has not fetched it: {problem}.")
         if fault := fault_of(url):
-            return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
+            return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
         source = str(request.getClientAddress().host)
         status, error, success = 200, "", ""
         headers: dict[str, str] = {}
@@ -151,11 +154,12 @@ class TopicPageDoor:
         else:
             success = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
         return await self._overview(
-            url, status, newest=True, error=error, success=success, headers=headers
+            viewer, url, status, newest=True, error=error, success=success, headers=headers
         )
 
     async def _overview(
         self,
+        viewer: Caller | None,
         url: str,
         status: int,
         *,
@@ -182,16 +186,17 @@ class TopicPageDoor:
             heading = _title(overview) or url
             shown = [facts(overview, self._us, now), self._tables(url, entries, now)]
         answer = await self._page(
-            url, clipped(heading), lead=first, overview=shown, error=error, success=success
+            viewer, url, clipped(heading), lead=first, overview=shown, error=error, success=success
         )
-        return Answer(answer.body, status=status, headers=headers or {})
+        return evolve(answer, status=status, headers={**answer.headers, **(headers or {})})
 
-    async def _refusal(self, url: str, status: int, message: str) -> Answer:
-        page = await self._page("", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
-        return Answer(page.body, status=status)
+    async def _refusal(self, viewer: Caller | None, status: int, message: str) -> Answer:
+        page = await self._page(viewer, "", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
+        return evolve(page, status=status)
 
     async def _page(
         self,
+        viewer: Caller | None,
         url: str,
         heading: str,
         *,
@@ -203,6 +208,7 @@ class TopicPageDoor:
         body = await self._pages.render(
             clean(heading),
             "topic.html",
+            viewer,
             here="/topic",
             url=url,
             heading=clean(heading),
@@ -211,7 +217,7 @@ class TopicPageDoor:
             error=error,
             success=success,
         )
-        return Answer(body)
+        return Answer(body, headers=private(viewer))
 
     # the event log
 

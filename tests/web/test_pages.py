@@ -7,19 +7,21 @@ import struct
 from collections.abc import Coroutine
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from lxml import etree, html
 from twisted.internet.defer import Deferred
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.server import Request
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
 from rsscloud_broker.admin_records import Announcement
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import IAnnouncements, IFrontDoor, IPages
+from rsscloud_broker.interfaces import Account, Caller, IAnnouncements, ICallers, IFrontDoor, IPages
 from rsscloud_broker.model import Ping
+from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.web.assets import ASSETS
 from rsscloud_broker.web.doctor import DoctorOptions
@@ -27,6 +29,7 @@ from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.navigation import PLACES
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.change_list import closing, opening
+from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 
 #: The slots of the rssCloud templates.
@@ -258,6 +261,48 @@ class FrontPageTests(SynchronousTestCase):
         house = House(self, root=Root([door], PUBLIC_URL))
         for path in ("/", "/docs"):
             self.assertNotIn("/websub", house.get(path).text, path)
+
+
+@implementer(ICallers)
+class EverybodySignedIn:
+    """Finds that whoever asks has signed in."""
+
+    async def caller(self, request: Request) -> Caller | None:
+        return Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
+
+    def check_form(self, request: Request, caller: Caller) -> None:
+        """Every form will do."""
+
+    def sign_in_url(self, request: Request) -> str:
+        return "/signin"
+
+
+class ViewerTests(SynchronousTestCase):
+    """Every page says who has signed in, and no cache keeps it."""
+
+    def pages(self, callers: ICallers | None) -> dict[str, Answer]:
+        doors = ALL_DOORS | {"public_lists", "stats"}
+        parts = evolve(House(self, doors=doors).parts, callers=callers)
+        makers = [getattr(bundled, name) for name in sorted(doors)]
+        root = Root([maker.make(maker.options(), parts) for maker in makers], PUBLIC_URL)
+        pages: Any = parts.pages
+        pages.link_to(root.pages | {"/signin"})
+        house = House(self, root=root)
+        paths = ("/", "/docs", "/log", "/topic", "/topic?url=x", "/changes", "/stats", "/doctor")
+        return {path: house.ask("GET", path) for path in paths}
+
+    def test_who_has_signed_in(self) -> None:
+        for path, answer in self.pages(EverybodySignedIn()).items():
+            page: Any = html.document_fromstring(answer.text)
+            self.assertEqual(page.xpath("string(//header//a[@href='/account'])"), "dave", path)
+            self.assertEqual(page.xpath("//nav//a[@href='/signin']"), [], path)
+            self.assertEqual(answer.headers["cache-control"], "no-store", path)
+
+    def test_strangers(self) -> None:
+        for path, answer in self.pages(None).items():
+            page: Any = html.document_fromstring(answer.text)
+            self.assertEqual(page.xpath("//header//a[@href='/account']"), [], path)
+            self.assertEqual(len(page.xpath("//nav//a[@href='/signin']")), 1, path)
 
 
 class RecentPingsTests(SynchronousTestCase):
