@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import host_of
 
 #: How much is shown.
@@ -35,7 +35,15 @@ HIDDEN: Final = "a subscriber"
 _PARTS = re.compile(
     r"(?P<scheme>[a-z]+://)(?:[^/?#@]*@)?(?P<rest>[^?#]*)(?P<query>[?#].*)?", re.IGNORECASE
 )
-_URL = re.compile(r"https?://[^\s\"'<>]+", re.IGNORECASE)
+
+#: The rest of a URL in a text, without the punctuation after it.  A query may have quotes in it.
+_REST: Final = r"\S*[^\s\"'<>):;,.]"
+
+#: A URL in a text.
+_URL: Final = f"(?i:https?://){_REST}"
+
+#: What follows a URL that has ended: punctuation, and then a space or the end of the text.
+_END: Final = r"(?=[\"'<>):;,.]*(?:\s|$))"
 
 
 @frozen
@@ -82,9 +90,9 @@ class Disclosure:
         if entry.kind == "administration":
             return evolve(entry, host=host_of(entry.topic), account="", reason="")
         reason = entry.reason
-        hides_host = self.mode == "none" and bool(entry.callback or entry.kind == "host")
-        if entry.callback:
-            reason = _URL.sub(lambda found: self._in_reason(found[0], entry.topic), reason)
+        hides_host = self.mode == "none" and entry.is_about_a_subscriber
+        if entry.is_about_a_subscriber:
+            reason = self._cleaned(reason, entry.topic, entry.callback)
         if hides_host and entry.host:
             reason = re.sub(re.escape(entry.host), HIDDEN, reason, flags=re.IGNORECASE)
         return evolve(
@@ -96,7 +104,25 @@ class Disclosure:
             reason=reason,
         )
 
-    def _in_reason(self, url: str, topic: str) -> str:
-        """What is shown of a URL within a reason; topics are public."""
-        is_topic = bool(topic) and url.startswith(topic)
-        return url if is_topic else self.callback(url) or HIDDEN
+    def permitted(self, wanted: LogFilter) -> LogFilter:
+        """The filter with which strangers may search the event log.
+
+        It finds no entry by a part that they may not see: otherwise the number of the entries
+        that it finds would say what is hidden.
+        """
+        return evolve(wanted, host_of_topic=True) if self.mode == "none" else wanted
+
+    def _cleaned(self, reason: str, topic: str, callback: str) -> str:
+        """A reason in which each URL has only the parts that are shown; topics are public.
+
+        :param topic, callback: the URLs of the entry; either may be empty.
+        """
+        # The topic is found only as a whole URL: a callback may begin with the same characters.
+        known = [f"{re.escape(topic)}{_END}"] if topic else []
+        # Also a callback that has spaces or a strange scheme is found.
+        known += [f"{re.escape(callback)}(?:{_REST})?"] if callback else []
+        return re.sub(
+            "|".join((*known, _URL)),
+            lambda found: topic if found[0] == topic else self.callback(found[0]) or HIDDEN,
+            reason,
+        )

@@ -64,6 +64,11 @@ class LogEntry:
     reason: str = ""
     numbers: Mapping[str, float] = field(factory=dict)
 
+    @property
+    def is_about_a_subscriber(self) -> bool:
+        """Whether the host is that of a callback, and not that of a topic."""
+        return bool(self.callback) or self.kind == "host"
+
 
 @frozen
 class LogFilter:
@@ -72,18 +77,25 @@ class LogFilter:
     :ivar topic: the URL of a topic, in normal form.
     :ivar host: the name of a host.
     :ivar kind, outcome: see ``KINDS``.
+    :ivar host_of_topic: whether ``host`` is compared with the hosts of topics only, and not with
+        those of callbacks.
     """
 
     topic: str = ""
     host: str = ""
     kind: str = ""
     outcome: str = ""
+    host_of_topic: bool = False
 
     def passes(self, entry: LogEntry) -> bool:
         """Whether an entry is among them."""
         return (
             self.topic in ("", entry.topic)
-            and self.host in ("", entry.host)
+            and (not self.host or self._passes_host(entry))
             and self.kind in ("", entry.kind)
             and self.outcome in ("", entry.outcome)
         )
+
+    def _passes_host(self, entry: LogEntry) -> bool:
+        is_hidden = self.host_of_topic and entry.is_about_a_subscriber
+        return self.host == entry.host and not is_hidden

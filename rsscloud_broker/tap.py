@@ -82,6 +82,7 @@ from rsscloud_broker.storage import AccountStore, Store, UnfitDatabase, migrate
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
+from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
@@ -327,7 +328,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ]
     for sink in sinks:
         bus.attach(sink)
-    pages = Pages(running if has_hub else running - {"websub"}, administration.following)
+    pages = Pages(announcements=administration.following)
     limits = HTTPLimits(config.http, reactor)
     self_test = SelfTest(config.data, clock)
     door_parts = FrontDoorParts(
@@ -372,8 +373,10 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         callbacks=outbound.callbacks,
         topics=outbound.topics,
     )
+    root = Root([*monitoring.doors, AssetsDoor(), *doors], public_url)
+    pages.link_to(root.pages if has_hub else root.pages - {"/websub"})
     site = bounded_site(
-        Root([*monitoring.doors, *doors], public_url),
+        root,
         limits,
         counters,
         pages.error if "front_page" in running else None,  # error pages link to its pages

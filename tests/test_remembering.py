@@ -52,6 +52,27 @@ class RememberingTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(asking), "new")
         self.assertEqual(self.successResultOf(self.ask("a")), "new")
 
+    def test_the_newest_value_is_not_one_that_was_being_read_before(self) -> None:
+        before = self.ask("a")
+        newest = Deferred.fromCoroutine(self.remembering.get("a", newest=True))
+        joining = self.ask("a")
+        self.assertEqual(self.keys(), ["a", "a"])
+        self.reads[1][1].callback("new")
+        self.assertEqual([self.successResultOf(each) for each in (newest, joining)], ["new"] * 2)
+        self.reads[0][1].callback("old")
+        self.assertEqual(self.successResultOf(before), "old")
+        self.assertEqual(self.successResultOf(self.ask("a")), "new")
+
+    def test_an_older_read_that_ends_first_is_not_remembered(self) -> None:
+        before = self.ask("a")
+        newest = Deferred.fromCoroutine(self.remembering.get("a", newest=True))
+        self.reads[0][1].errback(KeyError("no"))
+        self.failureResultOf(before, KeyError)
+        self.assertNoResult(newest)
+        self.reads[1][1].callback("new")
+        self.assertEqual(self.successResultOf(newest), "new")
+        self.assertEqual(self.successResultOf(self.ask("a")), "new")
+
     def test_failures_are_not_remembered(self) -> None:
         waiting = [self.ask("a"), self.ask("a")]
         self.reads[0][1].errback(KeyError("no"))

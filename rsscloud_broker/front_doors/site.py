@@ -86,6 +86,15 @@ class Root(Resource):
         self._known_as = {_folded(path): path for path in self._methods_at}
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
 
+    @property
+    def pages(self) -> frozenset[str]:
+        """The paths that a browser can open without any parameters."""
+        return frozenset(
+            path
+            for (path, method), routes in self._routes.items()
+            if method == "GET" and not all(route.requires for route in routes)
+        )
+
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
         routes.append(route)

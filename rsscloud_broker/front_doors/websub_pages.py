@@ -83,6 +83,7 @@ class WebSubPages:
             here=_HERE,
             heading="Published" if sent.get("hub.mode") == "publish" else "Accepted",
             message=said.text,
+            front_page="runs" if "front_page" in self._running else "",
             topic_link=topic_link(sent.get("hub.topic") or sent.get("hub.url", ""), self._running),
             **shown,
         )

@@ -213,7 +213,10 @@ def _conditions(wanted: LogFilter) -> list[ColumnElement[bool]]:
         (wanted.kind, _ROW.kind),
         (wanted.outcome, _ROW.outcome),
     )
-    return [column == text for text, column in pairs if text]
+    found: list[ColumnElement[bool]] = [column == text for text, column in pairs if text]
+    if wanted.host and wanted.host_of_topic:
+        found += [_ROW.callback == "", _ROW.kind != "host"]  # as LogEntry.is_about_a_subscriber
+    return found
 
 
 def _of_kinds(

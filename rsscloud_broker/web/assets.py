@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -9,6 +10,10 @@ from twisted.python.filepath import FilePath
 from twisted.web.http import CACHED
 from twisted.web.server import Request
 from twisted.web.static import Data
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
 
 _FILES: Final = FilePath(__file__).parent()
 _HOUR: Final = 3600
@@ -46,3 +51,19 @@ class Asset(Data):
         return bytes(super().render_GET(request))
 
     render_HEAD = render_GET
+
+
+@implementer(IFrontDoor)
+class AssetsDoor:
+    """The front door for ``ASSETS``.  Pages of all other front doors need them: it always runs."""
+
+    name = "assets"
+
+    def routes(self) -> Sequence[Route]:
+        return [Route(f"/{name}", "GET", Asset(name)) for name in ASSETS]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.errors import ForgedForm, Unavailable
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers
 from rsscloud_broker.web.answers import parameter
 
@@ -114,6 +114,22 @@ class Callers:
     def sign_in_url(self, request: Request) -> str:
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path
         return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
+
+
+async def viewer_of(callers: ICallers | None, request: Request) -> Caller | None:
+    """Who has signed in and looks at a page that anybody may see; None for a stranger.
+
+    :param callers: None if the broker has no accounts.
+    """
+    try:
+        return await callers.caller(request) if callers is not None else None
+    except Unavailable:
+        return None  # the page itself may not need the store
+
+
+def private(viewer: Caller | None) -> dict[str, str]:
+    """The headers that keep caches from giving a page for one person to another."""
+    return {"cache-control": "no-store"} if viewer is not None else {}
 
 
 def form_token(request: Request, cookies: Cookies) -> str:

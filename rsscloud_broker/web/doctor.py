@@ -23,6 +23,7 @@ from zope.interface import implementer
 from rsscloud_broker import __version__
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.interfaces import (
+    Caller,
     FeedReport,
     Finding,
     FrontDoorParts,
@@ -31,6 +32,7 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.wire import self_test
 from rsscloud_broker.wire.text import clean
 
@@ -63,6 +65,7 @@ class DoctorDoor:
 
     def __init__(self, options: DoctorOptions, parts: FrontDoorParts) -> None:
         self._pages = parts.pages
+        self._callers = parts.callers
         self._feeds = parts.feed_doctor if options.examine_feeds else None
         self._self_test = parts.self_test
 
@@ -79,24 +82,26 @@ class DoctorDoor:
     async def _examine(self, request: Request) -> Answer:
         """The page with the form, and with the findings if it names a feed."""
         url = parameter(request, "url").strip()
+        viewer = await viewer_of(self._callers, request)
         if not url or request.method == b"HEAD" or self._feeds is None:
-            return await self._page(url)
+            return await self._page(viewer, url)
         if _header(request, "sec-fetch-site") == "cross-site":
             # Otherwise any site could have its visitors make the broker send requests.
             text = "Not examined: another site asked for it. Send the form to examine the feed."
-            return await self._page(url, text, 403)
+            return await self._page(viewer, url, text, 403)
         try:
             report = await self._feeds.examine(url, str(request.getClientAddress().host))
         except TooMany as error:
             more = {"retry-after": str(error.retry_after)}
-            return await self._page(url, f"Not examined: {error}.", 429, more)
+            return await self._page(viewer, url, f"Not examined: {error}.", 429, more)
         except Refused as error:
             status = 403 if isinstance(error, Forbidden) else 400
-            return await self._page(url, f"Not examined: {error}.", status)
-        return await self._page(url, report=report)
+            return await self._page(viewer, url, f"Not examined: {error}.", status)
+        return await self._page(viewer, url, report=report)
 
     async def _page(
         self,
+        viewer: Caller | None,
         url: str,
         message: str = "",
         status: int = 200,
@@ -107,6 +112,7 @@ class DoctorDoor:
         page = await self._pages.render(
             "Doctor for feeds",
             "doctor.html",
+            viewer,
             here="/doctor",
             message=clean(message),
             url=url,

@@ -14,11 +14,12 @@ Anybody may read both, so they show no more than ``disclosure`` allows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from attrs import asdict, evolve, field, frozen
+from attrs import field, frozen
 from attrs.validators import ge
 from twisted.web.http import OK
 from twisted.web.resource import IResource, Resource
@@ -28,10 +29,18 @@ from twisted.web.util import Redirect
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IEventLog, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IEventLog,
+    IFrontDoor,
+    Route,
+    SoapService,
+)
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import Watchers
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.wire.text import clean, decode
@@ -39,11 +48,17 @@ from rsscloud_broker.wire.text import clean, decode
 #: How many entries are on a page.
 ON_PAGE: Final = 100
 
-#: The largest id that the databases can store.
-_MAX_ID: Final = 2**63 - 1
+#: The parameters of a filter.
+_FILTER: Final = ("topic", "host", "kind", "outcome")
+
+#: The id of an entry in a request.  No log has as many entries.
+_ID: Final = re.compile("[0-9]{1,18}")
 
 #: Of all connections, those who watch the log may have one in so many.
 _SHARE: Final = 2
+
+#: The kinds in the form.  Nothing in the broker makes entries about relays yet.
+_OFFERED: Final = tuple(kind for kind in KINDS if kind != "relay")
 
 #: The outcomes of all kinds of entries.
 OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
@@ -121,26 +136,33 @@ class Asked:
         """
         values = {
             name: clean(decode(found[0]))
-            for name in ("topic", "host", "kind", "outcome", number)
+            for name in (*_FILTER, number)
             if (found := (request.args or {}).get(name.encode("ascii")))
         }
         faults = []
         key = values.pop(number, "")
-        if key and not (key.isascii() and key.isdigit() and int(key[:20]) <= _MAX_ID):
-            faults.append(f"The parameter {number} is the number of an entry.")
+        if key and not _ID.fullmatch(key):
+            faults.append(
+                f"The parameter {number} is the number of an entry, of 18 digits at most."
+            )
             key = ""
         for name, words in (("kind", tuple(KINDS)), ("outcome", OUTCOMES)):
             if values.get(name, "") not in ("", *words):
                 faults.append(f"The {name} is one of {', '.join(words)}.")
                 del values[name]
-        wanted = LogFilter(**values)
-        wanted = evolve(wanted, topic=normal_form(wanted.topic), host=wanted.host.lower())
+        wanted = LogFilter(
+            topic=normal_form(values.get("topic", "")),
+            host=values.get("host", "").lower(),
+            kind=values.get("kind", ""),
+            outcome=values.get("outcome", ""),
+        )
         return cls(wanted, int(key) if key else None, " ".join(faults))
 
 
 def query_of(wanted: LogFilter, **more: object) -> str:
     """The query of a URL with this filter; empty or with ``?`` before it."""
-    fields = {name: value for name, value in (asdict(wanted) | more).items() if value != ""}
+    fields: dict[str, object] = {name: getattr(wanted, name) for name in _FILTER} | more
+    fields = {name: value for name, value in fields.items() if value != ""}
     return f"?{urlencode(fields)}" if fields else ""
 
 
@@ -151,15 +173,21 @@ class LogPage:
         self._event_log = event_log
         self._disclosure = parts.disclosure
         self._pages = parts.pages
+        self._callers = parts.callers
 
     async def answer(self, request: Request) -> Answer:
         """The page with the entries that the query of a request asks for."""
-        page = await self._page(Asked.of(request, "before"))
+        viewer = await viewer_of(self._callers, request)
+        page = await self._page(Asked.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
 
-    async def _page(self, asked: Asked) -> bytes:
+    async def _page(self, asked: Asked, viewer: Caller | None) -> bytes:
         wanted, before = asked.wanted, asked.number
-        found = await self._event_log.entries(wanted, before, ON_PAGE + 1)
+        newest = await self._newest() if before is None else 0
+        # The stream goes on after the newest entry, so the page has no entry after that.
+        bound = newest + 1 if newest else before
+        permitted = self._disclosure.permitted(wanted)
+        found = await self._event_log.entries(permitted, bound, ON_PAGE + 1)
         shown = found[:ON_PAGE]
         # A filter must not find what is not shown.
         public = [one for one in map(self._disclosure.entry, shown) if wanted.passes(one)]
@@ -167,13 +195,14 @@ class LogPage:
         return await self._pages.render(
             "Event log",
             "log.html",
+            viewer,
             here="/log",
             message=asked.fault,
             topic=wanted.topic,
             host=wanted.host,
-            kinds=select("kind", tuple(KINDS), wanted.kind, "all"),
+            kinds=select("kind", _OFFERED, wanted.kind, "all"),
             outcomes=select("outcome", OUTCOMES, wanted.outcome, "any"),
-            entries=self._entries(wanted, public, before, shown[0].id if shown else 0),
+            entries=self._entries(wanted, public, before, newest),
             live="live" if before is None else "",
             older=tags.p(tags.a("Older entries", href=f"/log{older}", rel="next")) if older else "",
             newer=tags.p(tags.a("Newest entries", href=f"/log{query_of(wanted)}"))
@@ -181,13 +210,22 @@ class LogPage:
             else "",
         )
 
+    async def _newest(self) -> int:
+        """The id of the newest entry of the whole log; 0 if there is none.
+
+        A filter may not have let an entry pass for days, and those after it are then too many for
+        the stream to keep.
+        """
+        entries = await self._event_log.entries(LogFilter(), None, 1)
+        return entries[0].id if entries else 0
+
     def _entries(
         self, wanted: LogFilter, entries: Sequence[LogEntry], before: int | None, newest: int
     ) -> Flattenable:
         """The list of entries.  On the first page the script adds new ones to it."""
         more = {}
         if before is None:
-            # A filter may have found nothing yet: the stream then begins with the next entry.
+            # If the log is empty, the stream begins with the next entry.
             after = {"after": newest} if newest else {}
             more["data-stream"] = f"/log/events{query_of(wanted, **after)}"
         items = [line_of(entry).as_item() for entry in entries]
@@ -242,8 +280,7 @@ class LogEvents(Resource):
 def _last_event_id(request: Request) -> int | None:
     """The id after which a browser goes on whose connection broke; None if it says none."""
     (sent, *_) = request.requestHeaders.getRawHeaders("last-event-id") or [""]
-    usable = sent.isascii() and sent.isdigit() and len(sent) < 20
-    return min(int(sent), _MAX_ID) if usable else None
+    return int(sent) if _ID.fullmatch(sent) else None
 
 
 def _plain(request: Request, status: int, text: str) -> bytes:

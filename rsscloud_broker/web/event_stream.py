@@ -12,6 +12,8 @@ The stream has these events (https://html.spec.whatwg.org/multipage/server-sent-
     id: 1234
     data: {"id": 1234, "at": "2026-11-22T10:30:00Z", "before": "A ping for ", ...}
 
+    id: 1240                the last entry that was read; sent when nothing else is
+
     event: skipped          so many lines were left out, since too many came at once
     data: 412
 
@@ -24,6 +26,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from attrs import define, field
@@ -42,7 +45,7 @@ from rsscloud_broker.sources import bucket_of
 #: Seconds between two reads of the log.
 PAUSE: Final = 0.5
 
-#: Seconds after which a comment is sent, so that no proxy closes a silent connection.
+#: Seconds after which something is sent, so that no proxy closes a silent connection.
 HEARTBEAT: Final = 15.0
 
 #: How many entries are read at a time, and how many are kept in memory.
@@ -54,8 +57,9 @@ LINES: Final = 25
 #: How many bytes wait for a watcher that does not read, beside those in its connection's buffer.
 MAX_BACKLOG: Final = 64 * 1024
 
-#: How many watchers are written to in one turn of the reactor, so that nothing else waits long.
-AT_ONCE: Final = 50
+#: How many watchers are written to in one turn of the reactor, so that nothing else waits long;
+#: and how many of those who have just come, for each of whom all that is kept is searched.
+AT_ONCE, ADMITTED_AT_ONCE = 50, 10
 
 _EVERYTHING: Final = LogFilter()
 _GAP: Final = b"event: gap\ndata: 0\n\n"
@@ -79,7 +83,7 @@ class Watcher:
 
     def send(self, data: bytes) -> None:
         """Send some bytes as soon as the browser reads; cut it off if too many wait."""
-        if self.over:
+        if self.over or not data:
             return
         if not self._paused:
             self.request.write(data)
@@ -151,6 +155,7 @@ class Watchers:
         # The id of the last entry that was read; None until the first read.
         self._position: int | None = None
         self._running = False
+        self._has_read = False  # whether there was a read since it runs
         self._pause: Deferred[None] | None = None
         self._failing = False
         self._beat_at = 0.0
@@ -171,7 +176,6 @@ class Watchers:
         bucket = bucket_of(address)
         self._of_address[bucket] += 1
         watcher = Watcher(request, wanted)
-        self._joining[watcher] = after
 
         def gone(result: object) -> None:
             watcher.over = True
@@ -186,11 +190,14 @@ class Watchers:
         request.notifyFinish().addBoth(gone)
         request.registerProducer(watcher, True)
         watcher.send(b": the event log\n\n")
+        if self._has_read:
+            self._watchers[watcher] = None
+            watcher.send(self._missed(wanted, after))
+            return
+        self._joining[watcher] = after
         if not self._running:
             self._running = True
             Deferred.fromCoroutine(self._run())
-        elif self._position is not None:
-            self._admit()
 
     # --- reading
 
@@ -209,7 +216,7 @@ class Watchers:
             except Exception:  # log a bug, and try again
                 self.log.failure("Sending the event log to those who watch it failed.")
             await self._rest()
-        self._running = False
+        self._running = self._has_read = False
 
     async def _rest(self) -> None:
         """Wait for ``PAUSE`` seconds, or until nobody watches any more."""
@@ -226,14 +233,23 @@ class Watchers:
             self._go_to(max((newest[0].id if newest else 0) - KEPT, 0))
         news = await self._read()
         for_whom = list(self._watchers)
-        self._admit()
+        self._has_read = True
+        await self._admit()
         data = self._chosen(news, for_whom)
         if self._clock.seconds() >= self._beat_at:
             self._beat_at = self._clock.seconds() + HEARTBEAT
             for watcher in for_whom:
-                data.setdefault(watcher.wanted, b":\n\n")
+                data.setdefault(watcher.wanted, self._heartbeat())
         if data:
             await self._send(data, for_whom)
+
+    def _heartbeat(self) -> bytes:
+        """What is sent to those for whom there is nothing new, so that no proxy cuts them off.
+
+        It has the id of the last entry: otherwise a browser that connects again would ask for
+        all entries since the last one that passed its filter, which may be very old.
+        """
+        return b"id: %d\n\n" % self._position if self._position else b":\n\n"
 
     def _go_to(self, position: int) -> None:
         """Go on after another entry.  What is kept ends before it."""
@@ -252,21 +268,36 @@ class Watchers:
 
     # --- sending
 
-    def _admit(self) -> None:
-        """Send those who have just come what they missed; from now on they get what is new."""
-        joining, self._joining = self._joining, {}
-        for watcher, after in joining.items():
-            self._watchers[watcher] = None
-            if after is not None:
-                self._catch_up(watcher, after)
+    async def _admit(self) -> None:
+        """Send those who came before the first read what they missed, a few in each turn of the
+        reactor; from then on they get what is new.
+        """
+        missed: dict[tuple[LogFilter, int | None], bytes] = {}
+        while self._joining:
+            for watcher, after in list(islice(self._joining.items(), ADMITTED_AT_ONCE)):
+                if watcher not in self._joining:
+                    continue  # it has gone away meanwhile
+                del self._joining[watcher]
+                self._watchers[watcher] = None
+                key = watcher.wanted, after
+                if key not in missed:
+                    missed[key] = self._missed(*key)
+                watcher.send(missed[key])
+            if self._joining:
+                await deferLater(self._clock, 0)
 
-    def _catch_up(self, watcher: Watcher, after: int) -> None:
+    def _missed(self, wanted: LogFilter, after: int | None) -> bytes:
+        """The bytes of the entries after one that pass a filter.
+
+        :param after: None if nothing was missed.
+        """
+        if after is None:
+            return b""
         missed = [one for one in self._kept if one.entry.id > after]
         # The oldest that is kept may be the one that comes next, or others were before it.
         is_gap = len(missed) == len(self._kept) > 0 and self._kept[0].entry.id > after + 1
-        chosen = [one for one in missed if watcher.wanted.passes(one.entry)]
-        if is_gap or chosen:
-            watcher.send((_GAP if is_gap else b"") + self._joined(chosen))
+        chosen = [one for one in missed if wanted.passes(one.entry)]
+        return (_GAP if is_gap else b"") + self._joined(chosen)
 
     def _chosen(
         self, news: Sequence[_Shown], watchers: Iterable[Watcher]

@@ -17,10 +17,14 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Ping
+from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import Answer, Answers
-from rsscloud_broker.web.assets import ASSETS, Asset
+from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers
+
+#: Seconds for which the page is remembered for strangers.
+_FRESH: Final = 1.0
 
 
 @frozen
@@ -36,7 +40,7 @@ class FrontPageOptions:
 
 @implementer(IFrontDoor)
 class FrontPageDoor:
-    """The front door for ``/``, ``/docs``, the style sheets and the icons."""
+    """The front door for ``/`` and ``/docs``."""
 
     name = "front_page"
 
@@ -52,6 +56,7 @@ class FrontPageDoor:
             "websub": "runs" if parts.has_hub else "",  # a hub also needs the WebSub notifier
         }
         self._pages = parts.pages
+        self._callers = parts.callers
         self._slots = slots
         front_page = _FrontPage(options, parts, slots)
         self._resources: dict[str, IResource] = {
@@ -59,7 +64,6 @@ class FrontPageDoor:
             "/docs": Answers(self._docs),
             # The manuals of other servers have their pages here.
             "/docs/*": Redirect(b"/docs"),
-            **{f"/{name}": Asset(name) for name in ASSETS},
         }
 
     def routes(self) -> Sequence[Route]:
@@ -73,19 +77,13 @@ class FrontPageDoor:
 
     async def _docs(self, request: Request) -> Answer:
         title = "How to use this broker"
-        return Answer(await self._pages.render(title, "docs.html", here="/docs", **self._slots))
-
-
-#: Seconds for which a page is shown before it is rendered again.
-_FRESH: Final = 1.0
+        viewer = await viewer_of(self._callers, request)
+        page = await self._pages.render(title, "docs.html", viewer, here="/docs", **self._slots)
+        return Answer(page, headers=private(viewer))
 
 
 class _FrontPage:
-    """The front page.
-
-    It is rendered again when the list of recent pings is a new one, and after a second in any
-    case, since an administrator may have announced something.
-    """
+    """The front page.  It is rendered for strangers once a second at most."""
 
     def __init__(
         self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
@@ -96,38 +94,19 @@ class _FrontPage:
         self._callers = parts.callers
         self._shows_pings = options.recent_pings
         self._slots = slots
-        self._pings: Sequence[Ping] | None = ()  # the pings on the page; None if it has no list
-        self._page = b""
-        self._rendered_at = 0.0
+        self._for_strangers = Remembering(self._rendered, parts.clock, _FRESH, 1)
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for whoever looks at it."""
-        viewer = await self._viewer(request)
-        page = await self._current()
+        viewer = await viewer_of(self._callers, request)
         if viewer is None:
-            return Answer(page)
-        # The page is for this person only.
-        return Answer(await self._rendered(viewer), headers={"cache-control": "no-store"})
-
-    async def _viewer(self, request: Request) -> Caller | None:
-        """Who has signed in and looks at the page."""
-        try:
-            return await self._callers.caller(request) if self._callers else None
-        except Unavailable:
-            return None
-
-    async def _current(self) -> bytes:
-        """The page with the current list of pings."""
-        pings = await self._recent()
-        now = self._clock.seconds()
-        if pings is not self._pings or not self._page or now >= self._rendered_at + _FRESH:
-            self._pings, self._rendered_at = pings, now
-            self._page = await self._rendered(None)
-        return self._page
+            return Answer(await self._for_strangers.get(None))
+        return Answer(await self._rendered(viewer), headers=private(viewer))
 
     async def _rendered(self, viewer: Caller | None) -> bytes:
-        """The page with the list of pings that it has now."""
-        recent = "" if self._pings is None else _list_of(self._pings, self._clock.wall_seconds())
+        """The page with the newest pings."""
+        pings = await self._recent()
+        recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
         return await self._render(
             "rsscloud-broker", "front_page.html", viewer, **self._slots, recent=recent
         )

@@ -109,9 +109,9 @@ def linked(url: str, *text: Flattenable) -> Tag:
     return tags.a(*text, href=url, rel="nofollow ugc noopener")
 
 
-def _viewer(caller: Caller, running: Set[str]) -> Tag:
+def _viewer(caller: Caller, paths: Set[str]) -> Tag:
     """Who has signed in, with a form to sign out; administrators get a link to their pages."""
-    has_console = caller.is_admin and "administration" in running
+    has_console = caller.is_admin and "/admin" in paths
     console = tags.a("Administration", href="/admin") if has_console else ""
     token = tags.input(type="hidden", name="csrf", value=caller.csrf)
     sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
@@ -123,15 +123,22 @@ def _viewer(caller: Caller, running: Set[str]) -> Tag:
 class Pages:
     """Renders templates inside the frame.
 
-    :param running: the names of the front doors that run, whose pages are in the navigation.
+    :param paths: the paths that the broker serves, for the links in the frame; see ``link_to``.
     :param announcements: what administrators announce; None for nothing ever.
     """
 
     def __init__(
-        self, running: Set[str] = frozenset(), announcements: IAnnouncements | None = None
+        self, paths: Set[str] = frozenset(), announcements: IAnnouncements | None = None
     ) -> None:
-        self._running = running
+        self._paths = paths
         self._announcements = announcements
+
+    def link_to(self, paths: Set[str]) -> None:
+        """From now on, link to those pages of the frame that have one of these paths.
+
+        The front doors that serve the paths render pages themselves, so they are made later.
+        """
+        self._paths = paths
 
     async def render(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
@@ -155,10 +162,14 @@ class Pages:
     def _rendered(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
+        # Who has signed in already need not be asked to.
+        paths = self._paths - {"/signin"} if viewer else self._paths
         frame = {
             "title": title,
-            "navigation": navigation(self._running, str(slots.pop("here", ""))),
-            "viewer": _viewer(viewer, self._running) if viewer else "",
+            "navigation": navigation(paths, str(slots.pop("here", ""))),
+            "front_page": "/" if "/" in self._paths else "",
+            "no_front_page": "" if "/" in self._paths else "none",
+            "viewer": _viewer(viewer, self._paths) if viewer else "",
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),
         }

@@ -31,10 +31,11 @@ from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, dated, strangers
 from rsscloud_broker.wire import opml
@@ -78,6 +79,7 @@ class PublicListsDoor:
     def __init__(self, options: PublicListsOptions, parts: FrontDoorParts) -> None:
         self._topics = parts.topics
         self._pages = parts.pages
+        self._callers = parts.callers
         self._public_url = parts.public_url
         self._lists_topics = options.topics
         self._running = parts.running
@@ -107,9 +109,14 @@ class PublicListsDoor:
         if wanted and found is None:
             return _bad("before", "take it from the link to older changes")
         before = (int(found[1]) / _MICROSECONDS, int(found[2])) if found else None
-        return Answer(await self._changes.get(before))
+        viewer = await viewer_of(self._callers, request)
+        if viewer is None:
+            return Answer(await self._changes.get(before))
+        return Answer(await self._changes_page(before, viewer), headers=private(viewer))
 
-    async def _changes_page(self, before: tuple[float, int] | None) -> bytes:
+    async def _changes_page(
+        self, before: tuple[float, int] | None, viewer: Caller | None = None
+    ) -> bytes:
         pings = await self._topics.pings(before, SHOWN + 1)
         shown = list(_fitting(pings[:SHOWN]))
         links: list[Flattenable] = []
@@ -122,6 +129,7 @@ class PublicListsDoor:
         return await self._pages.render(
             "Changes",
             "changes.html",
+            viewer,
             here="/changes",
             changes=self._table(shown) if shown else tags.p("There are no pings here."),
             paging=links,

@@ -17,9 +17,10 @@ from twisted.web.template import Flattenable, Tag, XMLString, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read
 
@@ -53,7 +54,7 @@ class StatsDoor:
 
     def routes(self) -> Sequence[Route]:
         return [
-            Route("/stats", "GET", Answers(self._answer_with(self._page))),
+            Route("/stats", "GET", Answers(self._show)),
             Route("/stats.json", "GET", Answers(self._answer_with(self._json)), for_everybody=True),
         ]
 
@@ -73,6 +74,14 @@ class StatsDoor:
 
         return respond
 
+    async def _show(self, request: Request) -> Answer:
+        """The page.  It is made anew for those who have signed in, since it names them."""
+        viewer = await viewer_of(self._parts.callers, request)
+        period = PERIODS.get(parameter(request, "period") or "day")
+        if viewer is None or period is None:
+            return await self._answer_with(self._page)(request)
+        return await self._make_page(period, viewer)
+
     async def _read(self, period: Period) -> Statistics:
         now = self._parts.clock.wall_seconds()
         found = await read(self._parts.statistics, period, now)
@@ -82,12 +91,13 @@ class StatsDoor:
         document = json.dumps((await self._read(period)).as_json(), indent=1)
         return Answer(document.encode(), _JSON, headers={"cache-control": "max-age=15"})
 
-    async def _make_page(self, period: Period) -> Answer:
+    async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
         statistics = await self._read(period)
         drawn = await self._parts.in_thread(draw, statistics)
         page = await self._parts.pages.render(
             "Statistics",
             "stats.html",
+            viewer,
             here="/stats",
             period=period.text,
             periods=[_choice(each, each is period) for each in PERIODS.values()],
@@ -97,7 +107,7 @@ class StatsDoor:
             busiest_of=_busiest_of(period),
             json=tags.a("stats.json", href=f"/stats.json?period={period.name}"),
         )
-        return Answer(page)
+        return Answer(page, headers=private(viewer))
 
 
 class _Kept:

@@ -16,26 +16,38 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.errors import Forbidden, Refused, TooMany, TopicUnreadable, Unavailable
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.errors import (
+    Forbidden,
+    ForgedForm,
+    Refused,
+    TooMany,
+    TopicUnreadable,
+    Unavailable,
+)
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
+from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.topic_overview import Us, facts, lead
-from rsscloud_broker.web.words import MAX_SHOWN, clipped, moment, strangers
+from rsscloud_broker.web.words import clipped, moment, strangers
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How many entries of the event log each table shows.
 SHOWN: Final = 10
+
+#: How many characters of a sentence about an entry are shown.
+MAX_SENTENCE: Final = 400
 
 #: Seconds for which the entries of the event log are remembered, and of how many topics.
 _FRESH, _TOPICS = 1.0, 500
@@ -82,10 +94,13 @@ class TopicPageDoor:
 
     def __init__(self, options: TopicPageOptions, parts: FrontDoorParts) -> None:
         self._broker = parts.broker
+        self._callers = parts.callers
         self._clock = parts.clock
+        self._origin = origin_of(parts.public_url)
         self._pages = parts.pages
         self._topics = parts.topics
         self._log = parts.event_log
+        self._disclosure = parts.disclosure
         self._entries = Remembering(self._read_entries, parts.clock, _FRESH, _TOPICS)
         self._us = Us(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
         self._has_log_page = "event_log" in parts.running
@@ -105,17 +120,23 @@ class TopicPageDoor:
     async def _show(self, request: Request) -> Answer:
         """The overview of a topic; without ``url``, only the form to look one up."""
         url = parameter(request, "url").strip()
+        viewer = await viewer_of(self._callers, request)
         if not url:
-            return await self._page("", "Topics", lead=tags.p(_EXPLAINED))
+            return await self._page(viewer, "", "Topics", lead=tags.p(_EXPLAINED))
         if fault := fault_of(url):
-            return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
-        return await self._overview(url, 200, newest=False)
+            return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
+        return await self._overview(viewer, url, 200, newest=False)
 
     async def _fetch(self, request: Request) -> Answer:
         """Fetch a topic, as for a ping, and say what happened."""
         url = parameter(request, "url").strip()
+        viewer = await viewer_of(self._callers, request)
+        try:
+            check_sender(request, self._origin)  # it would use up the pings of who visits it
+        except ForgedForm as problem:
+            return await self._refusal(viewer, 403, f"The broker has not fetched it: {problem}.")
         if fault := fault_of(url):
-            return await self._refusal(url, 400, f"The address cannot be a topic: {fault}.")
+            return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
         source = str(request.getClientAddress().host)
         status, error, success = 200, "", ""
         headers: dict[str, str] = {}
@@ -133,11 +154,12 @@ class TopicPageDoor:
         else:
             success = f"The broker has fetched it. {_CHANGED if changed else _UNCHANGED}"
         return await self._overview(
-            url, status, newest=True, error=error, success=success, headers=headers
+            viewer, url, status, newest=True, error=error, success=success, headers=headers
         )
 
     async def _overview(
         self,
+        viewer: Caller | None,
         url: str,
         status: int,
         *,
@@ -164,16 +186,17 @@ class TopicPageDoor:
             heading = _title(overview) or url
             shown = [facts(overview, self._us, now), self._tables(url, entries, now)]
         answer = await self._page(
-            url, clipped(heading), lead=first, overview=shown, error=error, success=success
+            viewer, url, clipped(heading), lead=first, overview=shown, error=error, success=success
         )
-        return Answer(answer.body, status=status, headers=headers or {})
+        return evolve(answer, status=status, headers={**answer.headers, **(headers or {})})
 
-    async def _refusal(self, url: str, status: int, message: str) -> Answer:
-        page = await self._page("", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
-        return Answer(page.body, status=status)
+    async def _refusal(self, viewer: Caller | None, status: int, message: str) -> Answer:
+        page = await self._page(viewer, "", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
+        return evolve(page, status=status)
 
     async def _page(
         self,
+        viewer: Caller | None,
         url: str,
         heading: str,
         *,
@@ -185,6 +208,7 @@ class TopicPageDoor:
         body = await self._pages.render(
             clean(heading),
             "topic.html",
+            viewer,
             here="/topic",
             url=url,
             heading=clean(heading),
@@ -193,12 +217,15 @@ class TopicPageDoor:
             error=error,
             success=success,
         )
-        return Answer(body)
+        return Answer(body, headers=private(viewer))
 
     # the event log
 
     async def _read_entries(self, url: str) -> Sequence[Sequence[LogEntry]]:
-        """The newest entries of the event log about a topic, for each table."""
+        """The newest entries of the event log about a topic, for each table.
+
+        They have only what strangers may see.
+        """
         if self._log is None:
             return ()
         found = []
@@ -208,7 +235,8 @@ class TopicPageDoor:
                 for outcome in outcomes or ("",):
                     wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
                     entries += await self._log.entries(wanted, None, SHOWN)
-                found.append(sorted(entries, key=lambda entry: -entry.at)[:SHOWN])
+                newest = sorted(entries, key=lambda entry: -entry.at)[:SHOWN]
+                found.append([self._disclosure.entry(entry) for entry in newest])
         except Unavailable:
             return ()  # the rest of the page does not need the event log
         return found
@@ -234,14 +262,14 @@ def _title(overview: TopicOverview) -> str:
 
 def _table(heading: str, entries: Sequence[LogEntry], now: float) -> Tag:
     """A section with a table of entries."""
-    columns = ("When", "Outcome", "Host, protocol", "Details")
+    columns = ("When", "Outcome", "Protocol", "What happened")
     head = tags.tr(*(tags.th(column, scope="col") for column in columns))
     rows = [
         tags.tr(
             _cell("When", moment(entry.at, now)),
             _cell("Outcome", _badge(entry.outcome)),
-            _cell("Host, protocol", _text(", ".join(filter(None, (entry.host, entry.protocol))))),
-            _cell("Details", _text(_details(entry), 300)),
+            _cell("Protocol", strangers(entry.protocol) if entry.protocol else ""),
+            _cell("What happened", _sentence(entry)),
         )
         for entry in entries
     ]
@@ -258,11 +286,7 @@ def _cell(column: str, content: Flattenable) -> Tag:
     return tags.td(content, **{"data-label": column})
 
 
-def _text(text: str, length: int = MAX_SHOWN) -> Flattenable:
-    return strangers(text, length) if text else ""
-
-
-def _details(entry: LogEntry) -> str:
-    """The reason of an entry and its measurements, in a line."""
-    numbers = ", ".join(f"{name} {number:,.15g}" for name, number in entry.numbers.items())
-    return "; ".join(filter(None, (entry.reason, numbers)))
+def _sentence(entry: LogEntry) -> Tag:
+    """What an entry says, in a sentence, as the page of the event log says it."""
+    line = line_of(entry)
+    return strangers(f"{line.before}{clipped(line.topic)}{line.after}", MAX_SENTENCE)

@@ -68,6 +68,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
@@ -276,7 +277,7 @@ class House:
             self.subscribers,
             self.counters,
         )
-        pages = Pages(doors)
+        pages = Pages()
         self.parts = FrontDoorParts(
             self.broker,
             self.clock,
@@ -303,8 +304,9 @@ class House:
         )
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
-        made = [maker.make(chosen[maker.name], self.parts) for maker in makers]
-        root = root or Root(made, PUBLIC_URL)
+        self.doors = [maker.make(chosen[maker.name], self.parts) for maker in makers]
+        root = root or Root([AssetsDoor(), *self.doors], PUBLIC_URL)
+        pages.link_to(root.pages)
         self.limits = HTTPLimits(http or Http(), self.clock)
         self.factory = bounded_site(root, self.limits, self.counters, pages.error)
         self._standing = self.clock.getDelayedCalls()

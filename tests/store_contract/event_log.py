@@ -83,11 +83,12 @@ class EventLogContract(RecordsContract):
             evolve(an_entry(4, FEED, "reader.example"), kind="notification", outcome="given up"),
             evolve(an_entry(5), kind="fetch", outcome="failed"),
             LogEntry("host", "unreachable", 6.0, host="reader.example"),
+            evolve(an_entry(7), kind="subscription", callback="http://feeds.example/notify"),
         ]
         await self.store.add_log_entries(entries)
         table = {
-            LogFilter(): [6, 5, 4, 3, 2, 1],
-            LogFilter(topic=FEED): [5, 4, 3, 1],
+            LogFilter(): [7, 6, 5, 4, 3, 2, 1],
+            LogFilter(topic=FEED): [7, 5, 4, 3, 1],
             LogFilter(topic=FEED[:-1]): [],
             LogFilter(host="reader.example"): [6, 4, 3],
             LogFilter(topic=FEED, host="reader.example"): [4, 3],
@@ -101,6 +102,10 @@ class EventLogContract(RecordsContract):
                 3
             ],
             LogFilter(host="reader.example", outcome="unreachable"): [6],
+            LogFilter(host="reader.example", host_of_topic=True): [4, 3],
+            LogFilter(host="feeds.example", host_of_topic=True): [5, 2, 1],
+            LogFilter(topic=FEED, host="feeds.example", host_of_topic=True): [5, 1],
+            LogFilter(host_of_topic=True): [7, 6, 5, 4, 3, 2, 1],
         }
         for wanted, times in table.items():
             self.assertEqual(await self.times(wanted), times, wanted)

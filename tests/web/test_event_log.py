@@ -92,12 +92,24 @@ class PageTests(LogCase):
             query,
             {"topic": [FEED], "kind": ["notification"], "outcome": ["given up"], "after": ["2"]},
         )
+        # The stream goes on after the newest entry, also if that does not pass the filter.
+        for kind in ("ping", "host"):
+            stream = self.page(kind=kind).xpath("string(//ol/@data-stream)")
+            self.assertEqual(parse_qs(urlsplit(stream).query)["after"], ["2"])
         self.assertEqual(len(self.lines(self.page(host="Site.Example"))), 1)
-        self.assertEqual(page.xpath("//select[@name='kind']/option/@value"), ["", *KINDS])
+        kinds = [kind for kind in KINDS if kind != "relay"]  # nothing makes those
+        self.assertEqual(page.xpath("//select[@name='kind']/option/@value"), ["", *kinds])
 
     def test_parameters_that_cannot_be_used_are_named(self) -> None:
         self.add(self.ping())
-        for query in ({"kind": "x"}, {"outcome": "x"}, {"before": "x"}, {"before": "9" * 30}):
+        numbers = [{"before": number} for number in ("0" * 20 + "9" * 9, "9" * 5000, "٣", "-1")]
+        for query in (
+            {"kind": "x"},
+            {"outcome": "x"},
+            {"before": "x"},
+            {"before": "9" * 30},
+            *numbers,
+        ):
             page = self.page(**query)
             (name,) = query
             self.assertIn(f" {name} is ", page.xpath("string(//p[@role='alert'])"))
@@ -159,3 +171,25 @@ class HiddenTests(LogCase):
         self.assertNotIn("reader.example", self.house.get("/log", topic=FEED).text.split("<ol")[1])
         text = self.house.get("/log", host="reader.example").text
         self.assertIn("There is nothing here yet.", text)
+
+    def test_the_number_of_entries_does_not_say_what_is_hidden(self) -> None:
+        """The page for a host with hidden entries is the page for any other host."""
+        self.add(
+            *[
+                LogEntry(
+                    "notification", "delivered", NOON, topic=FEED, host="reader.example",
+                    callback=CALLBACK,
+                )
+            ] * (ON_PAGE + 1),
+            LogEntry("host", "unreachable", NOON, host="reader.example"),
+        )  # fmt: skip
+        texts = [
+            self.house.get("/log", host=host).text.replace(host, "HOST")
+            for host in ("reader.example", "nobody.example")
+        ]
+        pages = [
+            text.replace('placeholder="HOST"', 'placeholder="reader.example"') for text in texts
+        ]
+        self.assertEqual(*pages)
+        self.add(self.ping())
+        self.assertIn("site1.example", self.house.get("/log", host="site.example").text)

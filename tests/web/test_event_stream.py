@@ -13,7 +13,14 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.web.event_log import EventLogDoorOptions
-from rsscloud_broker.web.event_stream import HEARTBEAT, KEPT, LINES, MAX_BACKLOG, PAUSE
+from rsscloud_broker.web.event_stream import (
+    ADMITTED_AT_ONCE,
+    HEARTBEAT,
+    KEPT,
+    LINES,
+    MAX_BACKLOG,
+    PAUSE,
+)
 from tests.front_doors.exchange import Exchange
 from tests.front_doors.fixture import CALLER, NOON, House
 
@@ -187,6 +194,23 @@ class StreamTests(StreamCase):
             self.wait()
         self.assertEqual(self.text(watcher)[before:], ":\n\n")
 
+    def test_who_connects_again_after_a_long_silence_has_missed_nothing(self) -> None:
+        """The heartbeat says which entry was read last, although none passed the filter."""
+        watcher = self.watch("?kind=host")
+        self.add(*range(KEPT + 10))
+        for _ in range(int(HEARTBEAT / PAUSE) + 2):
+            self.wait()
+        last = str(KEPT + 10)
+        self.assertIn(f"id: {last}\n\n", self.text(watcher))
+        self.assertEqual(self.events(watcher), [])
+        self.assertEqual(self.events(self.watch("?kind=host", last=last)), [])
+
+    def test_numbers_that_are_too_long(self) -> None:
+        for number in ("9" * 5000, "0" * 20 + "9" * 9):
+            answer = self.house.get("/log/events", after=number)
+            self.assertEqual(answer.status, 400)
+            self.assertEqual(self.events(self.watch(last=number)), [])
+
     def test_secrets_are_not_sent(self) -> None:
         watcher = self.watch()
         entry = LogEntry(
@@ -215,6 +239,46 @@ class CostTests(StreamCase):
         for _ in range(10):
             self.wait()
         self.assertEqual((self.reads, self.house.timers()), ([], []))
+
+    def first_read(self) -> Deferred[None]:
+        """Make the next read wait for a Deferred, which is returned."""
+        waiting: Deferred[None] = Deferred()
+
+        async def read(*args: Any) -> Any:
+            await waiting
+            return await self._read(*args)
+
+        self.patch(self.house.store, "log_entries_after", read)
+        return waiting
+
+    def test_many_who_come_before_the_first_read_are_admitted_in_turns(self) -> None:
+        self.add(*range(1, 6))
+        waiting = self.first_read()
+        number = 3 * ADMITTED_AT_ONCE
+        watchers = [self.watch(f"?after={n % 5}", peer=f"192.0.2.{n}") for n in range(number)]
+        self.leave(watchers[-1])
+        waiting.callback(None)
+        came = [bool(self.events(watcher)) for watcher in watchers]
+        self.assertEqual(came.count(True), ADMITTED_AT_ONCE)
+        # Who comes now need not wait for the others.
+        late = self.watch("?after=4", peer="198.51.100.1")
+        self.assertEqual(self.events(late), ["http://site5.example/"])
+        self.add(6)
+        for _ in range(3):
+            self.wait()
+        for n, watcher in enumerate(watchers[:-1]):
+            wanted = [f"http://site{m}.example/" for m in range(n % 5 + 1, 7)]
+            self.assertEqual(self.events(watcher), wanted)
+        self.assertEqual(self.events(watchers[-1]), [])
+        self.assertEqual(self.events(late)[1:], ["http://site6.example/"])
+
+    def test_who_comes_during_the_first_read_gets_only_what_it_missed(self) -> None:
+        self.add(*range(1, 6))
+        waiting = self.first_read()
+        self.watch()
+        late = self.watch("?after=4")
+        waiting.callback(None)
+        self.assertEqual(self.events(late), ["http://site5.example/"])
 
     def test_it_begins_again_for_the_next_who_watches(self) -> None:
         self.leave(self.watch())

@@ -7,24 +7,29 @@ import struct
 from collections.abc import Coroutine
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from lxml import etree, html
 from twisted.internet.defer import Deferred
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.server import Request
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
 from rsscloud_broker.admin_records import Announcement
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import IAnnouncements, IFrontDoor, IPages
+from rsscloud_broker.interfaces import Account, Caller, IAnnouncements, ICallers, IFrontDoor, IPages
 from rsscloud_broker.model import Ping
+from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.web.assets import ASSETS
+from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
+from rsscloud_broker.web.navigation import PLACES
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.change_list import closing, opening
+from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
 
 #: The slots of the rssCloud templates.
@@ -50,7 +55,7 @@ class Announcements:
 class PagesTests(SynchronousTestCase):
     def render(self, title: str, template: str, **slots: str) -> Any:
         """The parsed page."""
-        return self.parsed(Pages().render(title, template, **slots))
+        return self.parsed(Pages({"/"}).render(title, template, **slots))
 
     def parsed(self, rendering: Coroutine[Any, Any, bytes]) -> Any:
         """The parsed page that a coroutine renders."""
@@ -87,8 +92,8 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("//aside"), [])
 
     def test_navigation(self) -> None:
-        """It has the pages of the front doors that run, and marks the one that is open."""
-        pages = Pages(frozenset({"ping_sink", "front_page", "event_log", "no_page"}))
+        """It has the pages that are served, and marks the one that is open."""
+        pages = Pages({"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
         for here, current in (("/docs", ["/docs"]), ("", []), ("/elsewhere", [])):
             page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here=here))
             links = page.xpath("//header/nav/ul/li/a/@href")
@@ -96,6 +101,26 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("//a[@aria-current='page']/@href"), current)
         nothing = self.parsed(Pages().render("t", "error.html", heading="h", message="m"))
         self.assertEqual(nothing.xpath("//nav"), [])
+        self.assertEqual(nothing.xpath("//header//a | //footer//a"), [])
+        self.assertEqual(nothing.xpath("string(//header)").strip(), "rsscloud-broker")
+
+    def test_links_lead_to_pages(self) -> None:
+        """Whichever front doors run, and however they are set, no link leads to nothing."""
+        for doors, options in (
+            (ALL_DOORS, {}),
+            (ALL_DOORS - {"front_page"}, {}),
+            (ALL_DOORS, {"doctor": DoctorOptions(examine_feeds=False)}),
+            (frozenset({"event_log"}), {}),
+        ):
+            house = House(self, doors=doors, options=options)
+            paths = {path for path, _ in PLACES} | {"/"}
+            served = {path for path in paths if house.get(path).status == 200}
+            for path in served:
+                page: Any = html.document_fromstring(house.get(path).text)
+                linked = set(page.xpath("//header//a/@href | //footer//a/@href"))
+                self.assertEqual(linked, served, path)
+                for file in page.xpath("//link/@href | //script/@src"):
+                    self.assertEqual(house.get(file).status, 200, file)
 
     def test_slots_are_escaped(self) -> None:
         page = self.render(BAD, "ping_accepted.html", message=BAD, name=BAD, url=BAD)
@@ -238,6 +263,48 @@ class FrontPageTests(SynchronousTestCase):
             self.assertNotIn("/websub", house.get(path).text, path)
 
 
+@implementer(ICallers)
+class EverybodySignedIn:
+    """Finds that whoever asks has signed in."""
+
+    async def caller(self, request: Request) -> Caller | None:
+        return Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
+
+    def check_form(self, request: Request, caller: Caller) -> None:
+        """Every form will do."""
+
+    def sign_in_url(self, request: Request) -> str:
+        return "/signin"
+
+
+class ViewerTests(SynchronousTestCase):
+    """Every page says who has signed in, and no cache keeps it."""
+
+    def pages(self, callers: ICallers | None) -> dict[str, Answer]:
+        doors = ALL_DOORS | {"public_lists", "stats"}
+        parts = evolve(House(self, doors=doors).parts, callers=callers)
+        makers = [getattr(bundled, name) for name in sorted(doors)]
+        root = Root([maker.make(maker.options(), parts) for maker in makers], PUBLIC_URL)
+        pages: Any = parts.pages
+        pages.link_to(root.pages | {"/signin"})
+        house = House(self, root=root)
+        paths = ("/", "/docs", "/log", "/topic", "/topic?url=x", "/changes", "/stats", "/doctor")
+        return {path: house.ask("GET", path) for path in paths}
+
+    def test_who_has_signed_in(self) -> None:
+        for path, answer in self.pages(EverybodySignedIn()).items():
+            page: Any = html.document_fromstring(answer.text)
+            self.assertEqual(page.xpath("string(//header//a[@href='/account'])"), "dave", path)
+            self.assertEqual(page.xpath("//nav//a[@href='/signin']"), [], path)
+            self.assertEqual(answer.headers["cache-control"], "no-store", path)
+
+    def test_strangers(self) -> None:
+        for path, answer in self.pages(None).items():
+            page: Any = html.document_fromstring(answer.text)
+            self.assertEqual(page.xpath("//header//a[@href='/account']"), [], path)
+            self.assertEqual(len(page.xpath("//nav//a[@href='/signin']")), 1, path)
+
+
 class RecentPingsTests(SynchronousTestCase):
     """The front page shows the most recent pings."""
 
@@ -330,6 +397,19 @@ class RecentPingsTests(SynchronousTestCase):
         self.house = House(self, options={"front_page": options})
         self.ping("A")
         self.assertNotIn("Recent pings", self.house.get("/").text)
+
+    def test_announcements_appear_and_go(self) -> None:
+        """Also without a list of pings, and while the list stays the same."""
+        for recent_pings in (True, False):
+            shown: list[Announcement] = []
+            parts = front_door_parts(pages=Pages(announcements=Announcements(shown)))
+            door = FrontPageDoor(FrontPageOptions(recent_pings), parts)
+            house = House(self, root=Root([door], PUBLIC_URL))
+            clock: Any = parts.clock
+            for announcements, number in (([], 0), (["We move."], 1), ([], 0)):
+                shown[:] = [Announcement(text, 1.0, None, "alice") for text in announcements]
+                clock.advance(1)
+                self.assertEqual(house.get("/").text.count("We move."), number)
 
     def test_a_bug_is_answered(self) -> None:
         broker = FakeBroker()

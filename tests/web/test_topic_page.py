@@ -98,7 +98,7 @@ class SentencesTests(TopicPageTestCase):
         given = front_door_parts(
             **{
                 "topics": self.view,
-                "pages": Pages(running),
+                "pages": Pages(),
                 "public_url": PUBLIC_URL,
                 "running": running,
                 "has_hub": True,
@@ -252,8 +252,9 @@ class SentencesTests(TopicPageTestCase):
             [
                 "1 minute ago",
                 "given up",
-                "reader.example, http-post",
-                "the connection was refused; attempts 6",
+                "http-post",
+                f"reader.example was not notified of {FEED}: the connection was refused; "
+                "the broker makes no further attempt.",
             ],
         )
         self.assertEqual(len(row), 1)
@@ -393,6 +394,21 @@ class TryItTests(TopicPageTestCase):
         page = self.press()
         self.assertIn("gone for good", page.xpath("string(//*[@role='alert'])"))
         self.assertIn("This topic has ended", page.xpath("string(//*[@class='lead'])"))
+
+    def test_a_form_that_another_site_sends(self) -> None:
+        """It costs the visitor of that site none of the pings that are allowed."""
+        self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "https://evil.example"},
+        ):
+            page = self.page(self.house.form("/topic", {"url": FEED}, headers), 403)
+            self.assertIn("another site sent", page.xpath("string(//*[@role='alert'])"))
+        self.assertEqual(self.house.topics.fetched, [])
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
+        self.page(self.house.form("/topic", {"url": FEED}, own))
+        self.assertEqual(len(self.house.topics.fetched), 1)
 
     def test_the_limits_of_pings(self) -> None:
         self.house = House(self, limits=RateLimitOptions(pings_per_source=0.1, pings_burst=1))
