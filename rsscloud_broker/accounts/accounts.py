@@ -285,6 +285,9 @@ class Accounts:
     async def remove_token(self, caller: Caller, token: int) -> bool:
         return await self._store.remove_token(caller.account.id, token)
 
+    async def remove_tokens(self, caller: Caller) -> int:
+        return await self._store.remove_tokens(caller.account.id)
+
 
 async def _if_possible(storing: Awaitable[None]) -> None:
     """Wait until something is stored that nobody needs, unless the store is unavailable."""

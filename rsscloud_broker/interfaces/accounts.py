@@ -271,6 +271,9 @@ class IAccountStore(Interface):
     def remove_token(account: int, token: int) -> Awaitable[bool]:
         """Delete an API token of an account.  Returns whether the account had this token."""
 
+    def remove_tokens(account: int) -> Awaitable[int]:
+        """Delete all API tokens of an account.  Returns how many there were."""
+
     def sweep_accounts(now: float, used_before: float, limit: int) -> Awaitable[int]:
         """Delete sessions and API tokens that have expired, and sessions without use.
 
@@ -360,6 +363,9 @@ class IAccounts(Interface):
 
     def remove_token(caller: Caller, token: int) -> Awaitable[bool]:
         """Delete an API token of a caller's account.  Returns whether it had this one."""
+
+    def remove_tokens(caller: Caller) -> Awaitable[int]:
+        """Delete all API tokens of a caller's account.  Returns how many there were."""
 
 
 class ICallers(Interface):

@@ -193,6 +193,11 @@ def remove_token(conn: Connection, account_id: int, key: int) -> bool:
     return _remove(conn, token, account_id, key)
 
 
+def remove_tokens(conn: Connection, account_id: int) -> int:
+    """See ``IAccountStore.remove_tokens``."""
+    return conn.execute(delete(token).where(token.c.account_id == account_id)).rowcount
+
+
 # --- both -------------------------------------------------------------------
 
 
@@ -339,6 +344,9 @@ class AccountStore:
 
     def remove_token(self, account: int, token: int) -> Deferred[bool]:
         return self._threads.write(lambda conn: remove_token(conn, account, token))
+
+    def remove_tokens(self, account: int) -> Deferred[int]:
+        return self._threads.write(lambda conn: remove_tokens(conn, account))
 
     def sweep_accounts(self, now: float, used_before: float, limit: int) -> Deferred[int]:
         return self._threads.write(lambda conn: sweep_accounts(conn, now, used_before, limit))

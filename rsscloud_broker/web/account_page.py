@@ -79,6 +79,8 @@ class AccountPage:
         return redirect("/account?done=session")
 
     async def _end_sessions(self, request: Request, caller: Caller) -> Answer:
+        if parameter(request, "tokens"):
+            await self._accounts.remove_tokens(caller)  # first: afterwards nobody could try again
         await self._accounts.end_sessions(caller)
         self._cookies.remove(request, SESSION)
         return redirect("/signin")
@@ -89,6 +91,8 @@ class AccountPage:
             raise InvalidAccount("the new password was typed differently the second time")
         source = str(request.getClientAddress().host)
         await self._accounts.change_password(caller, parameter(request, "old"), new, source)
+        if parameter(request, "tokens"):
+            await self._accounts.remove_tokens(caller)
         return redirect("/account?done=password")
 
     async def _add_token(self, request: Request, caller: Caller) -> Answer:

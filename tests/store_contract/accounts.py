@@ -232,6 +232,15 @@ class AccountsContract(TestCase):
         self.assertTrue(await self.store.remove_token(dave.id, token.id))
         self.assertIsNone(await self.store.token(b"1"))
 
+    async def test_all_tokens_of_one_account(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        await self.token(dave, b"1")
+        await self.token(dave, b"2")
+        other = await self.token(anna, b"3")
+        self.assertEqual(await self.store.remove_tokens(dave.id), 2)
+        self.assertEqual(await self.store.tokens(dave.id), [])
+        self.assertEqual(await self.store.tokens(anna.id), [other])
+
     # sweeping
 
     async def test_sweep(self) -> None:

@@ -110,7 +110,7 @@ class Browser:
         """Fill in the form of a button on the page, and send it."""
         (form,) = self.page.xpath(f"//form[.//button[text()='{button}']]")
         hidden = {each.get("name"): each.get("value") for each in form.xpath(".//input[@value]")}
-        ticked = {name: value for name, value in hidden.items() if name != "scope"}
+        ticked = {name: value for name, value in hidden.items() if name not in {"scope", "tokens"}}
         assert form.get("method") == "post"
         return self.post(form.get("action"), {**ticked, **fields}, headers)
 

@@ -148,6 +148,26 @@ class AccountPageTests(SynchronousTestCase):
         self.assertIn("has been removed", self.followed(self.browser.send("Remove")))
         self.assertIsNone(self.site.result(self.site.accounts.caller_of_token(secret)))
 
+    def test_all_are_removed_with_the_sessions_or_the_password(self) -> None:
+        changed = {"old": PASSWORD, "new": NEW, "again": NEW}
+        for button, fields, password in (
+            ("Change the password", changed, PASSWORD),
+            ("Sign out everywhere", {}, NEW),
+        ):
+            self.browser.get("/account")
+            self.browser.send("Make a token", name="x", scope="metrics", password=password)
+            secret = self.browser.said("//pre")
+            self.assertEqual(self.browser.send(button, None, tokens="remove", **fields).status, 303)
+            self.assertIsNone(self.site.result(self.site.accounts.caller_of_token(secret)))
+
+    def test_tokens_go_on_otherwise(self) -> None:
+        self.browser.send("Make a token", name="x", scope="metrics", password=PASSWORD)
+        secret = self.browser.said("//pre")
+        self.assertEqual(self.change().status, 303)
+        self.browser.get("/account")
+        self.browser.send("Sign out everywhere")
+        self.assertIsNotNone(self.site.result(self.site.accounts.caller_of_token(secret)))
+
     def test_bad_tokens(self) -> None:
         for fields, said in (
             ({"name": "", "scope": "metrics"}, "1 to 80 characters"),
