@@ -122,7 +122,8 @@ class SigningInTests(BrowserTestCase):
         self.assert_fits(tab, "/account")
 
         tab.check("[value=metrics]")
-        self.submit(tab, "form[aria-labelledby=tokens]", {"name": "a dashboard", "days": "9"})
+        fields = {"name": "a dashboard", "days": "9", "password": PASSWORD}
+        self.submit(tab, "form[aria-labelledby=tokens]", fields)
         expect(tab.locator("pre").first).to_contain_text("rsb_")
         self.assert_fits(tab, "a token")
         fields = {"old": PASSWORD, "new": "another horse", "again": "another horse"}
