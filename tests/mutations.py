@@ -983,8 +983,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/limits.py",
-        "return not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))",
-        "return True",
+        "return peer is not None and not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))",
+        "return peer is not None",
         "front_doors.test_monitoring",
         "Behind a proxy that nobody named, strangers read the metrics.",
     ),

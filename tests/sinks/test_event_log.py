@@ -159,7 +159,9 @@ class EntriesTests(SynchronousTestCase):
         )
         self.check(
             SubscriptionRemoved(FEED, CALLBACK, account="alice"),
-            an_entry("subscription", "dropped", reason="an administrator removed it"),
+            an_entry(
+                "subscription", "dropped", account="alice", reason="an administrator removed it"
+            ),
         )
 
     def test_sweeps_name_some_and_count_the_others(self) -> None:

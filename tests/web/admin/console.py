@@ -68,7 +68,7 @@ class ConsoleCase(BrokerTestCase):
         verbs.following.startService()
         self.addCleanup(verbs.following.stopService)
         self.people = AccountHouse(self, PATIENT)
-        pages = Pages(frozenset(DOORS), verbs.following)
+        pages = Pages(announcements=verbs.following)
         parts = front_door_parts(
             broker=self.broker,
             pages=pages,
@@ -83,8 +83,9 @@ class ConsoleCase(BrokerTestCase):
         )
         makers = [getattr(bundled, name) for name in DOORS]
         doors = [maker.make(maker.options(), parts) for maker in makers]
-        limits = HTTPLimits(Http(), self.clock)
-        self.factory = bounded_site(Root(doors, PUBLIC_URL), limits, self.counters, pages.error)
+        limits, root = HTTPLimits(Http(), self.clock), Root(doors, PUBLIC_URL)
+        pages.link_to(root.pages)
+        self.factory = bounded_site(root, limits, self.counters, pages.error)
         self.dave = self.token("dave", "admin")
         self.one = self.subscribe()
         self.two = self.stored(Callback("http://other.example/notify", "soap"))
