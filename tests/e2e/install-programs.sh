@@ -23,6 +23,7 @@ has() { command -v "$1" >/dev/null; }
 has_php_soap() { php -r 'exit(extension_loaded("soap") && extension_loaded("dom") ? 0 : 1);'; }
 has_perl_soap() { perl -MSOAP::Lite -MXMLRPC::Lite -e 1; }
 has_postgresql() { has postgres || ls /usr/lib/postgresql/*/bin/postgres; }
+has_libatomic() { set -- /usr/lib/*/libatomic.so.1; test -e "$1"; }
 has_systemd() { has systemd-analyze && has systemd-socket-activate; }
 
 missing=""
@@ -42,6 +43,7 @@ needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker"
     libsoap-lite-perl libxmlrpc-lite-perl
 needs has_postgresql "a database for several brokers; the tests run one of their own" postgresql
 needs "has chromium" "a browser, which opens the pages" chromium
+needs has_libatomic "a library that Playwright needs, which drives the browser" libatomic1
 needs "has curl" "a client of HTTP with cookies, which signs in" curl
 needs "has promtool" "Prometheus's promtool, which checks metrics and rules for alerts" prometheus
 needs has_systemd "systemd's own tools, which check and start the units in tap/" systemd
