@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, XMLString, tags
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.callers import private, viewer_of
@@ -49,8 +49,8 @@ class StatsDoor:
     def __init__(self, options: StatsOptions, parts: FrontDoorParts) -> None:
         self._shows_busiest = options.most_pinged
         self._parts = parts
-        self._page = _Kept(self._make_page, parts.clock.seconds)
-        self._json = _Kept(self._make_json, parts.clock.seconds)
+        self._page = Remembering(self._make_page, parts.clock, KEPT, len(PERIODS))
+        self._json = Remembering(self._make_json, parts.clock, KEPT, len(PERIODS))
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -64,7 +64,9 @@ class StatsDoor:
     def soap_services(self) -> Sequence[SoapService]:
         return []
 
-    def _answer_with(self, kept: _Kept) -> Callable[[Request], Awaitable[Answer]]:
+    def _answer_with(
+        self, kept: Remembering[Period, Answer]
+    ) -> Callable[[Request], Awaitable[Answer]]:
         async def respond(request: Request) -> Answer:
             name = parameter(request, "period") or "day"
             if name not in PERIODS:
@@ -108,42 +110,6 @@ class StatsDoor:
             json=tags.a("stats.json", href=f"/stats.json?period={period.name}"),
         )
         return Answer(page, headers=private(viewer))
-
-
-class _Kept:
-    """Makes an answer for each period, and keeps it for a while.
-
-    Those who ask while an answer is made wait for that one.
-    """
-
-    def __init__(
-        self, make: Callable[[Period], Awaitable[Answer]], seconds: Callable[[], float]
-    ) -> None:
-        self._make = make
-        self._seconds = seconds
-        self._answers: dict[str, tuple[float, Answer]] = {}
-        self._waiting: dict[str, list[Deferred[None]]] = {}
-
-    async def get(self, period: Period) -> Answer:
-        """The answer for a period."""
-        while (waiting := self._waiting.get(period.name)) is not None:
-            made: Deferred[None] = Deferred()
-            waiting.append(made)
-            await made
-        at, answer = self._answers.get(period.name, (0.0, None))
-        if answer is None or self._seconds() - at > KEPT:
-            answer = await self._made(period)
-        return answer
-
-    async def _made(self, period: Period) -> Answer:
-        self._waiting[period.name] = []
-        try:
-            answer = await self._make(period)
-            self._answers[period.name] = (self._seconds(), answer)
-            return answer
-        finally:
-            for waiter in self._waiting.pop(period.name):
-                waiter.callback(None)
 
 
 # --- plots ------------------------------------------------------------------------
