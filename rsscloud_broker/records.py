@@ -6,6 +6,8 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import field, frozen
 
 from rsscloud_broker.model import Callback, Intent, Outcome, Ping, Subscription, Topic
@@ -232,6 +234,10 @@ class Swept:
     failing: int = 0
     topics: int = 0
     named: tuple[SweptSubscription, ...] = field(default=(), eq=False)
+
+
+#: The names of statistics that are measured, not counted, begin with this.
+MEASURED: Final = "number_of_"
 
 
 @frozen

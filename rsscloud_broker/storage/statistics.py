@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Connection, Insert, Table, delete, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.records import MEASURED, PingedTopic
 from rsscloud_broker.storage.schema import (
     busy_topic,
     ping,
@@ -79,10 +79,6 @@ def statistics(
         value = highest if name.startswith(MEASURED) else total
         found.setdefault(name, {})[int(number) * step] = int(value)
     return found
-
-
-#: What the names of numbers begin with that are measured, not counted.
-MEASURED: Final = "number_of_"
 
 
 def prune_statistics(conn: Connection, now: float, hours: int) -> None:

@@ -17,6 +17,7 @@ from rsscloud_broker.errors import ForgedForm, InvalidAccount, SignInFailed, Too
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
 from rsscloud_broker.web.answers import Answer, parameter
 from rsscloud_broker.web.callers import SESSION, Cookies
+from rsscloud_broker.web.words import iso
 
 #: Pages for one person are kept by no cache.
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -220,4 +221,4 @@ def _scope(scope: str, help_: str) -> Tag:
 def _time(seconds: float) -> Tag:
     """A time for people, in UTC."""
     when = datetime.fromtimestamp(int(seconds), UTC)
-    return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=when.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=iso(seconds))

@@ -18,6 +18,7 @@ from twisted.web.template import Tag, tags
 
 from rsscloud_broker.disclosure import HIDDEN
 from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.web.words import iso
 
 #: Characters that change the direction of the text after them: overrides, embeddings, isolates.
 _DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -82,8 +83,7 @@ def line_of(entry: LogEntry) -> Line:
     topic = entry.topic
     if not (topic and after):  # there is no topic, or the sentence has no place for it
         before, topic, after = f"{before.strip()}{after}", "", ""
-    at = datetime.fromtimestamp(int(entry.at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Line(entry.id, at, entry.kind, entry.outcome, before, topic, after)
+    return Line(entry.id, iso(entry.at), entry.kind, entry.outcome, before, topic, after)
 
 
 #: Takes an entry, and returns what stands before and after its topic.

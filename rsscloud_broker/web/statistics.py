@@ -10,7 +10,8 @@ from attrs import evolve, frozen
 
 from rsscloud_broker.counters import LATENCIES
 from rsscloud_broker.interfaces import IStatistics
-from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.records import MEASURED, PingedTopic
+from rsscloud_broker.web.words import iso
 
 #: How many of the most pinged topics are shown.
 _BUSIEST: Final = 20
@@ -18,7 +19,6 @@ _BUSIEST: Final = 20
 #: The shares of notifications for which a page says how long they took at most.
 _PERCENTILES: Final = (50, 95, 99)
 
-_MEASURED: Final = "number_of_"
 _HOUR: Final = 3600
 
 
@@ -155,7 +155,7 @@ class Statistics:
         """All of it, as ``/stats.json`` has it."""
         return {
             "period": self.period.name,
-            "since": _iso(self.begins[0]),
+            "since": iso(self.begins[0]),
             "stepSeconds": self.period.step,
             "topics": self.last("topics"),
             "topicsWithSubscriptions": self.last("watched_topics"),
@@ -209,12 +209,12 @@ async def read(view: IStatistics, period: Period, now: float) -> Statistics:
         numbers={
             name: [steps.get(begin, 0) for begin in begins]
             for name, steps in stored.items()
-            if not name.startswith(_MEASURED)
+            if not name.startswith(MEASURED)
         },
         measured={
-            name.removeprefix(_MEASURED): _held(begins, steps, stored[f"{_MEASURED}topics"])
+            name.removeprefix(MEASURED): _held(begins, steps, stored[f"{MEASURED}topics"])
             for name, steps in stored.items()
-            if name.startswith(_MEASURED)
+            if name.startswith(MEASURED)
         },
         busiest=await busiest(since, end, _BUSIEST),
     )
@@ -236,7 +236,3 @@ def _held(
             value = steps.get(begin, 0)
         values.append(value)
     return values
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
