@@ -209,7 +209,7 @@ class IAccountStore(Interface):
         """Delete an account with its sessions and tokens.  Returns whether there was one."""
 
     def add_session(
-        account: int,
+        account_id: int,
         password: str,
         digest: bytes,
         at: float,
@@ -232,20 +232,20 @@ class IAccountStore(Interface):
     def session(digest: bytes) -> Awaitable[tuple[Account, Session] | None]:
         """A session and its account, by the digest of its secret."""
 
-    def touch_session(session: int, at: float) -> Awaitable[None]:
+    def touch_session(session_id: int, at: float) -> Awaitable[None]:
         """Store when a session was last used."""
 
-    def sessions(account: int) -> Awaitable[list[Session]]:
+    def sessions(account_id: int) -> Awaitable[list[Session]]:
         """The sessions of an account, the last used one first."""
 
-    def end_session(account: int, session: int) -> Awaitable[bool]:
+    def end_session(account_id: int, session_id: int) -> Awaitable[bool]:
         """End a session of an account.  Returns whether the account had this session."""
 
-    def end_sessions(account: int) -> Awaitable[int]:
+    def end_sessions(account_id: int) -> Awaitable[int]:
         """End all sessions of an account.  Returns how many there were."""
 
     def add_token(
-        account: int,
+        account_id: int,
         digest: bytes,
         name: str,
         scopes: Collection[str],
@@ -262,16 +262,16 @@ class IAccountStore(Interface):
     def token(digest: bytes) -> Awaitable[tuple[Account, Token] | None]:
         """An API token and its account, by the digest of its secret."""
 
-    def touch_token(token: int, at: float) -> Awaitable[None]:
+    def touch_token(token_id: int, at: float) -> Awaitable[None]:
         """Store when an API token was last used."""
 
-    def tokens(account: int) -> Awaitable[list[Token]]:
+    def tokens(account_id: int) -> Awaitable[list[Token]]:
         """The API tokens of an account, in the order in which they were made."""
 
-    def remove_token(account: int, token: int) -> Awaitable[bool]:
+    def remove_token(account_id: int, token_id: int) -> Awaitable[bool]:
         """Delete an API token of an account.  Returns whether the account had this token."""
 
-    def remove_tokens(account: int) -> Awaitable[int]:
+    def remove_tokens(account_id: int) -> Awaitable[int]:
         """Delete all API tokens of an account.  Returns how many there were."""
 
     def sweep_accounts(now: float, used_before: float, limit: int) -> Awaitable[int]:

@@ -5,7 +5,7 @@ first.  Commands that work on the database beside a running broker use ``open_da
 the functions here that take a connection.
 """
 
-from rsscloud_broker.storage.accounts import AccountStore
+from rsscloud_broker.storage.account_store import AccountStore
 from rsscloud_broker.storage.disk_space import required_space
 from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.examination import Examination, database_file, examine

@@ -1,7 +1,7 @@
 """Stores accounts, sessions and API tokens.
 
-Each function runs as one step of a transaction that the caller began.  ``AccountStore`` runs them
-in the threads of the store; the commands call them with a connection of their own.
+Each function runs as one step of a transaction that the caller began: ``account_store`` runs them
+in the threads of the store, the commands with a connection of their own.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row, Table, delete, func, insert, or_, select, update
-from twisted.internet.defer import Deferred
-from zope.interface import implementer
 
-from rsscloud_broker.interfaces import Account, IAccountStore, Session, StoredPassword, Token
+from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
 from rsscloud_broker.storage.account_schema import account, session, token
 from rsscloud_broker.storage.schema import (
     to_micros,
@@ -21,7 +19,6 @@ from rsscloud_broker.storage.schema import (
     to_seconds,
     to_seconds_or_none,
 )
-from rsscloud_broker.storage.threads import Threads
 
 # --- accounts ---------------------------------------------------------------
 
@@ -117,9 +114,9 @@ def session_of(conn: Connection, digest: bytes) -> tuple[Account, Session] | Non
     return None if found is None else (found[0], _session(found[1]))
 
 
-def touch_session(conn: Connection, key: int, at: float) -> None:
+def touch_session(conn: Connection, session_id: int, at: float) -> None:
     """See ``IAccountStore.touch_session``."""
-    conn.execute(update(session).where(session.c.id == key).values(used_at=to_micros(at)))
+    conn.execute(update(session).where(session.c.id == session_id).values(used_at=to_micros(at)))
 
 
 def sessions(conn: Connection, account_id: int) -> list[Session]:
@@ -129,9 +126,9 @@ def sessions(conn: Connection, account_id: int) -> list[Session]:
     return list(map(_session, conn.execute(by_use)))
 
 
-def end_session(conn: Connection, account_id: int, key: int) -> bool:
+def end_session(conn: Connection, account_id: int, session_id: int) -> bool:
     """See ``IAccountStore.end_session``."""
-    return _remove(conn, session, account_id, key)
+    return _remove(conn, session, account_id, session_id)
 
 
 def end_sessions(conn: Connection, account_id: int) -> int:
@@ -177,9 +174,9 @@ def token_of(conn: Connection, digest: bytes) -> tuple[Account, Token] | None:
     return None if found is None else (found[0], _token(found[1]))
 
 
-def touch_token(conn: Connection, key: int, at: float) -> None:
+def touch_token(conn: Connection, token_id: int, at: float) -> None:
     """See ``IAccountStore.touch_token``."""
-    conn.execute(update(token).where(token.c.id == key).values(used_at=to_micros(at)))
+    conn.execute(update(token).where(token.c.id == token_id).values(used_at=to_micros(at)))
 
 
 def tokens(conn: Connection, account_id: int) -> list[Token]:
@@ -188,9 +185,9 @@ def tokens(conn: Connection, account_id: int) -> list[Token]:
     return list(map(_token, conn.execute(mine)))
 
 
-def remove_token(conn: Connection, account_id: int, key: int) -> bool:
+def remove_token(conn: Connection, account_id: int, token_id: int) -> bool:
     """See ``IAccountStore.remove_token``."""
-    return _remove(conn, token, account_id, key)
+    return _remove(conn, token, account_id, token_id)
 
 
 def remove_tokens(conn: Connection, account_id: int) -> int:
@@ -251,102 +248,3 @@ def _token(row: Row[Any]) -> Token:
         to_seconds_or_none(row.expires_at),
         to_seconds_or_none(row.used_at),
     )
-
-
-# --- the store --------------------------------------------------------------
-
-
-@implementer(IAccountStore)
-class AccountStore:
-    """Implements ``IAccountStore`` with the threads of a ``Store``.
-
-    :param threads: the threads that the store was made with, which it starts and stops.
-    """
-
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
-
-    def add_account(
-        self, name: str, password: str, is_admin: bool, at: float
-    ) -> Deferred[Account | None]:
-        return self._threads.write(lambda conn: add_account(conn, name, password, is_admin, at))
-
-    def stored_password(self, name: str) -> Deferred[StoredPassword | None]:
-        return self._threads.read(lambda conn: stored_password(conn, name))
-
-    def accounts(self) -> Deferred[list[Account]]:
-        return self._threads.read(accounts)
-
-    def set_password(self, name: str, password: str, keep: int = 0) -> Deferred[bool]:
-        return self._threads.write(lambda conn: set_password(conn, name, password, keep))
-
-    def rehash(self, name: str, old: str, new: str) -> Deferred[bool]:
-        return self._threads.write(lambda conn: rehash(conn, name, old, new))
-
-    def remove_account(self, name: str) -> Deferred[bool]:
-        return self._threads.write(lambda conn: remove_account(conn, name))
-
-    def add_session(
-        self,
-        account: int,
-        password: str,
-        digest: bytes,
-        at: float,
-        expires_at: float,
-        address: str,
-        browser: str,
-        former: bytes,
-        limit: int,
-    ) -> Deferred[Session | None]:
-        return self._threads.write(
-            lambda conn: add_session(
-                conn, account, password, digest, at, expires_at, address, browser, former, limit
-            )
-        )
-
-    def session(self, digest: bytes) -> Deferred[tuple[Account, Session] | None]:
-        return self._threads.read(lambda conn: session_of(conn, digest))
-
-    def touch_session(self, session: int, at: float) -> Deferred[None]:
-        return self._threads.write(lambda conn: touch_session(conn, session, at))
-
-    def sessions(self, account: int) -> Deferred[list[Session]]:
-        return self._threads.read(lambda conn: sessions(conn, account))
-
-    def end_session(self, account: int, session: int) -> Deferred[bool]:
-        return self._threads.write(lambda conn: end_session(conn, account, session))
-
-    def end_sessions(self, account: int) -> Deferred[int]:
-        return self._threads.write(lambda conn: end_sessions(conn, account))
-
-    def add_token(
-        self,
-        account: int,
-        digest: bytes,
-        name: str,
-        scopes: Collection[str],
-        at: float,
-        expires_at: float | None,
-        limit: int,
-    ) -> Deferred[Token | None]:
-        return self._threads.write(
-            lambda conn: add_token(conn, account, digest, name, scopes, at, expires_at, limit)
-        )
-
-    def token(self, digest: bytes) -> Deferred[tuple[Account, Token] | None]:
-        return self._threads.read(lambda conn: token_of(conn, digest))
-
-    def touch_token(self, token: int, at: float) -> Deferred[None]:
-        return self._threads.write(lambda conn: touch_token(conn, token, at))
-
-    def tokens(self, account: int) -> Deferred[list[Token]]:
-        return self._threads.read(lambda conn: tokens(conn, account))
-
-    def remove_token(self, account: int, token: int) -> Deferred[bool]:
-        return self._threads.write(lambda conn: remove_token(conn, account, token))
-
-    def remove_tokens(self, account: int) -> Deferred[int]:
-        return self._threads.write(lambda conn: remove_tokens(conn, account))
-
-    def sweep_accounts(self, now: float, used_before: float, limit: int) -> Deferred[int]:
-        return self._threads.write(lambda conn: sweep_accounts(conn, now, used_before, limit))

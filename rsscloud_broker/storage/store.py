@@ -8,9 +8,7 @@ The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import update_wrapper
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Collection, Sequence
 
 from attrs import evolve
 from sqlalchemy import Connection
@@ -61,37 +59,7 @@ from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Batched, Heavy, Operation
 from rsscloud_broker.storage.schema import to_micros
-from rsscloud_broker.storage.threads import StoreThreads, Threads
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-# Most operations need nothing but a connection.  These two turn such a function into a method.
-
-
-def _read(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[Store, P], Deferred[T]]:
-    """A method that calls a function with a connection that reads."""
-
-    def method(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        return self._threads.read(lambda conn: function(conn, *args, **kwargs))
-
-    update_wrapper(method, function)
-    return method
-
-
-def _write(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[Store, P], Deferred[T]]:
-    """A method that calls a function in a transaction that writes."""
-
-    def method(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        return self._threads.write(lambda conn: function(conn, *args, **kwargs))
-
-    update_wrapper(method, function)
-    return method
+from rsscloud_broker.storage.threads import StoreThreads, Threads, reading, writing
 
 
 @implementer(IStore, IAdministrationStore)
@@ -160,24 +128,24 @@ class Store(Service):
     def check_writable(self) -> Deferred[None]:
         return self._threads.write(lambda conn: nodes.touch(conn, self._registered(conn)))
 
-    sizes = _read(sizes.sizes)
+    sizes = reading(sizes.sizes)
 
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
         return self._threads.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
 
-    pings = _read(ping_rows.pings)
-    count_pings = _read(ping_rows.count_pings)
-    ping_hours = _read(ping_rows.ping_hours)
-    prune_pings = _write(ping_rows.prune_pings)
+    pings = reading(ping_rows.pings)
+    count_pings = reading(ping_rows.count_pings)
+    ping_hours = reading(ping_rows.ping_hours)
+    prune_pings = writing(ping_rows.prune_pings)
 
     # the event log
 
-    add_log_entries = _write(log_rows.add_log_entries)
-    log_entries = _read(log_rows.log_entries)
-    log_entries_after = _read(log_rows.log_entries_after)
-    prune_log = _write(log_rows.prune_log)
+    add_log_entries = writing(log_rows.add_log_entries)
+    log_entries = reading(log_rows.log_entries)
+    log_entries_after = reading(log_rows.log_entries_after)
+    prune_log = writing(log_rows.prune_log)
 
     # topics
 
@@ -208,20 +176,20 @@ class Store(Service):
             lambda conn: topics.end_topic(conn, url, reason, at, self._bounds, change)
         )
 
-    record_failure = _write(polls.record_failure)
-    record_feed = _write(polls.record_feed)
-    move_topic = _write(moves.move_topic)
-    polls_due = _read(polls.polls_due)
-    plan_polls = _write(polls.plan_polls)
-    checks_due = _read(topics.checks_due)
-    request_content = _write(topics.request_content)
-    drop_check = _write(topics.drop_check)
-    push_content = _write(topics.push_content)
-    content = _read(contents.get_content)
-    newest_content = _read(contents.newest_content)
-    revive_topic = _write(topics.revive_topic)
-    watched_topics = _read(topics.watched_topics)
-    topic_summaries = _read(summaries.topic_summaries)
+    record_failure = writing(polls.record_failure)
+    record_feed = writing(polls.record_feed)
+    move_topic = writing(moves.move_topic)
+    polls_due = reading(polls.polls_due)
+    plan_polls = writing(polls.plan_polls)
+    checks_due = reading(topics.checks_due)
+    request_content = writing(topics.request_content)
+    drop_check = writing(topics.drop_check)
+    push_content = writing(topics.push_content)
+    content = reading(contents.get_content)
+    newest_content = reading(contents.newest_content)
+    revive_topic = writing(topics.revive_topic)
+    watched_topics = reading(topics.watched_topics)
+    topic_summaries = reading(summaries.topic_summaries)
 
     # subscriptions
 
@@ -230,29 +198,29 @@ class Store(Service):
             lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
         )
 
-    put_subscription = _write(subscription_rows.put_subscription)
-    remove_subscription = _write(subscription_rows.remove_subscription)
-    has_subscription = _read(subscription_rows.has_subscription)
-    subscriptions = _read(subscription_rows.subscriptions)
-    subscriptions_of = _read(subscription_rows.by_ids)
-    subscription_counts = _read(summaries.subscription_counts)
+    put_subscription = writing(subscription_rows.put_subscription)
+    remove_subscription = writing(subscription_rows.remove_subscription)
+    has_subscription = reading(subscription_rows.has_subscription)
+    subscriptions = reading(subscription_rows.subscriptions)
+    subscriptions_of = reading(subscription_rows.by_ids)
+    subscription_counts = reading(summaries.subscription_counts)
 
     # statistics
 
-    add_statistics = _write(statistic_rows.add_statistics)
-    prune_statistics = _write(statistic_rows.prune_statistics)
-    put_busy_topics = _write(statistic_rows.put_busy_topics)
-    measure = _read(statistic_rows.measure)
-    statistics = _read(statistic_rows.statistics)
-    pinged_topics = _read(statistic_rows.pinged_topics)
-    busy_topics = _read(statistic_rows.busy_topics)
+    add_statistics = writing(statistic_rows.add_statistics)
+    prune_statistics = writing(statistic_rows.prune_statistics)
+    put_busy_topics = writing(statistic_rows.put_busy_topics)
+    measure = reading(statistic_rows.measure)
+    statistics = reading(statistic_rows.statistics)
+    pinged_topics = reading(statistic_rows.pinged_topics)
+    busy_topics = reading(statistic_rows.busy_topics)
 
     # intents
 
-    add_intent = _write(intent_rows.add_intent)
-    postpone_intent = _write(intent_rows.postpone_intent)
-    remove_intent = _write(intent_rows.remove_intent)
-    intents = _read(intent_rows.intents)
+    add_intent = writing(intent_rows.add_intent)
+    postpone_intent = writing(intent_rows.postpone_intent)
+    remove_intent = writing(intent_rows.remove_intent)
+    intents = reading(intent_rows.intents)
 
     # fan-outs and deliveries
 
@@ -291,38 +259,38 @@ class Store(Service):
             lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
         )
 
-    fanouts = _read(walks.fanouts)
-    next_due = _read(delivery_rows.next_due)
-    make_due = _write(delivery_rows.make_due)
-    set_back = _write(due_times.set_back)
+    fanouts = reading(walks.fanouts)
+    next_due = reading(delivery_rows.next_due)
+    make_due = writing(delivery_rows.make_due)
+    set_back = writing(due_times.set_back)
 
     # hosts
 
-    hosts = _read(walks.hosts)
-    record_hosts = _write(walks.record_hosts)
-    count_of_host = _read(subscription_rows.count_of_host)
+    hosts = reading(walks.hosts)
+    record_hosts = writing(walks.record_hosts)
+    count_of_host = reading(subscription_rows.count_of_host)
 
     # administration
 
-    find_subscriptions = _read(administration.find_subscriptions)
-    subscription_details = _read(administration.subscription_details)
-    redeliver = _write(administration.redeliver)
-    remove_subscription_by_id = _write(administration.remove_subscription_by_id)
-    set_dropping = _write(administration.set_dropping)
-    host_states = _read(administration.host_states)
-    close_breaker = _write(administration.close_breaker)
-    all_blocks = _read(block_rows.all_blocks)
-    blocks = _read(block_rows.blocks)
-    put_block = _write(block_rows.put_block)
-    remove_block = _write(block_rows.remove_block)
-    announcements = _read(block_rows.announcements)
-    add_announcement = _write(block_rows.add_announcement)
-    remove_announcement = _write(block_rows.remove_announcement)
-    record_change = _write(change_rows.record_change)
-    changes = _read(change_rows.changes)
-    changes_after = _read(change_rows.changes_after)
-    last_change = _read(change_rows.last_change)
-    claim_unpublished = _write(change_rows.claim_unpublished)
+    find_subscriptions = reading(administration.find_subscriptions)
+    subscription_details = reading(administration.subscription_details)
+    redeliver = writing(administration.redeliver)
+    remove_subscription_by_id = writing(administration.remove_subscription_by_id)
+    set_dropping = writing(administration.set_dropping)
+    host_states = reading(administration.host_states)
+    close_breaker = writing(administration.close_breaker)
+    all_blocks = reading(block_rows.all_blocks)
+    blocks = reading(block_rows.blocks)
+    put_block = writing(block_rows.put_block)
+    remove_block = writing(block_rows.remove_block)
+    announcements = reading(block_rows.announcements)
+    add_announcement = writing(block_rows.add_announcement)
+    remove_announcement = writing(block_rows.remove_announcement)
+    record_change = writing(change_rows.record_change)
+    changes = reading(change_rows.changes)
+    changes_after = reading(change_rows.changes_after)
+    last_change = reading(change_rows.last_change)
+    claim_unpublished = writing(change_rows.claim_unpublished)
 
     def nodes(self) -> Deferred[BrokerState]:
         return self._threads.read(lambda conn: administration.nodes(conn, self._node))

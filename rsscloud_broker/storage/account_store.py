@@ -1,0 +1,43 @@
+"""The part of the store that keeps accounts, sessions and API tokens.
+
+Each method is one transaction on the database; the SQL is in ``accounts``.
+"""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IAccountStore
+from rsscloud_broker.storage import accounts as rows
+from rsscloud_broker.storage.threads import Threads, reading, writing
+
+
+@implementer(IAccountStore)
+class AccountStore:
+    """Implements ``IAccountStore`` with the threads of a ``Store``.
+
+    :param threads: the threads that the store was made with, which it starts and stops.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+
+    add_account = writing(rows.add_account)
+    stored_password = reading(rows.stored_password)
+    accounts = reading(rows.accounts)
+    set_password = writing(rows.set_password)
+    rehash = writing(rows.rehash)
+    remove_account = writing(rows.remove_account)
+    add_session = writing(rows.add_session)
+    session = reading(rows.session_of)
+    touch_session = writing(rows.touch_session)
+    sessions = reading(rows.sessions)
+    end_session = writing(rows.end_session)
+    end_sessions = writing(rows.end_sessions)
+    add_token = writing(rows.add_token)
+    token = reading(rows.token_of)
+    touch_token = writing(rows.touch_token)
+    tokens = reading(rows.tokens)
+    remove_token = writing(rows.remove_token)
+    remove_tokens = writing(rows.remove_tokens)
+    sweep_accounts = writing(rows.sweep_accounts)
