@@ -24,13 +24,12 @@ and 0.4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from attrs import field, frozen
 from attrs.validators import ge
 from twisted.web.http import NO_CONTENT
 from twisted.web.server import Request
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import (
@@ -53,7 +52,7 @@ from rsscloud_broker.front_doors.requests import (
 )
 from rsscloud_broker.front_doors.shown_exchange import FORM
 from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -101,7 +100,7 @@ class WebSubOptions:
 
 
 @implementer(IFrontDoor)
-class WebSubDoor:
+class WebSubDoor(RoutesOnly):
     """The front door of the WebSub hub; clients of PubSubHubbub can use it, too."""
 
     name = "websub"
@@ -122,12 +121,6 @@ class WebSubDoor:
                 Route(path, "POST", others),
             ]
         return routes
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
     async def _answer_others(self, request: Request) -> bytes:
         """Answer a request whose Content-Type is not a form's.

@@ -126,6 +126,16 @@ class IFrontDoor(Interface):
         """The SOAP services that this front door adds."""
 
 
+class RoutesOnly:
+    """A base for front doors that add routes, and neither procedures nor SOAP services."""
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+
 class IPages(Interface):
     """Renders HTML pages for people, all in the same frame and style."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -10,10 +10,9 @@ from twisted.python.filepath import FilePath
 from twisted.web.http import CACHED
 from twisted.web.server import Request
 from twisted.web.static import Data
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
 
 _FILES: Final = FilePath(__file__).parent()
 _HOUR: Final = 3600
@@ -54,16 +53,10 @@ class Asset(Data):
 
 
 @implementer(IFrontDoor)
-class AssetsDoor:
+class AssetsDoor(RoutesOnly):
     """The front door for ``ASSETS``.  Pages of all other front doors need them: it always runs."""
 
     name = "assets"
 
     def routes(self) -> Sequence[Route]:
         return [Route(f"/{name}", "GET", Asset(name)) for name in ASSETS]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []

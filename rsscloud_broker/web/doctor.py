@@ -17,7 +17,6 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 from twisted.web.template import Tag, tags
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker import __version__
@@ -29,7 +28,7 @@ from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
     Route,
-    SoapService,
+    RoutesOnly,
 )
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.callers import viewer_of
@@ -58,7 +57,7 @@ class DoctorOptions:
 
 
 @implementer(IFrontDoor)
-class DoctorDoor:
+class DoctorDoor(RoutesOnly):
     """The front door for ``/doctor`` and the self-test."""
 
     name = "doctor"
@@ -72,12 +71,6 @@ class DoctorDoor:
     def routes(self) -> Sequence[Route]:
         page = [Route("/doctor", "GET", Answers(self._examine))] if self._feeds else []
         return [*page, Route(self_test.PATH, "GET", Answers(self._test))]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
     async def _examine(self, request: Request) -> Answer:
         """The page with the form, and with the findings if it names a feed."""

@@ -15,7 +15,7 @@ Anybody may read both, so they show no more than ``disclosure`` allows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
@@ -26,7 +26,6 @@ from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.util import Redirect
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import (
@@ -35,7 +34,7 @@ from rsscloud_broker.interfaces import (
     IEventLog,
     IFrontDoor,
     Route,
-    SoapService,
+    RoutesOnly,
 )
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.urls import normal_form
@@ -78,7 +77,7 @@ class EventLogDoorOptions:
 
 
 @implementer(IFrontDoor)
-class EventLogDoor:
+class EventLogDoor(RoutesOnly):
     """The front door for ``/log``.  It has no routes if the broker keeps no event log."""
 
     name = "event_log"
@@ -108,12 +107,6 @@ class EventLogDoor:
 
     def routes(self) -> Sequence[Route]:
         return [Route(path, "GET", resource) for path, resource in self._resources.items()]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
 
 @frozen

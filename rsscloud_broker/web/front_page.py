@@ -11,11 +11,16 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 from twisted.web.util import Redirect
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IFrontDoor,
+    Route,
+    RoutesOnly,
+)
 from rsscloud_broker.model import Ping
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import Answer, Answers
@@ -39,7 +44,7 @@ class FrontPageOptions:
 
 
 @implementer(IFrontDoor)
-class FrontPageDoor:
+class FrontPageDoor(RoutesOnly):
     """The front door for ``/`` and ``/docs``."""
 
     name = "front_page"
@@ -68,12 +73,6 @@ class FrontPageDoor:
 
     def routes(self) -> Sequence[Route]:
         return [Route(path, "GET", resource) for path, resource in self._resources.items()]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
     async def _docs(self, request: Request) -> Answer:
         title = "How to use this broker"

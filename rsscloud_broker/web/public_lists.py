@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -28,10 +28,15 @@ from urllib.parse import quote, urlsplit
 from attrs import frozen
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IFrontDoor,
+    Route,
+    RoutesOnly,
+)
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
@@ -71,7 +76,7 @@ class PublicListsOptions:
 
 
 @implementer(IFrontDoor)
-class PublicListsDoor:
+class PublicListsDoor(RoutesOnly):
     """The front door for ``/changes``, ``/feeds.opml`` and ``/subscriptions.json``."""
 
     name = "public_lists"
@@ -94,12 +99,6 @@ class PublicListsDoor:
             ):
                 routes.append(Route(path, "GET", Answers(respond), for_everybody=True))
         return routes
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
     # pings
 

@@ -13,7 +13,6 @@ from urllib.parse import quote, urlsplit
 
 from attrs import frozen
 from twisted.web.server import Request
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
@@ -23,8 +22,8 @@ from rsscloud_broker.interfaces import (
     ICallers,
     IFrontDoor,
     Route,
+    RoutesOnly,
     SignIn,
-    SoapService,
 )
 from rsscloud_broker.web.account_page import NO_STORE, AccountPage, redirect, refused
 from rsscloud_broker.web.answers import Answer, Answers, parameter
@@ -46,7 +45,7 @@ class AccountsOptions:
 
 
 @implementer(IFrontDoor)
-class AccountsDoor:
+class AccountsDoor(RoutesOnly):
     """The front door for ``/signin``, ``/signout`` and ``/account``."""
 
     name = "accounts"
@@ -67,12 +66,6 @@ class AccountsDoor:
 
     def routes(self) -> Sequence[Route]:
         return self._routes
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
 
 class SignInPages:

@@ -1,7 +1,7 @@
 """The front door for the statistics: ``/stats`` for people, and ``/stats.json`` for programs.
 
 Both take ``?period=hour``, ``day`` or ``month``.  Whoever asks within ``KEPT`` seconds gets the
-same answer, so that nobody can keep the broker busy with drawing.
+same plots, so that nobody can keep the broker busy with drawing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from typing import Any, Final
 from attrs import frozen
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, XMLString, tags
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IFrontDoor,
+    Route,
+    RoutesOnly,
+)
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
@@ -24,8 +29,8 @@ from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read
 
-#: Seconds for which an answer is kept.
-KEPT: Final = 15.0
+#: Seconds for which an answer is kept, and as many for the plots that it is made of.
+KEPT: Final = 7.5
 
 _JSON: Final = "application/json"
 
@@ -41,7 +46,7 @@ class StatsOptions:
 
 
 @implementer(IFrontDoor)
-class StatsDoor:
+class StatsDoor(RoutesOnly):
     """The front door for ``/stats`` and ``/stats.json``."""
 
     name = "stats"
@@ -49,6 +54,7 @@ class StatsDoor:
     def __init__(self, options: StatsOptions, parts: FrontDoorParts) -> None:
         self._shows_busiest = options.most_pinged
         self._parts = parts
+        self._drawn = Remembering(self._draw, parts.clock, KEPT, len(PERIODS))
         self._page = Remembering(self._make_page, parts.clock, KEPT, len(PERIODS))
         self._json = Remembering(self._make_json, parts.clock, KEPT, len(PERIODS))
 
@@ -57,12 +63,6 @@ class StatsDoor:
             Route("/stats", "GET", Answers(self._show)),
             Route("/stats.json", "GET", Answers(self._answer_with(self._json)), for_everybody=True),
         ]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
     def _answer_with(
         self, kept: Remembering[Period, Answer]
@@ -77,7 +77,9 @@ class StatsDoor:
         return respond
 
     async def _show(self, request: Request) -> Answer:
-        """The page.  It is made anew for those who have signed in, since it names them."""
+        """The page.  For those who have signed in it is made anew, since it names them; its plots
+        are not.
+        """
         viewer = await viewer_of(self._parts.callers, request)
         period = PERIODS.get(parameter(request, "period") or "day")
         if viewer is None or period is None:
@@ -93,9 +95,12 @@ class StatsDoor:
         document = json.dumps((await self._read(period)).as_json(), indent=1)
         return Answer(document.encode(), _JSON, headers={"cache-control": "max-age=15"})
 
-    async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
+    async def _draw(self, period: Period) -> tuple[Statistics, Sequence[Drawn]]:
         statistics = await self._read(period)
-        drawn = await self._parts.in_thread(draw, statistics)
+        return statistics, await self._parts.in_thread(draw, statistics)
+
+    async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
+        statistics, drawn = await self._drawn.get(period)
         page = await self._parts.pages.render(
             "Statistics",
             "stats.html",

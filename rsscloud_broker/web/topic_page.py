@@ -19,7 +19,6 @@ from urllib.parse import quote
 from attrs import evolve, frozen
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import (
@@ -30,7 +29,13 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     Unavailable,
 )
-from rsscloud_broker.interfaces import Caller, FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import (
+    Caller,
+    FrontDoorParts,
+    IFrontDoor,
+    Route,
+    RoutesOnly,
+)
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.remembering import Remembering
@@ -87,7 +92,7 @@ class TopicPageOptions:
 
 
 @implementer(IFrontDoor)
-class TopicPageDoor:
+class TopicPageDoor(RoutesOnly):
     """The front door for ``/topic``."""
 
     name = "topic_page"
@@ -110,12 +115,6 @@ class TopicPageDoor:
             Route("/topic", "GET", Answers(self._show)),
             Route("/topic", "POST", Answers(self._fetch)),
         ]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
 
     async def _show(self, request: Request) -> Answer:
         """The overview of a topic; without ``url``, only the form to look one up."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 from lxml import etree
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.resource import IResource
+from twisted.web.test.requesthelper import DummyRequest
 
+from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.web.plots import areas, lines, short
 from rsscloud_broker.web.statistics import PERIODS, percentile, read
+from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
 from tests.front_doors.fixture import NOON, House
 
 HOUR = 3600
@@ -68,6 +75,15 @@ class PlotTests(SynchronousTestCase):
             [short(number) for number in (0, 0.25, 12.0, 999, 1200, 3_400_000, 2e9)],
             ["0", "0.25", "12", "999", "1.2k", "3.4M", "2G"],
         )
+
+
+def answer_to(resource: IResource) -> Any:
+    """What a resource writes for a request without parameters."""
+    request: Any = DummyRequest([b"stats"])
+    request.args = {}
+    request.channel = object()  # so that it looks connected
+    request.render(resource)
+    return request
 
 
 class StatsTests(SynchronousTestCase):
@@ -183,6 +199,22 @@ class StatsTests(SynchronousTestCase):
         answer = self.house.get("/stats.json?period=year")
         self.assertEqual(answer.status, 400)
         self.assertIn("hour, day, month", answer.body.decode())
+
+    def test_plots_are_drawn_once_for_all_who_have_signed_in(self) -> None:
+        drawings: list[object] = []
+
+        async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+            drawings.append(function)
+            return function(*arguments)
+
+        caller = Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
+        callers = Mock(caller=AsyncMock(return_value=caller))
+        parts = front_door_parts(in_thread=in_thread, callers=callers, pages=Pages())
+        (page, _) = StatsDoor(StatsOptions(), parts).routes()
+        for _ in range(3):
+            request = answer_to(page.resource)
+            self.assertIn(b"dave", b"".join(request.written))
+        self.assertEqual(len(drawings), 1)
 
     def test_answers_are_kept_for_a_moment(self) -> None:
         self.add(0, {"pings": 1})

@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.admin.announcements import AnnouncementsPage
 from rsscloud_broker.web.admin.api import Api
 from rsscloud_broker.web.admin.hosts import BlocksPage, HostsPage
@@ -46,7 +45,7 @@ class AdministrationOptions:
 
 
 @implementer(IFrontDoor)
-class AdministrationDoor:
+class AdministrationDoor(RoutesOnly):
     """The front door for administrators.  It has no routes if the broker has no accounts."""
 
     name = "administration"
@@ -67,9 +66,3 @@ class AdministrationDoor:
 
     def routes(self) -> Sequence[Route]:
         return self._routes
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return []
