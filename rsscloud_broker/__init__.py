@@ -20,12 +20,14 @@ Where to look:
 ``interfaces``   every interface; read this first
 ``tap``          composes the parts into one service: the only file that knows all
 ``commands``     the ``rsscloud-broker`` command
+``service``      starts the parts of a broker in order, and stops them
 ``doctor``       checks an installed broker, for its operator
 ``discovery``    finds plugins and selects those that run
 ``making``       makes the parts of plugins, and names the plugin that fails
 ``observing``    composes metrics, health and the access log
 ``start_checks`` checks data directory, database and ports before a start
 ``account_parts`` makes the parts of accounts
+``app_parts``    makes the applications
 ``outbound_parts``  makes the clients that call other servers
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
@@ -40,6 +42,9 @@ Where to look:
 ``notifiers``    call subscribers: a module for each protocol
 ``outbound``     the HTTP clients, and the guard that checks every address
 ``storage``      tables, the store with its one writer, migrations
+``database``     turns functions that run in a transaction into methods
+``tables``       what all tables of the database have in common
+``apps``         programs around the broker, each from the public interfaces only
 ``monitoring``   the health of the parts, and measurements
 ``web``          pages for people
 ``remembering``  remembers for a moment what was read for pages

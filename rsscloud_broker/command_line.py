@@ -10,7 +10,7 @@ from twisted.python import usage
 
 from rsscloud_broker import config as configuration
 from rsscloud_broker.config import Config
-from rsscloud_broker.discovery import Makers, faults
+from rsscloud_broker.discovery import Makers, bundled, faults
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 LOCAL_LISTEN = "tcp:5337:interface=127.0.0.1"
@@ -56,11 +56,12 @@ class Options(usage.Options):
         }
         override = partial(configuration.override, where="the command line")
         config = override(config, **{k: v for k, v in values.items() if v is not None})
-        return _local(config) if self["local"] else config
+        return _local(config, makers) if self["local"] else config
 
 
-def _local(config: Config) -> Config:
-    """Allow loopback for topics and callbacks, without rate limits, and listen only there.
+def _local(config: Config, makers: Makers | None) -> Config:
+    """Allow loopback for topics and callbacks, without rate limits, listen only there, and run
+    the applications that come with the broker.
 
     ``listen`` is kept if it was set.  The public URL becomes one for a browser on this machine.
     """
@@ -75,4 +76,8 @@ def _local(config: Config) -> Config:
     )
     listen = (LOCAL_LISTEN,) if config.listen == Config().listen else config.listen
     local = configuration.override(config, "--local", egress=egress, limits=limits, listen=listen)
-    return configuration.override(local, "--local", public_url=local.address)
+    apps = {name: {"enabled": True} for name in bundled(makers.apps)} if makers else {}
+    tables = {
+        name: apps.get(name, {}) | config.apps.get(name, {}) for name in {*apps, *config.apps}
+    }
+    return configuration.override(local, "--local", public_url=local.address, apps=tables)

@@ -319,6 +319,7 @@ class Config:
     :ivar notifiers: the tables of notifiers by name, as they were read.
     :ivar sinks: the tables of sinks by name, as they were read.
     :ivar checkers: the tables of credentials checkers by name, as they were read.
+    :ivar apps: the tables of applications by name, as they were read.
     """
 
     data: str = field(default="rsscloud-broker-data", validator=and_(not_empty, is_path))
@@ -343,6 +344,7 @@ class Config:
     notifiers: dict[str, Any] = field(factory=dict, validator=holds_tables)
     sinks: dict[str, Any] = field(factory=dict, validator=holds_tables)
     checkers: dict[str, Any] = field(factory=dict, validator=holds_tables)
+    apps: dict[str, Any] = field(factory=dict, validator=holds_tables)
 
     @property
     def all_listen(self) -> tuple[str, ...]:

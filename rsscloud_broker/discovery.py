@@ -1,9 +1,10 @@
 """Finds plugins, and selects those that run.
 
-`discover` finds the makers of front doors, notifiers, sinks and credentials checkers: the bundled
-ones and those that other packages installed into ``rsscloud_broker.plugins``.  `select` picks the
-makers that the configuration enables, and checks their options.  A plugin of another package runs
-only if the configuration has a table for it.
+`discover` finds the makers of front doors, notifiers, sinks, credentials checkers and applications:
+the bundled ones and those that other packages installed into ``rsscloud_broker.plugins``.  `select`
+picks the makers that the configuration enables, and checks their options.  A plugin of another
+package runs only if the configuration has a table for it, and an application only if that table
+says so.
 
 ``twisted.plugin`` silently skips modules that it cannot import, and objects that provide none of
 the broker's interfaces.  This module reports all of these at once, and the broker does not start
@@ -30,6 +31,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker import plugins
 from rsscloud_broker.config import ConfigError, build, nearest
 from rsscloud_broker.interfaces import (
+    IAppMaker,
     ICheckerMaker,
     IFrontDoorMaker,
     INotifierMaker,
@@ -46,6 +48,7 @@ KINDS: Final[Mapping[str, InterfaceClass]] = {
     "notifiers": INotifierMaker,
     "sinks": ISinkMaker,
     "checkers": ICheckerMaker,
+    "apps": IAppMaker,
 }
 
 #: The module whose makers run unless the configuration disables them.
@@ -68,6 +71,7 @@ class Makers:
     notifiers: dict[str, INotifierMaker] = field(factory=dict)
     sinks: dict[str, ISinkMaker] = field(factory=dict)
     checkers: dict[str, ICheckerMaker] = field(factory=dict)
+    apps: dict[str, IAppMaker] = field(factory=dict)
     _locations: dict[int, PluginLocation] = field(factory=dict, eq=False, repr=False)
 
     def package_of(self, maker: IPluginMaker) -> str:
@@ -279,7 +283,8 @@ def select(
                 )
             maker = makers[name]
             table = dict(tables.get(name, {}))
-            if _enabled(table, name in tables or _is_bundled(maker), f"[{kind}.{name}]"):
+            runs = kind != "apps" and (name in tables or _is_bundled(maker))
+            if _enabled(table, runs, f"[{kind}.{name}]"):
                 options = build(maker.options, table, "", path=(kind, name), others={"enabled"})
                 chosen.append((maker, options))
         except ConfigError as error:
@@ -313,6 +318,11 @@ def _enabled(table: dict[str, Any], default: bool, location: str) -> bool:
     if not isinstance(enabled, bool):
         raise ConfigError(f"{location} enabled: must be true or false, not {enabled!r}")
     return enabled
+
+
+def bundled(makers: Mapping[str, Maker]) -> list[str]:
+    """The names of those makers that come with the broker."""
+    return [name for name, maker in makers.items() if _is_bundled(maker)]
 
 
 def _is_bundled(maker: IPluginMaker) -> bool:

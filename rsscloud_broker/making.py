@@ -27,6 +27,7 @@ from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IAdministers,
+    IApp,
     IEventSink,
     IFrontDoor,
     INotifier,
@@ -51,6 +52,7 @@ _PRODUCTS: Final[Mapping[str, _Kind]] = {
     "notifiers": _Kind("notifier", INotifier),
     "sinks": _Kind("sink", IEventSink),
     "checkers": _Kind("credentials checker", ICredentialsChecker),
+    "apps": _Kind("application", IApp),
 }
 
 

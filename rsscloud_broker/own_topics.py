@@ -1,15 +1,17 @@
-"""The files that the broker publishes itself, and how others subscribe to them.
+"""The topics that the broker serves itself, and how others subscribe to them.
 
 Sinks make change lists, archives and ResourceSync documents below the public directory, and front
 doors serve them.  Each of these files is a topic too.  The address guard never lets the broker
 call itself, so `OwnTopics` reads such a topic from the disk, and `OwnTopicsSink` has it read when
 its file was published.  A file that does not exist yet is no topic.
+
+Applications serve topics too (``ServedTopics``), and tell `OwnTopics` how to read them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from twisted.python.filepath import FilePath
@@ -17,7 +19,14 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, FilePublished
-from rsscloud_broker.interfaces import IClock, IEventSink, IStore, ITopicFetcher, IURLPolicy
+from rsscloud_broker.interfaces import (
+    IClock,
+    IEventSink,
+    IStore,
+    ITopicFetcher,
+    IURLPolicy,
+    ServedTopics,
+)
 from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
 from rsscloud_broker.wire.text import in_bytes
 
@@ -51,7 +60,8 @@ InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 @implementer(ITopicFetcher, IURLPolicy)
 class OwnTopics:
-    """Reads the broker's own topics from the disk, and passes all other topics on.
+    """Reads the broker's own topics from the disk or from the applications that serve them, and
+    passes all other topics on.
 
     :param fetcher: reads the topics of others.
     :param policy: judges the URLs of others; the broker's own URLs are always allowed.
@@ -73,10 +83,17 @@ class OwnTopics:
         self._prefix = f"{public_url}/"
         self._directory = directory
         self._in_thread = in_thread
+        self._served: list[ServedTopics] = []
+
+    def serve(self, topics: Iterable[ServedTopics]) -> None:
+        """Read some topics from the application that serves them."""
+        self._served += topics
 
     async def fetch(
         self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
     ) -> Fetched:
+        if served := self._of_app(url):
+            return _fetched(url, await served.read(url))
         if not url.startswith(self._prefix):
             return await self._fetcher.fetch(url, known, subscribers)
         file = self._file(url)
@@ -84,12 +101,14 @@ class OwnTopics:
             body = await self._in_thread(file.getContent)
         except OSError as error:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error
-        content = Content(body, "text/xml; charset=utf-8")
-        return Fetched(content, result=f"a file of this broker, {in_bytes(body)}")
+        return _fetched(url, Content(body, "text/xml; charset=utf-8"))
 
     async def check(self, url: str) -> None:
-        if not url.startswith(self._prefix):
+        if not (url.startswith(self._prefix) or self._of_app(url)):
             await self._policy.check(url)
+
+    def _of_app(self, url: str) -> ServedTopics | None:
+        return next((each for each in self._served if url.startswith(each.prefix)), None)
 
     def _file(self, url: str) -> FilePath[str]:
         path = url.removeprefix(self._prefix.rstrip("/"))
@@ -97,6 +116,16 @@ class OwnTopics:
             raise TopicUnreadable(url, _NOTHING, lasting=True)
         file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))
         return file
+
+
+def _fetched(url: str, content: Content | None) -> Fetched:
+    """What was fetched from the broker itself.
+
+    :raises TopicUnreadable: there is no content.
+    """
+    if content is None:
+        raise TopicUnreadable(url, _NOTHING, lasting=True)
+    return Fetched(content, result=f"a file of this broker, {in_bytes(content.body)}")
 
 
 @implementer(IEventSink)

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from attrs import evolve
-from sqlalchemy import make_url
-from sqlalchemy.exc import SQLAlchemyError
-from twisted.application.service import IService, IServiceCollection, MultiService
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.defer import TimeoutError as TimedOut
-from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IReactorTime
-from twisted.logger import ILogObserver, Logger
-from twisted.python.components import Componentized
+from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker import __version__, allocation, data_lock, fd_limit
 from rsscloud_broker.account_parts import make_accounts
+from rsscloud_broker.app_parts import make_apps, tables_of
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
@@ -44,6 +35,7 @@ from rsscloud_broker.core import (
     FeedInspector,
     IntentQueue,
     Poller,
+    Publisher,
     PushedTopics,
     RequestedContentsSink,
     Sweeper,
@@ -54,14 +46,11 @@ from rsscloud_broker.core import (
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.listening import sentence
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import FrontDoorParts, SinkParts
+from rsscloud_broker.interfaces import AppParts, FrontDoorParts, SinkParts
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
 from rsscloud_broker.observing import make_monitoring
@@ -70,6 +59,7 @@ from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
+from rsscloud_broker.service import BrokerService, CannotStart
 from rsscloud_broker.signals import (
     reload_at_hangup,
     reopen_at_request,
@@ -77,37 +67,19 @@ from rsscloud_broker.signals import (
     stop_once,
 )
 from rsscloud_broker.sinks.distribution import DistributionOptions
-from rsscloud_broker.start_checks import DERIVED_URL, file_faults
-from rsscloud_broker.storage import AccountStore, Store, UnfitDatabase, migrate
+from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
-from rsscloud_broker.wire.text import clean
 from rsscloud_broker.workers import Workers
 
 __all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
 
-#: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
-STOP_WITHIN, MOMENT = 8.5, 0.1
-
-#: How many file descriptors the broker asks the system for; and how many it needs beside those of
-#: incoming connections and notifications: for fetches, verifications, idle connections, the
-#: database and files.
-DESCRIPTORS, OTHER_DESCRIPTORS = 16_384, 500
-
-
-class CannotStart(SystemExit, Exception):
-    """The broker cannot start.  The text says why, for people.
-
-    It is a ``SystemExit``, so that Python shows it without a traceback.  It is an ``Exception``
-    too, since only for that does twistd clean up: it removes its pid file and informs the process
-    that waits for the daemon, which would otherwise wait for ever.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"rsscloud-broker: {reason}")
+#: How many file descriptors the broker needs beside those of incoming connections and
+#: notifications: for fetches, verifications, idle connections, the database and files.
+OTHER_DESCRIPTORS = 500
 
 
 def makeService(options: Options) -> IService:
@@ -141,112 +113,6 @@ def makeService(options: Options) -> IService:
         # Not a UsageError: twistd shows that without a traceback only while it parses the
         # command line.
         raise SystemExit(f"rsscloud-broker: {error}") from error
-
-
-class BrokerService(MultiService):
-    """Starts its parts in order, and stops them one after the other in reverse order.
-
-    A part that does not stop in time is not waited for.  Nothing is lost by that: whatever the
-    broker acknowledged is stored, and unfinished work resumes after the next start.
-
-    :param public_url: the URL by which others reach the broker, for the log.
-    :ivar descriptors: how many file descriptors the broker may need at the same time.
-    :ivar observer: the log observer; None if the broker leaves logging to twistd.
-    :ivar reloading: applies a changed configuration to the parts.
-    :ivar access_log: the access log.
-    """
-
-    log = Logger()
-    reloading: Reloading
-    access_log: AccessLog
-    observer: ILogObserver | None = None
-
-    def __init__(
-        self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
-    ) -> None:
-        super().__init__()
-        self._config = config
-        self._public_url = public_url
-        self._clock = clock
-        self.descriptors = descriptors
-        self._lock: IO[bytes] | None = None
-
-    def setServiceParent(self, parent: IServiceCollection) -> None:
-        if self.observer is not None and isinstance(parent, Componentized):
-            parent.setComponent(ILogObserver, self.observer)  # twistd uses this observer
-        super().setServiceParent(parent)
-
-    def privilegedStartService(self) -> None:
-        try:
-            super().privilegedStartService()
-        except (CannotListenError, OSError) as error:
-            raise CannotStart(sentence(error)) from error
-
-    def startService(self) -> None:
-        url = self._config.database_url
-        if faults := file_faults(self._config):
-            raise CannotStart("\n".join(faults))
-        try:
-            Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
-            self._lock = data_lock.hold(self._config.data)
-        except BlockingIOError as error:
-            raise CannotStart(
-                f"another broker runs with the data in {self._config.data}; --data names others"
-            ) from error
-        except OSError as error:
-            raise CannotStart(f"the data directory cannot be used: {error}") from error
-        try:
-            migrate(url)
-        except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
-            shown = make_url(url).render_as_string(hide_password=True)
-            raise CannotStart(f"{shown}: {clean(str(error))}") from error
-        self.allow_descriptors(self.descriptors)
-        super().startService()
-        if self._config.public_url is None:
-            self.log.warn(DERIVED_URL, url=self._public_url)
-        allocation.freeze_existing_objects()
-        allocation.return_large_blocks()
-        self.log.info(
-            "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
-        )
-
-    def allow_descriptors(self, needed: int) -> None:
-        """Raise the limit of file descriptors to ``needed``; log a warning if that fails."""
-        allowed = fd_limit.allow(max(DESCRIPTORS, needed))
-        if allowed < needed:
-            self.log.warn(
-                "The process may open {allowed} file descriptors (ulimit -n), but the configured "
-                "number of connections needs {needed}; further connections wait or are refused.",
-                allowed=allowed,
-                needed=needed,
-            )
-
-    def stopService(self) -> Deferred[None]:
-        self.running = 0
-        return Deferred.fromCoroutine(self._stop())
-
-    async def _stop(self) -> None:
-        until = self._clock.seconds() + STOP_WITHIN
-        hanging = []
-        for part in reversed(list(self)):
-            name = part.name or type(part).__name__
-            ended: Deferred[object] = Deferred()
-            maybeDeferred(part.stopService).addBoth(ended.callback)
-            ended.addTimeout(max(MOMENT, until - self._clock.seconds()), self._clock)
-            try:
-                await ended
-            except TimedOut:
-                hanging.append(name)
-            except Exception:  # log a bug, and stop the other parts
-                self.log.failure("Stopping {part} failed.", part=name)
-        if hanging:
-            self.log.warn(
-                "Not waiting any longer for: {parts}. What they were at is taken up after the "
-                "next start.",
-                parts=", ".join(hanging),
-            )
-        elif self._lock is not None:  # a hanging part may still write, so keep the lock then
-            self._lock.close()
 
 
 def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> BrokerService:
@@ -321,15 +187,43 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         has_hub=has_hub,
         blocks=blocks,
     )
+    pages = Pages(announcements=administration.following)
+    limits = HTTPLimits(config.http, reactor)
+    service.app_tables = tables_of(chosen["apps"])
+    apps = make_apps(
+        makers,
+        chosen["apps"],
+        AppParts(
+            broker=broker,
+            publisher=Publisher(store, detector, bus, clock, access, space),
+            database=threads,
+            accounts=accounts.accounts,
+            callers=accounts.callers,
+            pages=pages,
+            topics=TopicView(store, clock),
+            web=outbound.topics,
+            outbound=outbound.callbacks,
+            clock=clock,
+            counters=counters,
+            directory=FilePath(config.data),
+            public_url=public_url,
+            has_hub=has_hub,
+            has_cloud="rsscloud" in running,
+            in_thread=filing,
+            running=running | {maker.name for maker, _ in chosen["apps"]},
+            max_connections=lambda: limits.http.max_connections,
+        ),
+    )
+    notifiers.update(apps.notifiers)
+    outbound.fetcher.serve(apps.topics)
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
         RequestedContentsSink(detector),
+        *apps.sinks,
     ]
     for sink in sinks:
         bus.attach(sink)
-    pages = Pages(announcements=administration.following)
-    limits = HTTPLimits(config.http, reactor)
     self_test = SelfTest(config.data, clock)
     door_parts = FrontDoorParts(
         broker=broker,
@@ -373,7 +267,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         callbacks=outbound.callbacks,
         topics=outbound.topics,
     )
-    root = Root([*monitoring.doors, AssetsDoor(), *doors], public_url)
+    root = Root([*monitoring.doors, AssetsDoor(), *doors, *apps.front_doors], public_url)
     pages.link_to(root.pages if has_hub else root.pages - {"/websub"})
     site = bounded_site(
         root,
@@ -419,6 +313,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         intents,
         self_test,
         *filter(IService.providedBy, sinks),
+        *apps.services,
         *timed,
         *monitoring.services,
         *monitoring.listen(config, site, reactor, certificates),

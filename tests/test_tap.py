@@ -25,8 +25,9 @@ from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeList
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
 from rsscloud_broker.model import Ping
 from rsscloud_broker.plugins import bundled
+from rsscloud_broker.service import MOMENT, STOP_WITHIN, BrokerService
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
-from rsscloud_broker.tap import MOMENT, STOP_WITHIN, BrokerService, Options, make_broker
+from rsscloud_broker.tap import Options, make_broker
 from rsscloud_broker.testing.clock import Clock
 
 

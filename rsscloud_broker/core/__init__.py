@@ -13,6 +13,7 @@ from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.core.polling import Poller
+from rsscloud_broker.core.publisher import Publisher
 from rsscloud_broker.core.pushed_topics import PushedTopics
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.requested_contents import RequestedContentsSink
@@ -33,6 +34,7 @@ __all__ = [
     "FeedInspector",
     "IntentQueue",
     "Poller",
+    "Publisher",
     "PushedTopics",
     "RequestedContentsSink",
     "Sweeper",

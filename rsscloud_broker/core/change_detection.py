@@ -16,9 +16,10 @@ All of them share fetches: see ``sharing``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 from twisted.application.service import Service
@@ -38,6 +39,8 @@ from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.store_retry import StoreRetry
+
+T = TypeVar("T")
 
 #: How many topics the detector remembers the last ping of.
 MAX_REMEMBERED = 10_000
@@ -291,9 +294,27 @@ class ChangeDetector(Service):
 
         :param announce: whether ``TopicChanged`` is published for a change.
         """
-        now, url = self._clock.wall_seconds(), fetched.url
-        ping = Ping(name=url, url=url, rss_url=url, received_at=now) if fetched.pinged else None
+        ping = self._ping_of(fetched.url) if fetched.pinged else None
         record = await self._store.record_fetch(fetched, ping)
+        self._tell(fetched, record, announce=announce)
+        return record
+
+    async def publish(self, fetched: FetchResult, operation: Callable[[Any], T]) -> T:
+        """Record the content of a topic that the broker itself serves, and publish the change.
+
+        :param operation: see ``IStore.publish``.
+        :returns: what the operation returned.
+        """
+        ping = self._ping_of(fetched.url)
+        result, record = await self._store.publish(fetched, ping, operation)
+        self._tell(fetched, record)
+        return result
+
+    def _ping_of(self, url: str) -> Ping:
+        return Ping(name=url, url=url, rss_url=url, received_at=self._clock.wall_seconds())
+
+    def _tell(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
+        """Cache and publish what the store has recorded."""
         self._reader.recorded(record.topic, pinged=fetched.pinged)
         self._counted.labels("changed" if record.changed else "unchanged").inc()
         self._tell_fetched(fetched, record.topic.url, changed=record.changed)
@@ -301,12 +322,12 @@ class ChangeDetector(Service):
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
         if record.changed and announce:
+            now = self._clock.wall_seconds()
             self._bus.publish(TopicChanged(record.topic.url, now))
         if record.content_awaited:
             self._bus.publish(ContentFetched(record.topic.url))
         if record.changed and fetched.content is not None:
             self._feeds.take(record.topic.url, fetched.content)
-        return record
 
     def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
         now = self._clock.wall_seconds()

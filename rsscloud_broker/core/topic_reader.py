@@ -154,7 +154,6 @@ class TopicReader:
             fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
         except TopicUnreadable as error:
             self._fetches.labels("failed").inc()
-            self._fetches.labels("failed").inc()
             seconds = self._clock.seconds() - began
             if is_known:
                 await self._record_failure(topic.url, started_at, error)

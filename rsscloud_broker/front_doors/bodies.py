@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from rsscloud_broker.budget import Budget
 
@@ -13,6 +13,23 @@ LIMIT: Final = 16 * 1024 * 1024
 
 #: Bytes up to which a body is not counted.
 SMALL: Final = 8 * 1024
+
+
+@runtime_checkable
+class BodyRules(Protocol):
+    """What the root resource knows of the bodies that its routes take."""
+
+    def body_limit(self, path: str) -> int:
+        """How many bytes the body of a request at a path may have, if that is more than the
+        operator allows for all paths; else 0.
+        """
+
+    def takes_files(self, path: str) -> bool:
+        """Whether a route at a path takes forms with files."""
+
+    @property
+    def largest_body(self) -> int:
+        """The largest number that ``body_limit`` returns."""
 
 
 class BodyBudget(Budget):

@@ -29,9 +29,13 @@ _CHUNKED_ONLY = "The only Transfer-Encoding of a request is chunked, in HTTP/1.1
 
 
 class Channel(HTTPChannel):
-    """HTTP/1.1 whose head is bounded and checked.  A refusal says what the rule is."""
+    """HTTP/1.1 whose head is bounded and checked.  A refusal says what the rule is.
+
+    :ivar target: the target of the request whose head was read last.
+    """
 
     transport: Connection  # type: ignore[assignment] # what the factory wraps it in
+    target = b""
     _head_bytes = 0
     _headers = 0
     _has_body_header = False
@@ -52,6 +56,7 @@ class Channel(HTTPChannel):
                     400, "A request must begin with a line such as: GET /docs HTTP/1.1"
                 )
                 return False
+            self.target = line.split(b" ")[1]
             self._head_bytes = self._headers = 0
             self._has_body_header = self._had_blank_line = False
         self._head_bytes += len(line)

@@ -66,6 +66,7 @@ class HTTPLimits:
 
     :ivar trusted: the networks of trusted proxies.
     :ivar bodies: counts the bytes of request bodies in memory.
+    :ivar largest_body: how many bytes a body may have where that is more than ``http`` allows.
     :ivar proxies: warns of proxies that ``trusted_proxies`` does not name.
     """
 
@@ -77,13 +78,14 @@ class HTTPLimits:
     bodies: BodyBudget = field(
         init=False, default=Default(lambda self: BodyBudget(self.http.body_limit), takes_self=True)
     )
+    largest_body: int = field(init=False, default=0)
     proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
 
     def change(self, http: Http) -> None:
         """Apply other limits from now on, to open connections too.  No connection is closed."""
         self.http = http
         self.trusted = http.proxy_networks
-        self.bodies.set_body_limit(http.body_limit)
+        self.bodies.set_body_limit(max(http.body_limit, self.largest_body))
 
 
 class Connection(ProtocolWrapper):

@@ -34,7 +34,7 @@ from twisted.web.server import Request, Site
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.access_log import AccessLog
-from rsscloud_broker.front_doors.bodies import SMALL
+from rsscloud_broker.front_doors.bodies import SMALL, BodyRules
 from rsscloud_broker.front_doors.channel import Channel
 from rsscloud_broker.front_doors.connections import (
     LINGER,
@@ -98,6 +98,7 @@ class BoundedRequest(Request):
     """A request with a bounded body and a deadline; `bounded_site` sets the limits."""
 
     limits: HTTPLimits
+    routes: BodyRules | None = None  # None: all bodies have the same limit
     error_page: ErrorPage | None = None  # None: errors are always plain text
 
     channel: Channel | None  # type: ignore[assignment] # None once the client has hung up
@@ -113,6 +114,7 @@ class BoundedRequest(Request):
         self._connection.request_began()
         self._body = BytesIO()
         self._received = 0
+        self._limit = self._limit_of_body()
         self._await_rest()
 
     def _await_rest(self) -> None:
@@ -125,10 +127,17 @@ class BoundedRequest(Request):
             f"The whole request must arrive within {timeout:g} seconds.",
         )
 
+    def _limit_of_body(self) -> int:
+        """How many bytes the body may have."""
+        limit = self.limits.http.body_limit
+        if self.routes is None or self.channel is None:
+            return limit
+        return max(limit, self.routes.body_limit(_path(self.channel.target)))
+
     def gotLength(self, length: int | None) -> None:
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
-        if length is not None and length > self.limits.http.body_limit:
+        if length is not None and length > self._limit:
             self.requestHeaders.removeHeader(b"expect")  # or Twisted asks for the body
             self.refuse_body()
 
@@ -136,7 +145,7 @@ class BoundedRequest(Request):
         self._received += len(data)
         if self._connection.refused:
             return
-        if self._received > self.limits.http.body_limit:
+        if self._received > self._limit:
             self.refuse_body()
         else:
             self._body.write(data)
@@ -244,7 +253,7 @@ class BoundedRequest(Request):
 
     def refuse_body(self) -> None:
         """Answer that the body is too large, and end the connection."""
-        limit = self.limits.http.body_limit
+        limit = self._limit
         self._refuse(413, f"The body must not be larger than {limit} bytes.")
 
     def _refuse(self, status: int, text: str) -> None:
@@ -316,7 +325,7 @@ class BoundedRequest(Request):
         if coding not in CONTENT_CODINGS:
             self.setHeader("accept-encoding", ACCEPTED)  # RFC 9110, section 15.5.16
             raise _Refusal(415, f"A body may be compressed by one of {ACCEPTED}, or not at all.")
-        limit = self.limits.http.body_limit
+        limit = self._limit
         try:
             body = decode_content(coding, self._body.getvalue(), limit)
         except TooLong:
@@ -334,7 +343,8 @@ class BoundedRequest(Request):
 
         A body that is XML is not a form, whatever its Content-Type says.
 
-        :raises _Refusal: there are too many fields, or the form is ``multipart/form-data``.
+        :raises _Refusal: there are too many fields, or the form is ``multipart/form-data`` and no
+            front door takes that.
         """
         query = self.uri.partition(b"?")[2]
         if _has_many_fields(query):
@@ -345,11 +355,18 @@ class BoundedRequest(Request):
             return
         kind = media_type(self)
         if kind == "multipart/form-data":
+            if self.routes is not None and self.routes.takes_files(_path(self.uri)):
+                return  # the front door parses the body
             raise _Refusal(415, "Send forms as application/x-www-form-urlencoded, please.")
         if kind == "application/x-www-form-urlencoded":
             if _has_many_fields(body):
                 raise _Refusal(413, f"A form has at most {MAX_FIELDS} fields.")
             self.args.update(fields_of(body))
+
+
+def _path(target: bytes) -> str:
+    """The path of a request's target."""
+    return target.partition(b"?")[0].decode("latin-1")
 
 
 def _has_many_fields(text: bytes) -> bool:
@@ -404,7 +421,15 @@ def bounded_site(
     :param error_page: makes the error pages for browsers; without it all errors are plain text.
     :param access_log: gets a line for each request that is answered.
     """
-    own = {"limits": limits, "error_page": error_page and staticmethod(error_page)}
+    routes = resource if isinstance(resource, BodyRules) else None
+    if routes is not None:
+        limits.largest_body = max(limits.largest_body, routes.largest_body)
+        limits.change(limits.http)
+    own = {
+        "limits": limits,
+        "routes": routes,
+        "error_page": error_page and staticmethod(error_page),
+    }
     request_class = type("BoundedRequest", (BoundedRequest,), own)
     counters = counters or Counters()
     site: Factory[Any] = _QuietSite(

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
+from typing import Any
 
 from attrs import field, frozen
-from twisted.web.xmlrpc import XMLRPC
+from twisted.web.xmlrpc import XMLRPC, NoSuchFunction
 
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapService
 from rsscloud_broker.wire.text import clean
@@ -22,16 +24,39 @@ class FrontDoorsError(Exception):
 _SYSTEM = ("XML-RPC procedures system.*",)
 
 
+class Procedures(XMLRPC):
+    """The procedures with one prefix, of all front doors that have some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handlers: list[XMLRPC] = []
+
+    def add(self, handler: XMLRPC) -> None:
+        """Add the procedures of a front door."""
+        self._handlers.append(handler)
+
+    def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
+        for handler in self._handlers:
+            with suppress(NoSuchFunction):
+                found: Callable[..., Any] = handler.lookupProcedure(procedurePath)
+                return found
+        raise NoSuchFunction(self.NOT_FOUND, f"procedure {procedurePath} not found")
+
+    def listProcedures(self) -> list[str]:
+        return [name for handler in self._handlers for name in handler.listProcedures()]
+
+
 @frozen
 class Offers:
     """The routes, XML-RPC procedures and SOAP services of all front doors.
 
     :ivar handlers: the handlers of XML-RPC procedures, by prefix.
+    :ivar services: the SOAP services, by SOAPAction.
     """
 
     routes: list[Route] = field(factory=list)
-    handlers: dict[str, XMLRPC] = field(factory=dict)
-    services: list[SoapService] = field(factory=list)
+    handlers: dict[str, Procedures] = field(factory=dict)
+    services: dict[str, SoapService] = field(factory=dict)
     _owners: dict[Hashable, IFrontDoor | None] = field(factory=dict)
 
     @classmethod
@@ -60,14 +85,21 @@ class Offers:
             self._claim(door, what, route.requires, route.content_types)
             self.routes.append(route)
         for prefix, handler in door.xmlrpc_handlers().items():
-            self._claim(door, f"XML-RPC procedures {prefix}.*")
-            self.handlers[prefix] = handler
+            if prefix == "system":
+                self._claim(door, *_SYSTEM)
+            for name in handler.listProcedures():
+                self._claim(door, f"the XML-RPC procedure {prefix}.{name}")
+            self.handlers.setdefault(prefix, Procedures()).add(handler)
         for service in door.soap_services():
-            for action in (service.action, *service.aliases):
+            for name in service.operations:
+                self._claim(door, f"the SOAP operation {name} for {service.action}")
+            # Front doors may share a service, but an alias belongs to one.
+            shared = service.action in self.services
+            for action in (*([] if shared else [service.action]), *service.aliases):
                 self._claim(door, f"SOAP operations for {action}")
             for path in service.description.paths if service.description else ():
                 self._claim(door, f"GET {path}", frozenset({"wsdl"}), frozenset())
-            self.services.append(service)
+            self.services[service.action] = _merged(self.services.get(service.action), service)
 
     def _claim(self, door: IFrontDoor, what: str, *details: Hashable) -> None:
         """Note that a front door offers something.
@@ -91,3 +123,15 @@ class Offers:
             f"an option for that, or enabled = false in its table, such as "
             f"[front_doors.{door.name}]"
         )
+
+
+def _merged(first: SoapService | None, second: SoapService) -> SoapService:
+    """A service with the operations of two front doors."""
+    if first is None:
+        return second
+    return SoapService(
+        first.action,
+        {**first.operations, **second.operations},
+        (*first.aliases, *second.aliases),
+        first.description or second.description,
+    )

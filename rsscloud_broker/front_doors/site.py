@@ -75,16 +75,20 @@ class Root(Resource):
         for route in offers.routes:
             self._add(route)
         self._xmlrpc = XMLRPCRoot(offers.handlers)
-        self._soap = SoapRoot(offers.services)
+        services = list(offers.services.values())
+        self._soap = SoapRoot(services)
         self._soap_paths = {"/soap", *self._soap.paths}
         self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths if takes_calls else frozenset()
-        for description in filter(None, (service.description for service in offers.services)):
+        for description in filter(None, (service.description for service in services)):
             for path in description.paths:
                 page = DescriptionPage(description.document(f"{public_url}{path}"))
                 self._add(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
+        self._body_limits = {
+            route.path: route.body_limit for route in offers.routes if route.body_limit
+        }
 
     @property
     def pages(self) -> frozenset[str]:
@@ -94,6 +98,25 @@ class Root(Resource):
             for (path, method), routes in self._routes.items()
             if method == "GET" and not all(route.requires for route in routes)
         )
+
+    def body_limit(self, path: str) -> int:
+        """See ``BodyRules``."""
+        if not self._body_limits:
+            return 0
+        return max(self._body_limits.get(each, 0) for each in _candidates(path))
+
+    def takes_files(self, path: str) -> bool:
+        """See ``BodyRules``."""
+        return any(
+            "multipart/form-data" in route.content_types
+            for each in _candidates(path)
+            for route in self._routes.get((each, "POST"), ())
+        )
+
+    @property
+    def largest_body(self) -> int:
+        """See ``BodyRules``."""
+        return max(self._body_limits.values(), default=0)
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])

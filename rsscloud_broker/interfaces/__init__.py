@@ -2,7 +2,9 @@
 
 - ``broker``: the verbs that front doors call, the clock, and the event bus
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
-- ``store``: the database, and the check for free disk space
+- ``apps``: what applications implement, and what they are given
+- ``database``: the database, for those with tables of their own
+- ``store``: everything that the broker keeps, and the check for free disk space
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``administration``: what administrators see and do, and what is blocked
@@ -38,7 +40,17 @@ from rsscloud_broker.interfaces.administration import (
     IAnnouncements,
     IBlocks,
 )
+from rsscloud_broker.interfaces.apps import (
+    App,
+    AppParts,
+    AppTables,
+    IApp,
+    IAppMaker,
+    IPublisher,
+    ServedTopics,
+)
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
+from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
@@ -73,6 +85,9 @@ from rsscloud_broker.interfaces.views import (
 
 __all__ = [
     "Account",
+    "App",
+    "AppParts",
+    "AppTables",
     "Caller",
     "CheckerParts",
     "FeedReport",
@@ -85,11 +100,14 @@ __all__ = [
     "IAdministration",
     "IAdministrationStore",
     "IAnnouncements",
+    "IApp",
+    "IAppMaker",
     "IBlocks",
     "IBroker",
     "ICallers",
     "ICheckerMaker",
     "IClock",
+    "IDatabase",
     "IDiskSpace",
     "IEventBus",
     "IEventLog",
@@ -104,6 +122,7 @@ __all__ = [
     "IPages",
     "IPasswords",
     "IPluginMaker",
+    "IPublisher",
     "IPushesContent",
     "ISelfTest",
     "ISinkMaker",
@@ -116,6 +135,7 @@ __all__ = [
     "PartState",
     "Route",
     "RoutesOnly",
+    "ServedTopics",
     "Session",
     "SignIn",
     "SignedIn",

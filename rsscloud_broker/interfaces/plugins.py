@@ -45,12 +45,14 @@ class Route:
 
     :ivar path: such as ``/ping``.  A path that ends in ``/*`` matches everything below it too,
         unless a longer path matches.
-    :ivar method: ``GET`` (HEAD included) or ``POST``.
+    :ivar method: ``GET`` (HEAD included), ``POST``, ``PUT`` or another method.
     :ivar requires: names of query or form parameters, in lower case.
     :ivar content_types: media types, in lower case, of the request bodies that the route takes;
         empty for all that no other route at that path takes.
     :ivar for_everybody: whether scripts of other sites may read the response (CORS).  Such
         requests never carry credentials.
+    :ivar body_limit: how many bytes the body of a request may have, if that is more than the
+        operator allows for all others; 0 for no more.
     """
 
     path: str
@@ -59,6 +61,7 @@ class Route:
     requires: frozenset[str] = frozenset()
     content_types: frozenset[str] = frozenset()
     for_everybody: bool = False
+    body_limit: int = 0
 
 
 @frozen
@@ -120,10 +123,17 @@ class IFrontDoor(Interface):
         """The routes that this front door adds."""
 
     def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
-        """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``."""
+        """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``.
+
+        Several front doors may have procedures with the same prefix.
+        """
 
     def soap_services() -> Sequence[SoapService]:
-        """The SOAP services that this front door adds."""
+        """The SOAP services that this front door adds.
+
+        Several front doors may have operations of one service: then one of them gives its
+        aliases and its description.
+        """
 
 
 class RoutesOnly:

@@ -7,8 +7,8 @@ PostgreSQL, and the contract tests say what any other implementation must do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from zope.interface import Interface
 
@@ -39,6 +39,8 @@ from rsscloud_broker.records import (
     Recorded,
     Swept,
 )
+
+T = TypeVar("T")
 
 
 class IStore(IStatistics):
@@ -117,6 +119,22 @@ class IStore(IStatistics):
 
         When the store has more topics without subscriptions than it may keep, it forgets those
         fetched longest ago.
+        """
+
+    def publish(
+        fetched: FetchResult, ping: Ping, operation: Callable[[Any], T]
+    ) -> Awaitable[tuple[T, FetchRecord]]:
+        """Record the content of a topic that the broker itself serves.
+
+        As ``record_fetch``, together with what an operation stores: see ``IDatabase``.  If the
+        topic has ended, it is revived.
+        """
+
+    def unpublish(
+        url: str, reason: str, at: float, operation: Callable[[Any], T]
+    ) -> Awaitable[tuple[T, bool]]:
+        """End a topic that the broker itself serves: as ``end_topic``, together with what an
+        operation stores.
         """
 
     def record_failure(url: str, at: float, reason: str) -> Awaitable[None]:

@@ -18,7 +18,9 @@ from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_b
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import (
+    AppTables,
     IAdministers,
+    IAppMaker,
     ICheckerMaker,
     IFrontDoorMaker,
     INotifier,
@@ -96,6 +98,17 @@ class PushingSinkMaker(SinkMaker):
     """Makes a sink that pushes the content of topics."""
 
     pushed_prefixes: Callable[[Any, str, bool], Sequence[str]]
+
+
+@implementer(IPlugin, IAppMaker)
+@frozen
+class AppMaker(_Maker):
+    """Makes an application from its options and parts.
+
+    :ivar tables: the tables of the application; None if it has none.
+    """
+
+    tables: AppTables | None = None
 
 
 def _swapped(make: Callable[[IOutbound, Any], INotifier]) -> Callable[[Any, IOutbound], INotifier]:

@@ -17,7 +17,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.storage.schema import Key, metadata
+from rsscloud_broker.storage.schema import (
+    metadata,
+)
+from rsscloud_broker.tables import (
+    Key,
+)
 
 account = Table(
     "account",

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from zope.interface import implementer
 
+from rsscloud_broker.database import reading, writing
 from rsscloud_broker.interfaces import IAccountStore
 from rsscloud_broker.storage import accounts as rows
-from rsscloud_broker.storage.threads import Threads, reading, writing
+from rsscloud_broker.storage.threads import Threads
 
 
 @implementer(IAccountStore)
@@ -20,7 +21,7 @@ class AccountStore:
     """
 
     def __init__(self, threads: Threads) -> None:
-        self._threads = threads
+        self._database = threads
 
     add_account = writing(rows.add_account)
     stored_password = reading(rows.stored_password)

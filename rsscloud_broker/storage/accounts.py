@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Table, delete, func, insert, or_, select
 
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
 from rsscloud_broker.storage.account_schema import account, session, token
-from rsscloud_broker.storage.schema import (
+from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,
     to_seconds,

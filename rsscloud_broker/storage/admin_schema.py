@@ -15,7 +15,12 @@ from sqlalchemy import (
     false,
 )
 
-from rsscloud_broker.storage.schema import Key, metadata
+from rsscloud_broker.storage.schema import (
+    metadata,
+)
+from rsscloud_broker.tables import (
+    Key,
+)
 
 #: The last failed attempts of subscriptions, with requests and answers: see ``failed_attempts``.
 failed_attempt = Table(

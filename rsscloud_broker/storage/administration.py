@@ -44,12 +44,14 @@ from rsscloud_broker.storage.schema import (
     queued,
     slice_,
     subscription,
+)
+from rsscloud_broker.storage.subscriptions import add_pending, by_ids
+from rsscloud_broker.storage.topic_urls import key_of
+from rsscloud_broker.tables import (
     to_micros,
     to_seconds,
     to_seconds_or_none,
 )
-from rsscloud_broker.storage.subscriptions import add_pending, by_ids
-from rsscloud_broker.storage.topic_urls import key_of
 
 #: How many subscriptions one search looks at.
 LOOKED_AT: Final = 20_000

@@ -1,26 +1,46 @@
-"""Runs the steps of ``migrations``, with Alembic."""
+"""Runs the steps of migrations, with Alembic."""
 
 from __future__ import annotations
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, MetaData
+
+from rsscloud_broker.storage.schema import metadata
+
+#: Where the steps of the broker are.
+OF_BROKER = "rsscloud_broker.storage:migrations/versions"
 
 
-def run(connection: Connection) -> None:
-    """Run the missing steps, in the transaction of a connection."""
-    config = _config()
-    config.attributes["connection"] = connection
+def run(
+    connection: Connection,
+    migrations: str = OF_BROKER,
+    version_table: str = "alembic_version",
+    tables: MetaData = metadata,
+) -> None:
+    """Run the missing steps, in the transaction of a connection.
+
+    :param migrations: where the steps are: ``package:directory``.
+    :param version_table: the name of the table with the revision.
+    :param tables: the tables, as they are after the last step.
+    """
+    config = _config(migrations)
+    config.attributes.update(
+        connection=connection, version_table=version_table, target_metadata=tables
+    )
     command.upgrade(config, "head")
 
 
-def revisions() -> list[str]:
+def revisions(migrations: str = OF_BROKER) -> list[str]:
     """The revisions that there are steps to, latest first."""
-    return [step.revision for step in ScriptDirectory.from_config(_config()).walk_revisions()]
+    scripts = ScriptDirectory.from_config(_config(migrations))
+    return [step.revision for step in scripts.walk_revisions()]
 
 
-def _config() -> Config:
+def _config(migrations: str) -> Config:
     config = Config()
     config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
+    config.set_main_option("version_locations", migrations)
+    config.set_main_option("path_separator", "newline")
     return config

@@ -15,7 +15,10 @@ from sqlalchemy import Connection, Row, Select, delete, false, func, insert, sel
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.storage.admin_schema import admin_change
-from rsscloud_broker.storage.schema import to_micros, to_seconds
+from rsscloud_broker.tables import (
+    to_micros,
+    to_seconds,
+)
 
 #: How many changes are kept.
 KEPT: Final = 1000

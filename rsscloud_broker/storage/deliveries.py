@@ -36,12 +36,14 @@ from rsscloud_broker.storage.schema import (
     pending,
     queued,
     subscription,
+)
+from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
+from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,
     to_seconds_or_none,
 )
-from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 #: How many notifications one answer of a host can make due at once.
 MAX_MADE_DUE = 10_000

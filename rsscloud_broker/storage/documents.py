@@ -56,7 +56,9 @@ from attrs import define, evolve, frozen
 
 from rsscloud_broker.admin_records import BLOCK_KINDS, Block
 from rsscloud_broker.model import Callback, Lease, Subscription, Topic
-from rsscloud_broker.storage.schema import to_seconds
+from rsscloud_broker.tables import (
+    to_seconds,
+)
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import websub
 

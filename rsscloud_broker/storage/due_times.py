@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, update
 
-from rsscloud_broker.storage.schema import host_state, intent, pending, to_micros, topic
+from rsscloud_broker.storage.schema import (
+    host_state,
+    intent,
+    pending,
+    topic,
+)
+from rsscloud_broker.tables import (
+    to_micros,
+)
 
 #: The columns with times at which work is due, or was requested.
 _TIMES = (

@@ -25,9 +25,16 @@ from rsscloud_broker.storage.documents import (
     read_document,
 )
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import options_to_text, subscription, to_micros_or_none, topic
+from rsscloud_broker.storage.schema import (
+    options_to_text,
+    subscription,
+    topic,
+)
 from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
 from rsscloud_broker.storage.topics import NO_VALIDATORS
+from rsscloud_broker.tables import (
+    to_micros_or_none,
+)
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 

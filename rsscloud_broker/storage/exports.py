@@ -18,7 +18,14 @@ from sqlalchemy import Connection, Row, and_, case, func, or_, select
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
-from rsscloud_broker.storage.schema import options_from_text, subscription, to_micros, topic
+from rsscloud_broker.storage.schema import (
+    options_from_text,
+    subscription,
+    topic,
+)
+from rsscloud_broker.tables import (
+    to_micros,
+)
 
 #: Rows that are in memory at a time.
 _ROWS = 500

@@ -14,6 +14,8 @@ from rsscloud_broker.storage.schema import (
     intent,
     options_from_text,
     options_to_text,
+)
+from rsscloud_broker.tables import (
     to_micros,
     to_seconds_or_none,
 )

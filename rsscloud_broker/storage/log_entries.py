@@ -40,7 +40,14 @@ from sqlalchemy import (
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.row_batch import RowBatch
-from rsscloud_broker.storage.schema import LOG_BLOCK, log_entry, to_micros, to_seconds
+from rsscloud_broker.storage.schema import (
+    LOG_BLOCK,
+    log_entry,
+)
+from rsscloud_broker.tables import (
+    to_micros,
+    to_seconds,
+)
 
 #: How many entries of a topic or a host are searched for those of a kind.  A search through all of
 #: them could take seconds.

@@ -19,12 +19,14 @@ from rsscloud_broker.storage.schema import (
     fanout,
     pending,
     subscription,
-    to_micros,
     topic,
 )
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, IS_ASKED_URL, key_of
 from rsscloud_broker.storage.topics import topic_row
 from rsscloud_broker.storage.walks import read_slices, store_slice
+from rsscloud_broker.tables import (
+    to_micros,
+)
 
 #: For so long after a topic has left a URL, a move to that URL is a move to the topic's present
 #: URL.

@@ -30,8 +30,17 @@ from sqlalchemy import (
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.schema import MICROSECONDS, counter, ping, to_micros, to_seconds, topic
+from rsscloud_broker.storage.schema import (
+    counter,
+    ping,
+    topic,
+)
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
+from rsscloud_broker.tables import (
+    MICROSECONDS,
+    to_micros,
+    to_seconds,
+)
 from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS

@@ -15,7 +15,9 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.records import PollPlan
-from rsscloud_broker.storage.schema import to_micros, to_micros_or_none, to_seconds_or_none, topic
+from rsscloud_broker.storage.schema import (
+    topic,
+)
 from rsscloud_broker.storage.topic_urls import (
     HAS_SUBSCRIPTIONS,
     TOPICS,
@@ -23,6 +25,11 @@ from rsscloud_broker.storage.topic_urls import (
     as_topic,
     key_of,
     named,
+)
+from rsscloud_broker.tables import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds_or_none,
 )
 
 _LONGEST_RESULT = 300

@@ -1,8 +1,5 @@
 """The tables of the database, and how values are stored in their columns.
 
-Times are whole microseconds since the epoch (UTC) in BIGINT columns, which are exact and the same
-in SQLite and PostgreSQL.  They become seconds as floats when rows become model classes.
-
 A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
 over URLs use hashes there; SQLite does not need them.
 
@@ -22,7 +19,6 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
     Text,
     UniqueConstraint,
@@ -34,28 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ExcludeConstraint
 
 from rsscloud_broker.model import SubscriptionOptions
-
-MICROSECONDS = 1_000_000
-
-
-def to_micros(seconds: float) -> int:
-    """Convert seconds since the epoch to whole microseconds, as they are stored."""
-    return round(seconds * MICROSECONDS)
-
-
-def to_seconds(micros: int) -> float:
-    """Convert stored microseconds to seconds since the epoch."""
-    return micros / MICROSECONDS
-
-
-def to_seconds_or_none(micros: int | None) -> float | None:
-    """As ``to_seconds``, for a column that may be null."""
-    return None if micros is None else to_seconds(micros)
-
-
-def to_micros_or_none(seconds: float | None) -> int | None:
-    """As ``to_micros``, for a column that may be null."""
-    return None if seconds is None else to_micros(seconds)
+from rsscloud_broker.tables import Key, new_metadata
 
 
 def options_to_text(options: SubscriptionOptions) -> str:
@@ -68,17 +43,7 @@ def options_from_text(stored: str) -> SubscriptionOptions:
     return json.loads(stored) if stored else {}
 
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_name)s",
-    }
-)
-
-#: SQLite assigns ids by itself only for a column of type INTEGER.
-Key = BigInteger().with_variant(Integer(), "sqlite")
+metadata = new_metadata()
 
 topic = Table(
     "topic",

@@ -17,8 +17,10 @@ from rsscloud_broker.storage.schema import (
     ping,
     statistic,
     subscription,
-    to_micros,
     topic,
+)
+from rsscloud_broker.tables import (
+    to_micros,
 )
 
 MINUTE: Final = 60

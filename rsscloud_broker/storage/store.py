@@ -9,6 +9,7 @@ The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``cont
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 from attrs import evolve
 from sqlalchemy import Connection
@@ -19,6 +20,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.admin_records import BrokerState, Change
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database import reading, writing
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     FetchResult,
@@ -58,8 +60,12 @@ from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Batched, Heavy, Operation
-from rsscloud_broker.storage.schema import to_micros
-from rsscloud_broker.storage.threads import StoreThreads, Threads, reading, writing
+from rsscloud_broker.storage.threads import StoreThreads, Threads
+from rsscloud_broker.tables import (
+    to_micros,
+)
+
+T = TypeVar("T")
 
 
 @implementer(IStore, IAdministrationStore)
@@ -90,24 +96,24 @@ class Store(Service):
     ) -> None:
         self._url = url
         self._bounds = bounds
-        self._threads = threads or StoreThreads(reactor, counters)
+        self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
         if counters is not None:
-            counters.writes.set_function(self._threads.writes_waiting)
-            counters.transaction_age.set_function(self._threads.busy_for)
+            counters.writes.set_function(self._database.writes_waiting)
+            counters.transaction_age.set_function(self._database.busy_for)
 
     def startService(self) -> None:
         if not self.running:
             super().startService()
-            self._threads.start(open_engine(self._url, of_broker=True))
+            self._database.start(open_engine(self._url, of_broker=True))
             # If this fails, the first operation that claims something registers the node.
-            self._threads.write(self._registered).addErrback(lambda failure: None)
+            self._database.write(self._registered).addErrback(lambda failure: None)
 
     def stopService(self) -> Deferred[None]:
         if not self.running:
             return succeed(None)
         super().stopService()
-        return self._threads.stop()
+        return self._database.stop()
 
     def _registered(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be.
@@ -119,21 +125,21 @@ class Store(Service):
 
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""
-        return self._threads.writes_waiting()
+        return self._database.writes_waiting()
 
     def busy_for(self) -> float:
         """Seconds since the writer began its present work on the database; 0 if it has none."""
-        return self._threads.busy_for()
+        return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:
-        return self._threads.write(lambda conn: nodes.touch(conn, self._registered(conn)))
+        return self._database.write(lambda conn: nodes.touch(conn, self._registered(conn)))
 
     sizes = reading(sizes.sizes)
 
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._threads.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
+        return self._database.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
 
     pings = reading(ping_rows.pings)
     count_pings = reading(ping_rows.count_pings)
@@ -150,21 +156,35 @@ class Store(Service):
     # topics
 
     def topic(self, url: str) -> Deferred[Topic | None]:
-        return self._threads.read(Batched(topics.get_topics, url))
+        return self._database.read(Batched(topics.get_topics, url))
 
     def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
-        return self._threads.read(Batched(polls.topic_statuses, url))
+        return self._database.read(Batched(polls.topic_statuses, url))
 
     def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
         def recording(fetched: FetchResult) -> Operation[FetchRecord]:
             return lambda conn: topics.record_fetch(conn, fetched, ping, self._bounds)
 
         lean, whole = recording(evolve(fetched, content=None)), recording(fetched)
-        return self._threads.write(Heavy(whole, lambda record: whole if record.stored else lean))
+        return self._database.write(Heavy(whole, lambda record: whole if record.stored else lean))
+
+    def publish(
+        self, fetched: FetchResult, ping: Ping, operation: Operation[T]
+    ) -> Deferred[tuple[T, FetchRecord]]:
+        return self._database.write(
+            lambda conn: topics.publish(conn, fetched, ping, operation, self._bounds)
+        )
+
+    def unpublish(
+        self, url: str, reason: str, at: float, operation: Operation[T]
+    ) -> Deferred[tuple[T, bool]]:
+        return self._database.write(
+            lambda conn: (operation(conn), topics.end_topic(conn, url, reason, at, self._bounds))
+        )
 
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
         asked = topics.AskedCheck(url, to_micros(at), pinged)
-        return self._threads.write(Batched(self._request_checks, asked))
+        return self._database.write(Batched(self._request_checks, asked))
 
     def _request_checks(self, conn: Connection, asked: Sequence[topics.AskedCheck]) -> list[bool]:
         return topics.request_checks(conn, asked, self._bounds)
@@ -172,7 +192,7 @@ class Store(Service):
     def end_topic(
         self, url: str, reason: str, at: float, change: Change | None = None
     ) -> Deferred[bool]:
-        return self._threads.write(
+        return self._database.write(
             lambda conn: topics.end_topic(conn, url, reason, at, self._bounds, change)
         )
 
@@ -194,7 +214,7 @@ class Store(Service):
     # subscriptions
 
     def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
-        return self._threads.write(
+        return self._database.write(
             lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
         )
 
@@ -232,7 +252,7 @@ class Store(Service):
         done: bool,
         outstanding: Sequence[int] = (),
     ) -> Deferred[Recorded]:
-        return self._threads.write(
+        return self._database.write(
             lambda conn: walks.record_slice(
                 conn,
                 fanout,
@@ -246,7 +266,7 @@ class Store(Service):
         )
 
     def record_deliveries(self, deliveries: Sequence[Delivery]) -> Deferred[Recorded]:
-        return self._threads.write(
+        return self._database.write(
             lambda conn: delivery_rows.record_deliveries(
                 conn, deliveries, self._registered(conn), self._bounds
             )
@@ -255,7 +275,7 @@ class Store(Service):
     def claim_due(
         self, now: float, limit: int, busy: Collection[str]
     ) -> Deferred[list[Subscription]]:
-        return self._threads.write(
+        return self._database.write(
             lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
         )
 
@@ -293,4 +313,4 @@ class Store(Service):
     claim_unpublished = writing(change_rows.claim_unpublished)
 
     def nodes(self) -> Deferred[BrokerState]:
-        return self._threads.read(lambda conn: administration.nodes(conn, self._node))
+        return self._database.read(lambda conn: administration.nodes(conn, self._node))

@@ -32,17 +32,19 @@ from rsscloud_broker.storage.idle import evict_idle, mark_idle
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
-    MICROSECONDS,
     options_from_text,
     options_to_text,
     pending,
     subscription,
-    to_micros,
-    to_seconds_or_none,
     topic,
 )
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
+from rsscloud_broker.tables import (
+    MICROSECONDS,
+    to_micros,
+    to_seconds_or_none,
+)
 
 #: Seconds for which the store keeps an ended topic without subscriptions.
 KEEP_ENDED = 90 * 86400

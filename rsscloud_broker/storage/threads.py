@@ -7,26 +7,25 @@ implements the same methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import update_wrapper
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorFromThreads
+from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IDatabase
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.readers import Readers
 from rsscloud_broker.storage.writer import Writer
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Threads(Protocol):
-    """Runs operations on an engine, each in a transaction."""
+    """Runs operations on an engine, each in a transaction: an ``IDatabase`` with a life."""
 
     def start(self, engine: Engine) -> None:
         """Prepare to run operations on an engine."""
@@ -47,6 +46,7 @@ class Threads(Protocol):
         """Accept no more operations.  Fires when all are done and the engine is closed."""
 
 
+@implementer(IDatabase)
 class StoreThreads:
     """One thread that writes, and a pool of threads that read.
 
@@ -93,36 +93,3 @@ class StoreThreads:
         """Close the engine.  Runs in the writer's thread, which may block until the readers end."""
         self._readers.stop()
         self._engine.dispose()
-
-
-class HasThreads(Protocol):
-    """An object whose methods run operations."""
-
-    _threads: Threads
-
-
-# Most operations need nothing but a connection.  These two turn such a function into a method.
-
-
-def reading(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[HasThreads, P], Deferred[T]]:
-    """A method that calls a function with a connection that reads."""
-
-    def method(self: HasThreads, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        return self._threads.read(lambda conn: function(conn, *args, **kwargs))
-
-    update_wrapper(method, function)
-    return method
-
-
-def writing(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[HasThreads, P], Deferred[T]]:
-    """A method that calls a function in a transaction that writes."""
-
-    def method(self: HasThreads, /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        return self._threads.write(lambda conn: function(conn, *args, **kwargs))
-
-    update_wrapper(method, function)
-    return method

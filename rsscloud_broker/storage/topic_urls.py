@@ -16,7 +16,13 @@ from typing import Any
 from sqlalchemy import BindParameter, Row, ScalarSelect, func, select
 
 from rsscloud_broker.model import Topic, Validators
-from rsscloud_broker.storage.schema import subscription, to_seconds_or_none, topic
+from rsscloud_broker.storage.schema import (
+    subscription,
+    topic,
+)
+from rsscloud_broker.tables import (
+    to_seconds_or_none,
+)
 
 #: Up to so many subscriptions of a topic are counted.
 MAX_COUNTED = 10_000

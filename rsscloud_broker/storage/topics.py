@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 from sqlalchemy import (
@@ -41,14 +41,12 @@ from rsscloud_broker.storage.contents import (
     remove_unneeded,
 )
 from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import (
     fanout,
     pending,
     subscription,
-    to_micros,
-    to_micros_or_none,
-    to_seconds_or_none,
     topic,
 )
 from rsscloud_broker.storage.topic_urls import (
@@ -60,6 +58,13 @@ from rsscloud_broker.storage.topic_urls import (
     key_of,
     named,
 )
+from rsscloud_broker.tables import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds_or_none,
+)
+
+T = TypeVar("T")
 
 #: The limits of a store for which no others are given.
 DEFAULT_BOUNDS = Bounds()
@@ -180,6 +185,19 @@ def record_fetch(
         content_awaited=content_awaited,
         stored=content_key is not None,
     )
+
+
+def publish(
+    conn: Connection,
+    fetched: FetchResult,
+    ping: Ping,
+    operation: Operation[T],
+    bounds: Bounds = DEFAULT_BOUNDS,
+) -> tuple[T, FetchRecord]:
+    """See ``IStore.publish``."""
+    result = operation(conn)
+    revive_topic(conn, fetched.url)
+    return result, record_fetch(conn, fetched, ping, bounds)
 
 
 def _keep_content(

@@ -3,12 +3,18 @@
 A new database gets the tables of ``schema`` at once.  An older one is migrated by Alembic, step by
 step; the steps are in ``migrations``.  ``alembic_steps`` is imported only then: Alembic takes a
 seventh of the time that the broker or a command needs to start.
+
+The tables of applications are made and migrated in the same way, after those of the broker.  Each
+application has revisions of its own, so that it can be installed, disabled and enabled by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
+from attrs import frozen
 from sqlalchemy import (
     Column,
     Connection,
@@ -23,6 +29,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.engine import (
     database_errors,
@@ -35,20 +42,56 @@ from rsscloud_broker.storage.schema import metadata
 #: The revision of the tables of this version.  Revisions are numbers of four digits.
 LATEST_REVISION = "0014"
 
-#: Alembic's own table, as it makes it.  It has one row: the revision of the database.
-_VERSION = Table(
-    "alembic_version",
-    MetaData(),
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+#: No applications.
+NO_APPS: Final[Mapping[str, AppTables]] = MappingProxyType({})
+
+
+def _version_table(name: str) -> Table:
+    """A table of Alembic's own, as it makes it.  It has one row: the revision of the tables."""
+    return Table(
+        name,
+        MetaData(),
+        Column("version_num", String(32), nullable=False),
+        PrimaryKeyConstraint("version_num", name=f"{name}_pkc"),
+    )
+
+
+@frozen
+class _Tables:
+    """Tables that are made and migrated together.
+
+    :ivar owner: whose tables they are, for people.
+    :ivar version: the table with their revision.
+    :ivar metadata, migrations, latest: see ``AppTables``.
+    """
+
+    owner: str
+    version: Table
+    metadata: MetaData
+    migrations: str
+    latest: str
+
+
+_OF_BROKER = _Tables(
+    "rsscloud-broker",
+    _version_table("alembic_version"),
+    metadata,
+    "rsscloud_broker.storage:migrations/versions",
+    LATEST_REVISION,
 )
+
+
+def _of_app(name: str, tables: AppTables) -> _Tables:
+    version = _version_table(f"{name}_alembic_version")
+    owner = f"the application {name}"
+    return _Tables(owner, version, tables.metadata, tables.migrations, tables.latest)
 
 
 class UnfitDatabase(Exception):
     """The database cannot be used by this version.  The text of the error says why."""
 
 
-def migrate(url: str) -> None:
+def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
     """Migrate a database to the tables of this version.  Makes the database if it does not exist.
 
     Blocks until done: call it before the reactor runs.  If two processes migrate at once, the
@@ -56,6 +99,7 @@ def migrate(url: str) -> None:
     it takes; on SQLite it fails after ``sqlite.TIMEOUT`` seconds.
 
     :param url: an SQLAlchemy database URL.
+    :param apps: the tables of the applications that run, by their names.
     :raises UnfitDatabase: the database is newer than this code, or is in memory.
     :raises Unavailable: the database cannot be opened or changed.
     """
@@ -67,6 +111,8 @@ def migrate(url: str) -> None:
         with database_errors(), for_writing(engine).begin() as connection:
             wait_for_others(connection)
             upgrade(connection)
+            for name, tables in apps.items():
+                _upgrade(connection, _of_app(name, tables))
     finally:
         engine.dispose()
 
@@ -97,41 +143,50 @@ def check_kept(url: str) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Make the tables, or run the missing migrations, in the transaction of a connection.
+    """Make the broker's tables, or run the missing migrations, in the transaction of a connection.
 
     :raises UnfitDatabase: the database is newer than this code, or another program's.
     """
-    revisions = revisions_of(connection)
-    check_known(revisions)
+    _upgrade(connection, _OF_BROKER)
+
+
+def _upgrade(connection: Connection, tables: _Tables) -> None:
+    revisions = _revisions(connection, tables.version)
+    _check_known(revisions, tables)
     if not revisions:
-        _check_empty(connection)
-        metadata.create_all(connection, checkfirst=False)
-        _VERSION.create(connection, checkfirst=True)
-        connection.execute(insert(_VERSION).values(version_num=LATEST_REVISION))
-    elif revisions != [LATEST_REVISION]:
+        _check_empty(connection, tables)
+        tables.metadata.create_all(connection, checkfirst=False)
+        tables.version.create(connection, checkfirst=True)
+        connection.execute(insert(tables.version).values(version_num=tables.latest))
+    elif revisions != [tables.latest]:
         from rsscloud_broker.storage import alembic_steps  # noqa: PLC0415 # see the docstring above
 
-        alembic_steps.run(connection)
+        alembic_steps.run(connection, tables.migrations, tables.version.name, tables.metadata)
 
 
-def _check_empty(connection: Connection) -> None:
-    """Check that no other program has tables with names that the broker needs.
+def _check_empty(connection: Connection, tables: _Tables) -> None:
+    """Check that no other program has tables with names that are needed.
 
     :raises UnfitDatabase: one has.
     """
-    taken = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
+    taken = sorted(set(inspect(connection).get_table_names()) & set(tables.metadata.tables))
     if taken:
         raise UnfitDatabase(
-            f"another program uses the database: it has tables named {', '.join(taken)}, which the "
-            "broker did not make. Name a database of the broker's own in the configuration."
+            f"another program uses the database: it has tables named {', '.join(taken)}, which "
+            f"{tables.owner} did not make. Name a database of the broker's own in the "
+            "configuration."
         )
 
 
 def revisions_of(connection: Connection) -> list[str]:
-    """The revisions that a database has; none if it has no tables yet."""
-    if not inspect(connection).has_table(_VERSION.name):
+    """The revisions of the broker's tables in a database; none if it has no tables yet."""
+    return _revisions(connection, _OF_BROKER.version)
+
+
+def _revisions(connection: Connection, version: Table) -> list[str]:
+    if not inspect(connection).has_table(version.name):
         return []
-    return list(connection.execute(select(_VERSION.c.version_num)).scalars())
+    return list(connection.execute(select(version.c.version_num)).scalars())
 
 
 def check_known(revisions: Iterable[str]) -> None:
@@ -139,11 +194,15 @@ def check_known(revisions: Iterable[str]) -> None:
 
     :raises UnfitDatabase: the database is newer than this code.
     """
-    known = {f"{number:04}" for number in range(1, int(LATEST_REVISION) + 1)}
+    _check_known(revisions, _OF_BROKER)
+
+
+def _check_known(revisions: Iterable[str], tables: _Tables) -> None:
+    known = {f"{number:04}" for number in range(1, int(tables.latest) + 1)}
     unknown = set(revisions) - known
     if unknown:
         raise UnfitDatabase(
-            "the database was made by a newer version of rsscloud-broker: this one does not "
+            f"the database was made by a newer version of {tables.owner}: this one does not "
             f"know its revision {', '.join(sorted(unknown))}. Install that version again, or "
             "restore a copy of the database from before the upgrade."
         )

@@ -14,8 +14,17 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, upda
 from rsscloud_broker.records import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
-from rsscloud_broker.storage.schema import fanout, host_state, slice_, to_micros, to_seconds, topic
+from rsscloud_broker.storage.schema import (
+    fanout,
+    host_state,
+    slice_,
+    topic,
+)
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
+from rsscloud_broker.tables import (
+    to_micros,
+    to_seconds,
+)
 
 
 def fanouts(conn: Connection, limit: int) -> list[Fanout]:

@@ -85,7 +85,7 @@ class SigningInTests(AccountsTestCase):
             self.accounts.add_token(signed_in.caller, "a script", {"metrics"}, None, PASSWORD, HOME)
         )
         rows = self.successResultOf(
-            self.house.store._threads.read(
+            self.house.store._database.read(
                 lambda conn: repr([conn.execute(select(table)).all() for table in (session, token)])
             )
         )

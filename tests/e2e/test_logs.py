@@ -20,7 +20,7 @@ class LogTests(EndToEndTestCase):
         events = [json.loads(line) for line in broker.log.splitlines()]
         (started,) = [event for event in events if event["message"].startswith("rsscloud-broker ")]
         self.assertEqual(started["level"], "info")
-        self.assertEqual(started["namespace"], "rsscloud_broker.tap.BrokerService")
+        self.assertEqual(started["namespace"], "rsscloud_broker.service.BrokerService")
         self.assertEqual(started["url"], f"http://localhost:{broker.port}")
         self.assertEqual(events[-1]["message"], "Server Shut Down.")
 
@@ -39,7 +39,9 @@ class LogTests(EndToEndTestCase):
         self.addCleanup(os.environ.pop, "JOURNAL_STREAM")
         broker.start()
         broker.stop()
-        self.assertIn("<6>[rsscloud_broker.tap.BrokerService#info] rsscloud-broker ", broker.log)
+        self.assertIn(
+            "<6>[rsscloud_broker.service.BrokerService#info] rsscloud-broker ", broker.log
+        )
         for line in broker.log.splitlines():
             self.assertTrue(line.startswith("<6>["), line)
 

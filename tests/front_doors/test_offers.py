@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
-from twisted.web.xmlrpc import XMLRPC
+from twisted.web.xmlrpc import XMLRPC, NoSuchFunction
 
-from rsscloud_broker.front_doors.offers import FrontDoorsError
+from rsscloud_broker.front_doors.offers import FrontDoorsError, Offers
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import IFrontDoor, Route, SoapDescription, SoapService
+from rsscloud_broker.interfaces import (
+    IFrontDoor,
+    Route,
+    SoapDescription,
+    SoapOperation,
+    SoapService,
+)
 from tests.front_doors.fixture import PUBLIC_URL
 from tests.front_doors.test_site import Door, get
 
@@ -18,6 +24,16 @@ WAY_OUT = (
     "; set another path for one of them if it has an option for that, or enabled = false in "
     "its table, such as [front_doors."
 )
+
+
+class Greeter(XMLRPC):
+    def xmlrpc_hello(self) -> str:
+        return "hello"
+
+
+class Leaver(XMLRPC):
+    def xmlrpc_bye(self) -> str:
+        return "bye"
 
 
 class OffersTests(SynchronousTestCase):
@@ -54,12 +70,34 @@ class OffersTests(SynchronousTestCase):
         )
 
     def test_procedures(self) -> None:
-        same = {"handlers": {"a": XMLRPC()}}
-        self.assert_conflict("XML-RPC procedures a.*", same, same)
+        same = {"handlers": {"a": Greeter()}}
+        self.assert_conflict("the XML-RPC procedure a.hello", same, same)
         self.assertIn(
             "the front door 'mine' offers XML-RPC procedures system.*, as does the broker itself;",
             self.refusal(Door("mine", handlers={"system": XMLRPC()})),
         )
+
+    def test_procedures_of_several_front_doors(self) -> None:
+        offers = Offers.of(
+            [Door("one", handlers={"a": Greeter()}), Door("two", handlers={"a": Leaver()})]
+        )
+        procedures = offers.handlers["a"]
+        self.assertEqual(procedures.listProcedures(), ["hello", "bye"])
+        self.assertEqual(procedures.lookupProcedure("bye")(), "bye")
+        self.assertRaises(NoSuchFunction, procedures.lookupProcedure, "other")
+
+    def test_operations_of_several_front_doors(self) -> None:
+        async def answer(values: Any, caller: str) -> bool:
+            return True
+
+        one, two = (SoapOperation(answer, (name,)) for name in ("x", "y"))
+        first = SoapService("/a", {"one": one}, ("/b",))
+        second: dict[str, Any] = {"services": [SoapService("/a", {"two": two})]}
+        offers = Offers.of([Door("first", services=[first]), Door("second", **second)])
+        self.assertEqual(
+            offers.services, {"/a": SoapService("/a", {"one": one, "two": two}, ("/b",))}
+        )
+        self.assert_conflict("the SOAP operation two for /a", second, second)
 
     def test_operations(self) -> None:
         self.assert_conflict(

@@ -127,7 +127,9 @@ class FoundTests(DiscoveryTestCase):
         self.assertEqual(set(makers.notifiers), {"n"})
         self.assertEqual(set(makers.sinks), {"s", "t"})
         self.assertEqual(makers.sinks["s"].name, "s")
-        self.assertEqual(str(makers), "front_doors: d; notifiers: n; sinks: s, t; checkers: none")
+        self.assertEqual(
+            str(makers), "front_doors: d; notifiers: n; sinks: s, t; checkers: none; apps: none"
+        )
 
     def test_dropped_in_by_another_package(self) -> None:
         """A directory of the package's name, without ``__init__.py``, anywhere on Python's path."""

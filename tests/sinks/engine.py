@@ -203,7 +203,7 @@ class EngineTestCase(SynchronousTestCase):
     def start(self, **options: int) -> Distribution:
         """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
-        self.successResultOf(self.store._threads.write(self.store._registered))
+        self.successResultOf(self.store._database.write(self.store._registered))
         self.counters = Counters()
         parts = sink_parts(
             store=self.store,
@@ -244,7 +244,7 @@ class EngineTestCase(SynchronousTestCase):
         self._subscribed += count
         urls = [f"http://{host or f'reader{n}.example'}/{n}" for n in range(count)]
         self.successResultOf(
-            self.store._threads.write(lambda conn: _subscribe_all(conn, urls, topic))
+            self.store._database.write(lambda conn: _subscribe_all(conn, urls, topic))
         )
         return urls
 

@@ -48,7 +48,7 @@ class DamageTests(TestCase):
 
     def watch(self) -> files.Files:
         """The object that watches the files of the store."""
-        found = files_of(self.store._threads._engine)  # type: ignore[attr-defined] # it is there
+        found = files_of(self.store._database._engine)  # type: ignore[attr-defined] # it is there
         assert found is not None
         return found
 
@@ -96,7 +96,7 @@ class DamageTests(TestCase):
     async def test_log_is_removed_while_it_is_read(self) -> None:
         """New connections are made only when all old ones are closed."""
         await self.add("a")
-        engine = self.store._threads._engine  # type: ignore[attr-defined] # it is there
+        engine = self.store._database._engine  # type: ignore[attr-defined] # it is there
         with engine.connect() as reader:
             reader.exec_driver_sql("SELECT * FROM ping").fetchall()
             self.log.unlink()
@@ -139,7 +139,7 @@ class DamageTests(TestCase):
 
         await self.add("a")
         self.checkpoint()
-        await self.store._threads.write(fickle)
+        await self.store._database.write(fickle)
         await self.add("c")
         os.truncate(self.log, 0)
         await self.add("d")
@@ -156,7 +156,7 @@ class DamageTests(TestCase):
             os.truncate(self.log, 0)
 
         with self.assertRaises(Unavailable):
-            await self.store._threads.write(cut)
+            await self.store._database.write(cut)
         await self.add("d")
         self.assertEqual(self.after_a_crash(), {"a", "b", "d"})
 
@@ -250,7 +250,7 @@ class QuietTests(TestCase):
     async def test_without_commits_there_are_no_checkpoints(self) -> None:
         store = threaded_store(self)
         await store.drop_check("http://feeds.example/", 0)  # so that the node is registered
-        found = files_of(store._threads._engine)  # type: ignore[attr-defined] # it is there
+        found = files_of(store._database._engine)  # type: ignore[attr-defined] # it is there
         assert found is not None
         while found.checkpoint_in is not None:
             await deferLater(IReactorTime(reactor), 0.01)

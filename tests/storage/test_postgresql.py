@@ -129,7 +129,7 @@ class SeveralNodesTests(TestCase):
                     raise_error(conn, code)
                 return "done"
 
-            self.assertEqual(await store._threads.write(give_way), "done")
+            self.assertEqual(await store._database.write(give_way), "done")
             self.assertEqual(len(raised), 2)
 
     async def test_transaction_that_gives_way_twice_fails(self) -> None:
@@ -140,7 +140,7 @@ class SeveralNodesTests(TestCase):
             raised.append(True)
             raise_error(conn, "40P01")
 
-        await self.assertFailure(store._threads.write(give_way), Unavailable)
+        await self.assertFailure(store._database.write(give_way), Unavailable)
         self.assertEqual(len(raised), 2)
 
 
@@ -183,8 +183,8 @@ def _settings(conn: Connection) -> list[str]:
 class PostgreSQLSettingsTests(TestCase):
     async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
         store: Any = postgresql_store(self)
-        self.assertEqual(await store._threads.write(_settings), ["30s", "30s"])
-        self.assertEqual(await store._threads.read(_settings), ["30s", "30s"])
+        self.assertEqual(await store._database.write(_settings), ["30s", "30s"])
+        self.assertEqual(await store._database.read(_settings), ["30s", "30s"])
 
     def test_transactions_of_commands_may_stay_idle(self) -> None:
         """The output of ``export`` may go to a pager, in which somebody reads for an hour."""

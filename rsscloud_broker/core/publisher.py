@@ -1,0 +1,86 @@
+"""Publishes topics that the broker serves itself, for applications.
+
+The publisher stores the content and begins the fan-out in one transaction.  Nothing is fetched,
+since the content is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from zope.interface import implementer
+
+from rsscloud_broker.core.access import Access
+from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.web_addresses import topic_of
+from rsscloud_broker.events import PingAccepted, TopicEnded
+from rsscloud_broker.interfaces import IClock, IDiskSpace, IEventBus, IPublisher, IStore
+from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.wire.text import in_bytes
+
+T = TypeVar("T")
+
+
+@implementer(IPublisher)
+class Publisher:
+    """Implements ``IPublisher``.
+
+    :param space: checks the free disk space; None if it is not checked.
+    """
+
+    def __init__(
+        self,
+        store: IStore,
+        detector: ChangeDetector,
+        bus: IEventBus,
+        clock: IClock,
+        access: Access,
+        space: IDiskSpace | None = None,
+    ) -> None:
+        self._store = store
+        self._detector = detector
+        self._bus = bus
+        self._clock = clock
+        self._access = access
+        self._space = space
+
+    async def publish(
+        self, url: str, content: Content, operation: Callable[[Any], T], source: str
+    ) -> T:
+        topic = self._admit(url, source)
+        now = self._clock.wall_seconds()
+        fetched = FetchResult(
+            url=topic,
+            digest=content.digest,
+            size=len(content.body),
+            started_at=now,
+            content=content,
+            pinged=True,
+            result=f"published at this broker, {in_bytes(content.body)}",
+            asked_at=now,
+        )
+        result = await self._detector.publish(fetched, operation)
+        self._bus.publish(PingAccepted(topic, self._clock.wall_seconds(), source, False))
+        return result
+
+    async def remove(self, url: str, reason: str, operation: Callable[[Any], T], source: str) -> T:
+        topic = self._admit(url, source)
+        now = self._clock.wall_seconds()
+        result, ended = await self._store.unpublish(topic, reason, now, operation)
+        if ended:
+            self._detector.forget(topic)
+            self._bus.publish(TopicEnded(topic, reason, now))
+        return result
+
+    def _admit(self, url: str, source: str) -> str:
+        """Check that a topic may be published.
+
+        :returns: the normal form of its URL.
+        """
+        self._access.check_source(source)
+        if self._space is not None:
+            self._space.check()
+        topic = topic_of(url)
+        self._access.check_blocked(topic)
+        return topic

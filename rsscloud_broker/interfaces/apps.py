@@ -1,0 +1,174 @@
+"""What an application implements, and what the broker gives it.
+
+An application is a program around the broker, such as one that stores feeds for their authors.  It
+is a plugin as front doors and sinks are, made by an ``IAppMaker``, and may consist of several of
+these, with tables of its own in the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from attrs import field, frozen
+from twisted.application.service import IService
+from twisted.python.filepath import FilePath
+from zope.interface import Attribute, Interface, implementer
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.interfaces.accounts import IAccounts, ICallers
+from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventSink
+from rsscloud_broker.interfaces.database import IDatabase
+from rsscloud_broker.interfaces.outbound import IOutbound
+from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IPluginMaker
+from rsscloud_broker.interfaces.views import ITopicView
+from rsscloud_broker.model import Content
+
+
+@frozen
+class AppTables:
+    """The tables of an application, and the steps that migrate them.
+
+    A new database gets the tables at once; an older one is migrated by Alembic.
+
+    :ivar metadata: the tables, an SQLAlchemy ``MetaData`` that ``tables.new_metadata`` has made.
+        The name of each table begins with the name of the application and ``_``.
+    :ivar migrations: where the steps are: ``package:directory``, as Alembic writes it.
+    :ivar latest: the revision of the tables.  Revisions are numbers of four digits from ``0001``.
+    """
+
+    metadata: Any
+    migrations: str
+    latest: str
+
+
+@frozen
+class ServedTopics:
+    """Topics that an application serves itself.
+
+    The address guard never lets the broker call itself, so it reads them here.
+
+    :ivar prefix: how their URLs begin; with a whole host.
+    :ivar read: returns the present content of a topic, or None if there is no such topic.
+    """
+
+    prefix: str
+    read: Callable[[str], Awaitable[Content | None]]
+
+
+class IApp(Interface):
+    """The parts of an application.  Those that are ``IService`` start and stop with the broker."""
+
+    name = Attribute("A unique str.")
+    front_doors = Attribute("A sequence of ``IFrontDoor``.")
+    sinks = Attribute("A sequence of ``IEventSink``.")
+    notifiers = Attribute(
+        "A sequence of ``INotifier`` for protocols of its own, by which it can be a subscriber "
+        "itself.  Anybody can ask for these protocols, so their ``verify`` must refuse others."
+    )
+    services = Attribute("A sequence of ``IService``: its further parts.")
+    topics = Attribute("A sequence of ``ServedTopics``.")
+
+
+@implementer(IApp)
+@frozen
+class App:
+    """An application, as ``IApp`` describes it."""
+
+    name: str
+    front_doors: Sequence[IFrontDoor] = ()
+    sinks: Sequence[IEventSink] = ()
+    notifiers: Sequence[INotifier] = ()
+    services: Sequence[IService] = ()
+    topics: Sequence[ServedTopics] = ()
+
+
+class IPublisher(Interface):
+    """Publishes topics that the broker serves itself (``ServedTopics``)."""
+
+    def publish(
+        url: str, content: Content, operation: Callable[[Any], Any], source: str
+    ) -> Awaitable[Any]:
+        """Store the new content of a topic, as an application does it, and notify subscribers.
+
+        The operation, the record of a ping of the topic and the beginning of the fan-out are one
+        transaction.  Nothing is fetched.  If the content has not changed, nobody is notified.
+
+        :param operation: stores the content in the tables of the application; see ``IDatabase``.
+        :param source: the address of the caller; empty if there is no caller.
+        :returns: what the operation returned.
+        :raises Forbidden: the topic or the source is blocked.
+        :raises Unavailable: the disk is nearly full, or the database cannot be used.
+        :raises Exception: what the operation raised; then nothing is stored.
+        """
+
+    def remove(
+        url: str, reason: str, operation: Callable[[Any], Any], source: str
+    ) -> Awaitable[Any]:
+        """Delete the content of a topic, and end the topic: its subscribers are told, if their
+        protocol can tell them.  If it is published again, the topic is revived.
+
+        :param reason: why it has ended, for people.
+        :param operation, source: as for ``publish``.
+        :returns: what the operation returned.
+        :raises Forbidden, Unavailable, Exception: as for ``publish``.
+        """
+
+
+@frozen
+class AppParts:
+    """What the broker gives an application.
+
+    :ivar broker: the verbs of the broker.
+    :ivar publisher: publishes topics that the application serves.
+    :ivar database: for the tables of the application.
+    :ivar accounts: what accounts can do.
+    :ivar callers: finds out who makes a request.
+    :ivar pages: renders pages for people.
+    :ivar topics: topics and pings, for reading.
+    :ivar web: a client for pages and feeds.  It calls no addresses that the operator forbids for
+        topics.
+    :ivar outbound: a client for hubs and clouds, which calls no addresses that the operator forbids
+        for callbacks.
+    :ivar clock: the time.
+    :ivar counters: where the application counts its work.
+    :ivar directory: a directory for files of the application, which need not exist yet.
+    :ivar public_url: the broker's own URL, without a slash at the end.
+    :ivar has_hub: whether the broker is a WebSub hub, so that its topics can be subscribed to.
+    :ivar has_cloud: whether the broker takes rssCloud registrations.
+    :ivar running: the names of the front doors and of the applications that run.
+    :ivar in_thread: calls a function in a thread, for work that takes longer than a few
+        milliseconds.
+    :ivar max_connections: returns how many connections of clients may be open at the same time.
+    """
+
+    broker: IBroker
+    publisher: IPublisher
+    database: IDatabase
+    accounts: IAccounts
+    callers: ICallers
+    pages: IPages
+    topics: ITopicView
+    web: IOutbound
+    outbound: IOutbound
+    clock: IClock
+    counters: Counters
+    directory: FilePath[str]
+    public_url: str
+    has_hub: bool
+    has_cloud: bool
+    in_thread: Callable[..., Awaitable[Any]]
+    running: frozenset[str] = field(default=frozenset())
+    max_connections: Callable[[], int] = lambda: 2000
+
+
+class IAppMaker(IPluginMaker):
+    """Makes an application: ``[apps.NAME]``.
+
+    An application runs only if its table says ``enabled = true``, or with ``--local``.
+    """
+
+    tables = Attribute("The ``AppTables`` of the application; None if it has none.")
+
+    def make(options: Any, parts: AppParts) -> IApp:
+        """Make an application with these options."""
