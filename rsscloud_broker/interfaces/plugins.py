@@ -154,7 +154,8 @@ class IPages(Interface):
     ) -> Awaitable[bytes]:
         """Render a whole HTML document.
 
-        :param template: the name of a template in ``rsscloud_broker/web``.
+        :param template: the name of a template in ``rsscloud_broker/web``; or, for one of another
+            package, the name of that package, ``:``, and the path of the template in it.
         :param viewer: who has signed in and looks at the page; the frame shows the name and a
             form to sign out.  Caches must not keep such a page.
         :param slots: contents for the slots of the template: texts, which are escaped, or

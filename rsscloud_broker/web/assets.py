@@ -31,14 +31,15 @@ ASSETS: Final = {
 
 
 class Asset(Data):
-    """A resource that serves one file of this package, and lets caches keep it.
+    """A resource that serves one file of a package, and lets caches keep it.
 
-    :param name: one of ``ASSETS``.
+    :param file: the file, which is read at once.
+    :param media_type: its Content-Type.
+    :param seconds: how long caches may keep it.
     """
 
-    def __init__(self, name: str) -> None:
-        media_type, seconds = ASSETS[name]
-        content: bytes = _FILES.child(name).getContent()
+    def __init__(self, file: FilePath[str], media_type: str, seconds: int = _HOUR) -> None:
+        content: bytes = file.getContent()
         super().__init__(content, media_type)
         self._etag = b'"%s"' % sha256(content).hexdigest()[:16].encode("ascii")
         self._cache_control = b"public, max-age=%d" % seconds
@@ -59,4 +60,7 @@ class AssetsDoor(RoutesOnly):
     name = "assets"
 
     def routes(self) -> Sequence[Route]:
-        return [Route(f"/{name}", "GET", Asset(name)) for name in ASSETS]
+        return [
+            Route(f"/{name}", "GET", Asset(_FILES.child(name), *about))
+            for name, about in ASSETS.items()
+        ]

@@ -1,7 +1,7 @@
 """Renders HTML pages from templates, all inside one frame.
 
-A template is a file of this package in the XML form of ``twisted.web.template``: a
-``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
+A template is a file of this package, or of an application, in the XML form of
+``twisted.web.template``: a ``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
 every page, with the navigation.
 
 Most pages are public, and a form on them does only what anybody can do with one request.  So these
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from functools import cache
+from importlib.resources import files
 from typing import Any, Final
 
 from twisted.python.failure import Failure
@@ -54,7 +55,10 @@ _OTHER_HEADING: Final = "The request did not work"
 
 @cache
 def _template(name: str) -> XMLFile:
-    return XMLFile(_TEMPLATES.descendant(name.split("/")))
+    """A template: ``doctor.html`` of this package, or ``package.of.an.application:river.html``."""
+    package, _, path = name.rpartition(":")
+    directory = FilePath(str(files(package))) if package else _TEMPLATES
+    return XMLFile(directory.descendant(path.split("/")))
 
 
 class _Page(Element):
