@@ -1,8 +1,8 @@
 """Renders HTML pages from templates, all inside one frame.
 
 A template is a file of this package, or of an application, in the XML form of
-``twisted.web.template``: a ``<t:slot name="x"/>`` is replaced by a text, which is escaped.  ``frame.html`` is the frame around
-every page, with the navigation.
+``twisted.web.template``: a ``<t:slot name="x"/>`` is replaced by a text, which is escaped.
+``frame.html`` is the frame around every page, with the navigation.
 
 Most pages are public, and a form on them does only what anybody can do with one request.  So these
 forms have no token against forged requests (CSRF): another person's browser would give a forger
