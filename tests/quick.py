@@ -1,8 +1,8 @@
 """Names the test modules that ``make quick`` runs: those of units, which start no other program.
 
 ``python -m tests.quick`` prints them in one line.  A module is left out if it imports what starts
-programs or talks to them, or if it is among the contracts of the store, which take long.  So a
-new module is among the quick ones unless it is one of those.
+programs or talks to them, or if it is among those that take long.  So a new module is among the
+quick ones unless it is one of those.
 """
 
 from __future__ import annotations
@@ -29,8 +29,19 @@ PROGRAMS = (
     "twisted.internet.utils",
 )
 
-#: What every store must do, in any order of operations.
-CONTRACTS = frozenset({"tests.storage.test_store", "tests.storage.test_store_machine"})
+#: What takes long: what every store must do, in any order of operations; and the play of thousands
+#: of subscribers, of slow hosts and of callers that flood the broker.
+LONG = frozenset(
+    {
+        "tests.core.test_fairness",
+        "tests.sinks.test_backlogs",
+        "tests.sinks.test_faults",
+        "tests.sinks.test_speed",
+        "tests.storage.test_exchange",
+        "tests.storage.test_store",
+        "tests.storage.test_store_machine",
+    }
+)
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -55,7 +66,7 @@ def quick_modules(tests: Path = TESTS) -> list[str]:
         if not path.is_relative_to(tests / "e2e")
     }
     return sorted(
-        name for name, path in names.items() if name not in CONTRACTS and not needs_programs(path)
+        name for name, path in names.items() if name not in LONG and not needs_programs(path)
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from functools import cache
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, MetaData, StaticPool, create_engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 
@@ -20,11 +21,30 @@ from rsscloud_broker.testing.clock import Clock
 T = TypeVar("T")
 
 
+@cache
+def _statements(tables: MetaData) -> str:
+    """The statements that make some tables in SQLite.  SQLAlchemy takes long to write them."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    tables.create_all(engine)
+    query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+    with engine.connect() as connection:
+        statements = connection.exec_driver_sql(query).scalars().all()
+    engine.dispose()
+    return ";\n".join(statements)
+
+
+def make_tables(engine: Engine, tables: MetaData) -> None:
+    """Make some tables in a database in memory."""
+    with engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        driver.executescript(_statements(tables))
+
+
 class CallersThread:
     """Runs the operations of a store at once, in the thread that calls the store."""
 
     def start(self, engine: Engine) -> None:
-        metadata.create_all(engine)
+        make_tables(engine, metadata)
         self._engine = engine
 
     def read(self, operation: Operation[T]) -> Deferred[T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis.strategies import from_regex, text
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -44,6 +44,7 @@ class FaultTests(SynchronousTestCase):
     def test_the_form_alone_may_be_long(self) -> None:
         self.assertEqual(fault_of_form(_START + "x" * MAX_URL), "")
 
+    @example("http://example.org:0/")
     @given(from_regex(_MAYBE, fullmatch=True) | text())
     def test_pings_have_web_addresses(self, url: str) -> None:
         """Every URL that passes the rule of weblogs.com pings is a web address."""
