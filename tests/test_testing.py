@@ -14,12 +14,14 @@ from rsscloud_broker.errors import OutboundError, TopicUnreadable, Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.interfaces import (
     IBroker,
+    ICallers,
     IEventBus,
     IEventSink,
     IFrontDoor,
     INotifier,
     IOutbound,
     IPages,
+    IPublisher,
     ITopicFetcher,
     ITopicView,
     OutboundReply,
@@ -38,10 +40,12 @@ from rsscloud_broker.model import (
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import (
     FakeBroker,
+    FakeCallers,
     FakeFetcher,
     FakeNotifier,
     FakeOutbound,
     FakePages,
+    FakePublisher,
     FakeTopicView,
     RecordingBus,
     RecordingSink,
@@ -49,6 +53,7 @@ from rsscloud_broker.testing import (
     make_front_door_tests,
     make_notifier_tests,
     make_sink_tests,
+    memory_database,
     reply,
     sink_parts,
 )
@@ -165,10 +170,12 @@ class FakesTests(SynchronousTestCase):
     def test_interfaces(self) -> None:
         for interface, fake in (
             (IBroker, FakeBroker()),
+            (ICallers, FakeCallers()),
             (IEventBus, RecordingBus()),
             (INotifier, FakeNotifier()),
             (IOutbound, FakeOutbound()),
             (IPages, FakePages()),
+            (IPublisher, FakePublisher(memory_database())),
             (ITopicFetcher, FakeFetcher()),
             (ITopicView, FakeTopicView()),
         ):

@@ -44,6 +44,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.links import hub_and_self
 
 _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
@@ -198,7 +199,7 @@ def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
     :raises FileNotFoundError: there is no such file.
     """
     codings = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
-    if _allows_gzip(codings):
+    if allows_gzip(codings):
         try:
             return _serve_one(request, f"{path}.gz", "gzip", cache_control)
         except FileNotFoundError:
@@ -299,24 +300,3 @@ def _tidy_range(request: Request, etag: bytes) -> None:
     servable = _RANGE.fullmatch(request.getHeader(b"range") or b"")
     if part_of_another or not servable or request.method == b"HEAD":
         request.requestHeaders.removeHeader(b"range")
-
-
-@lru_cache(maxsize=64)
-def _allows_gzip(values: bytes) -> bool:
-    """Whether the values of Accept-Encoding allow gzip (RFC 9110, section 12.5.3)."""
-    weights: dict[bytes, bool] = {}
-    for value in values.lower().split(b","):
-        coding, *parameters = (part.strip() for part in value.split(b";"))
-        weights[coding] = all(_is_positive(parameter) for parameter in parameters)
-    return weights.get(b"gzip", weights.get(b"x-gzip", weights.get(b"*", False)))
-
-
-def _is_positive(parameter: bytes) -> bool:
-    """False for ``q=0``, ``q=0.000`` and a q that is not a number."""
-    name, _, value = parameter.partition(b"=")
-    if name.strip() != b"q":
-        return True
-    try:
-        return float(value) > 0
-    except ValueError:
-        return False

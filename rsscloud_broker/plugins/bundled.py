@@ -11,6 +11,7 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
+from rsscloud_broker.apps import test_feed as test_feed_app
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -253,4 +254,12 @@ password = CheckerMaker(
     "accepts the passwords that the broker stores",
     PasswordCheckerOptions,
     PasswordChecker,
+)
+
+test_feed = AppMaker(
+    "test_feed",
+    "a feed that gets a new item every 15 minutes, to test subscribers with",
+    test_feed_app.TestFeedOptions,
+    test_feed_app.make_test_feed,
+    test_feed_app.TABLES,
 )

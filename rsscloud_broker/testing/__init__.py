@@ -12,9 +12,20 @@ A contract is a set of tests that every implementation of an interface must pass
     class MyNotifierTests(make_notifier_tests(lambda case, outbound: MyNotifier(..., outbound))):
         pass
 
+``app_parts`` makes what an application is given, with a real database in memory that has the
+application's tables.
+
 No other part of the package imports this one.
 """
 
+from rsscloud_broker.testing.app_contract import make_app_tests
+from rsscloud_broker.testing.apps import (
+    FakeCallers,
+    FakePublisher,
+    app_parts,
+    caller_of,
+    new_account,
+)
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.contracts import (
     make_front_door_tests,
@@ -35,25 +46,32 @@ from rsscloud_broker.testing.fakes import (
     reply,
     sink_parts,
 )
-from rsscloud_broker.testing.memory import CallersThread, memory_store
+from rsscloud_broker.testing.memory import CallersThread, memory_database, memory_store
 
 __all__ = [
     "CallersThread",
     "Clock",
     "FakeBroker",
+    "FakeCallers",
     "FakeFetcher",
     "FakeNotifier",
     "FakeOutbound",
     "FakePages",
+    "FakePublisher",
     "FakeTopicView",
     "OutboundRequest",
     "RecordingBus",
     "RecordingSink",
+    "app_parts",
+    "caller_of",
     "front_door_parts",
+    "make_app_tests",
     "make_front_door_tests",
     "make_notifier_tests",
     "make_sink_tests",
+    "memory_database",
     "memory_store",
+    "new_account",
     "reply",
     "sink_parts",
 ]

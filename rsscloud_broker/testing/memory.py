@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Engine, MetaData, StaticPool, create_engine
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads
+from zope.interface import implementer
 
+from rsscloud_broker.interfaces import AppTables, IDatabase
 from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.engine import database_errors, for_writing
@@ -40,11 +43,20 @@ def make_tables(engine: Engine, tables: MetaData) -> None:
         driver.executescript(_statements(tables))
 
 
+@implementer(IDatabase)
 class CallersThread:
-    """Runs the operations of a store at once, in the thread that calls the store."""
+    """Runs the operations of a store at once, in the thread that calls the store.
+
+    :param tables: the tables of applications, which it makes beside those of the broker.
+    """
+
+    def __init__(self, tables: Sequence[AppTables] = ()) -> None:
+        self._tables = tables
 
     def start(self, engine: Engine) -> None:
         make_tables(engine, metadata)
+        for tables in self._tables:
+            make_tables(engine, tables.metadata)
         self._engine = engine
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
@@ -68,22 +80,33 @@ class CallersThread:
         return succeed(None)
 
 
-def memory_store(bounds: Bounds = DEFAULT_BOUNDS) -> Store:
+def memory_store(bounds: Bounds = DEFAULT_BOUNDS, database: CallersThread | None = None) -> Store:
     """Make a started store in memory, whose methods return Deferreds that have fired.
 
     It is the real store on SQLite, without threads, so a test can say
     ``self.successResultOf(store.count_pings())``.
 
     :param bounds: limits on what the store keeps.
+    :param database: runs its operations, if the test needs it for others too.
     """
     unused = cast(IReactorFromThreads, Clock())
-    store = Store(unused, "sqlite://", threads=CallersThread(), bounds=bounds)
+    store = Store(unused, "sqlite://", threads=database or CallersThread(), bounds=bounds)
     store.startService()
     return store
 
 
+def memory_database(*tables: AppTables) -> CallersThread:
+    """Make a database in memory, whose methods return Deferreds that have fired.
+
+    It has the tables of the broker.
+
+    :param tables: the tables of applications, which it has too.
+    """
+    database = CallersThread(tables)
+    memory_store(database=database)
+    return database
+
+
 def memory_accounts() -> AccountStore:
     """Make a store of accounts in memory, whose methods return Deferreds that have fired."""
-    threads = CallersThread()
-    Store(cast(IReactorFromThreads, Clock()), "sqlite://", threads=threads).startService()
-    return AccountStore(threads)
+    return AccountStore(memory_database())

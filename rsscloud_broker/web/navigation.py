@@ -12,6 +12,8 @@ from twisted.web.template import Tag, tags
 
 #: The pages, in the order of the navigation: the path, and the text of the link.
 PLACES: Final = (
+    ("/write", "Write"),
+    ("/river", "River"),
     ("/pingSiteForm", "Ping"),
     ("/rssCloud", "rssCloud"),
     ("/websub", "WebSub"),
@@ -20,6 +22,7 @@ PLACES: Final = (
     ("/log", "Log"),
     ("/stats", "Statistics"),
     ("/doctor", "Doctor"),
+    ("/test", "Test feed"),
     ("/docs", "Help"),
     ("/signin", "Sign in"),
 )

@@ -1,11 +1,13 @@
 """Decodes the content codings gzip and deflate (RFC 9110, section 8.4.1), up to a limit of bytes.
 
-Front doors decode request bodies with it, and ``outbound`` the bodies of answers.
+Front doors decode request bodies with it, and ``outbound`` the bodies of answers.  It also says
+whether a client accepts gzip.
 """
 
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import Final
 
 #: The codings that can be decoded, as the value of an Accept-Encoding header.
@@ -61,3 +63,27 @@ def _deflate(first: int) -> int:
     byte are 8, the compression method; no compressor begins a raw stream so.
     """
     return _ZLIB if first & 0x0F == zlib.DEFLATED else _RAW
+
+
+@lru_cache(maxsize=64)  # most clients send one of a few values
+def allows_gzip(accepted: bytes) -> bool:
+    """Whether the values of Accept-Encoding allow gzip (RFC 9110, section 12.5.3).
+
+    :param accepted: the values of all such headers of a request, joined by commas.
+    """
+    weights: dict[bytes, bool] = {}
+    for value in accepted.lower().split(b","):
+        coding, *parameters = (part.strip() for part in value.split(b";"))
+        weights[coding] = all(_is_positive(parameter) for parameter in parameters)
+    return weights.get(b"gzip", weights.get(b"x-gzip", weights.get(b"*", False)))
+
+
+def _is_positive(parameter: bytes) -> bool:
+    """False for ``q=0``, ``q=0.000`` and a q that is not a number."""
+    name, _, value = parameter.partition(b"=")
+    if name.strip() != b"q":
+        return True
+    try:
+        return float(value) > 0
+    except ValueError:
+        return False

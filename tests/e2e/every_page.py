@@ -65,6 +65,7 @@ PAGES = (
     PageOfBroker("stats_of_month", "/stats?period=month"),
     PageOfBroker("doctor", "/doctor"),
     PageOfBroker("doctor_of_feed", "/doctor?url={feed}"),
+    PageOfBroker("test_feed", "/test"),
     PageOfBroker("sign_in", "/signin"),
     PageOfBroker("account", "/account", is_private=True),
     PageOfBroker("admin", "/admin", is_private=True),

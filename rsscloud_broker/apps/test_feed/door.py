@@ -1,0 +1,187 @@
+"""The front door of the test feed: ``/test/rss.xml``, and the page ``/test`` about it.
+
+::
+
+    GET /test/rss.xml HTTP/1.1
+    Accept-Encoding: gzip
+
+    HTTP/1.1 200 OK
+    Content-Type: application/rss+xml; charset=utf-8
+    Content-Encoding: gzip
+    Cache-Control: no-cache
+    ETag: "0f3a5a1d0c2b4e68-gzip"
+    Last-Modified: Sun, 22 Nov 2026 12:15:00 GMT
+    Link: <http://b.example/websub>; rel="hub", <http://b.example/test/rss.xml>; rel="self"
+    Vary: Accept-Encoding
+
+Caches may keep the feed, but must ask each time whether it has changed: who was notified of a new
+item must not get the feed of before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+from urllib.parse import quote
+
+from twisted.python.filepath import FilePath
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.template import Tag, tags
+from zope.interface import implementer
+
+from rsscloud_broker.apps.test_feed.document import (
+    MEDIA_TYPE,
+    Document,
+    clock_of,
+    in_words,
+    title_of,
+)
+from rsscloud_broker.apps.test_feed.feed import TestFeed
+from rsscloud_broker.apps.test_feed.items import Item
+from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.assets import Asset
+from rsscloud_broker.web.callers import viewer_of
+from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.cloud import encode as encode_cloud
+from rsscloud_broker.wire.codings import allows_gzip
+
+PAGE_PATH: Final = "/test"
+FEED_PATH: Final = "/test/rss.xml"
+SCRIPT_PATH: Final = "/test/test.js"
+
+_PACKAGE: Final = "rsscloud_broker.apps.test_feed"
+_SCRIPT: Final = FilePath(str(files(_PACKAGE).joinpath("test.js")))
+
+_NOT_YET: Final = b"The test feed has no item yet. Please come again in some seconds.\n"
+
+
+@implementer(IFrontDoor)
+class TestFeedDoor(RoutesOnly):
+    """The front door for the feed and the page about it."""
+
+    name = "test_feed"
+
+    def __init__(self, feed: TestFeed, parts: AppParts) -> None:
+        self._routes = [
+            Route(FEED_PATH, "GET", FeedResource(feed), for_everybody=True),
+            Route(PAGE_PATH, "GET", Answers(TestPage(feed, parts).show)),
+            Route(SCRIPT_PATH, "GET", Asset(_SCRIPT, "text/javascript; charset=utf-8")),
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+
+class FeedResource(Resource):
+    """Serves the feed; 503 until its first item is there."""
+
+    isLeaf = True
+
+    def __init__(self, feed: TestFeed) -> None:
+        super().__init__()
+        self._feed = feed
+        hub = [(feed.about.hub, "hub")] if feed.about.hub else []
+        self._link = links.encode([*hub, (feed.about.url, "self")])
+
+    def render_GET(self, request: Request) -> bytes | int:
+        document = self._feed.document
+        if document is None:
+            request.setResponseCode(http.SERVICE_UNAVAILABLE)
+            request.setHeader("retry-after", "5")
+            request.setHeader("content-type", "text/plain; charset=utf-8")
+            return _body(request, _NOT_YET)
+        accepted = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
+        is_gzipped = allows_gzip(accepted)
+        tag = f'"{document.tag}-gzip"' if is_gzipped else f'"{document.tag}"'
+        request.setHeader("etag", tag)
+        request.setHeader("last-modified", document.modified)
+        request.setHeader("cache-control", "no-cache")
+        request.setHeader("vary", "Accept-Encoding")
+        request.setHeader("link", self._link)
+        if _has(request, tag, document):
+            request.setResponseCode(http.NOT_MODIFIED)
+            request.finish()  # returning b"" would add "Content-Length: 0"
+            return NOT_DONE_YET
+        request.setHeader("content-type", MEDIA_TYPE)
+        if is_gzipped:
+            request.setHeader("content-encoding", "gzip")
+            return _body(request, document.gzipped)
+        return _body(request, document.body)
+
+    render_HEAD = render_GET
+
+
+def _has(request: Request, tag: str, document: Document) -> bool:
+    """Whether the client has this version already (RFC 9110, section 13).
+
+    A date counts only if it is that of this version: if the clock was set back, an older version
+    has a later date.
+    """
+    known = request.requestHeaders.getRawHeaders("if-none-match")
+    if known is None:
+        return request.getHeader("if-modified-since") == document.modified
+    tags_ = {each.strip().removeprefix("W/") for each in ",".join(known).split(",")}
+    return bool(tags_ & {tag, "*"})
+
+
+def _body(request: Request, body: bytes) -> bytes:
+    """A body with its length, which an answer to HEAD has too."""
+    request.setHeader("content-length", str(len(body)))
+    return b"" if request.method == b"HEAD" else body
+
+
+class TestPage:
+    """The page that says what a subscriber should see, and when."""
+
+    def __init__(self, feed: TestFeed, parts: AppParts) -> None:
+        self._feed = feed
+        self._clock = parts.clock
+        self._pages = parts.pages
+        self._callers = parts.callers
+        about = feed.about
+        self._slots = {
+            "here": PAGE_PATH,
+            "feed": about.url,
+            "every": in_words(about.every),
+            "has_cloud": "yes" if about.cloud is not None else "",
+            "cloud": encode_cloud(about.cloud) if about.cloud is not None else "",
+            "registration": about.cloud.url if about.cloud is not None else "",
+            "hub": about.hub,
+            "topic": _topic_page(about.url) if "topic_page" in parts.running else "",
+        }
+
+    async def show(self, request: Request) -> Answer:
+        """The page."""
+        viewer = await viewer_of(self._callers, request)
+        now = self._clock.wall_seconds()
+        at = self._feed.slot_at(now) + self._feed.about.every
+        page = await self._pages.render(
+            "Test feed",
+            f"{_PACKAGE}:page.html",
+            viewer,
+            **self._slots,
+            next=tags.time(f"{clock_of(at)} UTC", datetime=iso(at)),
+            title=title_of(Item(at, "")),
+            # The clock of the browser may be wrong, so its script counts from here.
+            countdown=tags.span(id="countdown", **{"data-left": f"{at - now:.1f}"}),
+            items=[_item(each) for each in self._feed.items] or tags.li("There is none yet."),
+        )
+        return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
+
+
+def _topic_page(url: str) -> Tag:
+    """A link to the page about a topic."""
+    return tags.a("the page about this topic", href=f"/topic?url={quote(url, safe='')}")
+
+
+def _item(item: Item) -> Tag:
+    """An item of the list on the page."""
+    return tags.li(
+        tags.span(tags.time(title_of(item), datetime=iso(item.slot))),
+        tags.span(tags.code(item.guid), class_="where"),
+    )

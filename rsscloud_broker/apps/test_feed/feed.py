@@ -1,0 +1,94 @@
+"""Makes the items of the test feed when they are due, and publishes each.
+
+Items are due at multiples of ``every`` seconds since the epoch, by the wall clock: with 900 seconds
+on the quarter of each hour.  At the start the item of the present slot is made if there is none, so
+a restart neither doubles an item nor misses one, but for those of the slots that it slept through.
+
+Somebody may set the wall clock.  If it is set back by less than a slot, the next item comes when
+the clock has caught up.  If it is set back further, the feed goes on with the slots that come then.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.test_feed.document import MEDIA_TYPE, About, Document, document_of
+from rsscloud_broker.apps.test_feed.items import Item, add_item, newest_items
+from rsscloud_broker.errors import Forbidden
+from rsscloud_broker.interfaces import AppParts
+from rsscloud_broker.model import Content
+
+#: How many items are in the feed.
+MAX_ITEMS: Final = 20
+
+
+class TestFeed:
+    """The test feed of this broker.
+
+    :ivar about: what the feed says about itself.
+    :ivar items: the items in the feed, the newest first; empty until the first one is there.
+    :ivar document: the feed as it is served; None until the first item is there.
+    """
+
+    log = Logger()
+
+    def __init__(self, about: About, parts: AppParts) -> None:
+        self.about = about
+        self.items: tuple[Item, ...] = ()
+        self.document: Document | None = None
+        self._publisher = parts.publisher
+        self._database = parts.database
+        self._clock = parts.clock
+        self._is_read = False
+        self._refused_slot: int | None = None
+
+    async def read(self, url: str) -> Content | None:
+        """See ``ServedTopics.read``."""
+        if url != self.about.url or self.document is None:
+            return None
+        return Content(self.document.body, MEDIA_TYPE)
+
+    async def make_due(self) -> None:
+        """Make and publish the item of the present slot, unless that has been done.
+
+        :raises Unavailable: the database cannot be used now.
+        """
+        if not self._is_read:
+            self._take(await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
+            self._is_read = True
+        slot = self.slot_at(self._clock.wall_seconds())
+        if not self._is_due(slot) or slot == self._refused_slot:
+            return
+        item = Item(slot, f"urn:uuid:{uuid4()}")
+        items = (item, *self.items)[:MAX_ITEMS]
+        content = Content(document_of(self.about, items).body, MEDIA_TYPE)
+        storing = partial(add_item, item=item, limit=MAX_ITEMS)
+        # Until it is certain, nobody knows whether the item is stored: then read what is.
+        self._is_read = False
+        try:
+            await self._publisher.publish(self.about.url, content, storing, "")
+        except Forbidden as error:
+            self._refused_slot = slot
+            self.log.warn("The test feed gets no item: {error}.", error=error)
+            return
+        self._take(items)
+        self._is_read = True
+
+    def slot_at(self, now: float) -> int:
+        """The slot that contains a time, in seconds since the epoch."""
+        return int(now // self.about.every) * self.about.every
+
+    def _is_due(self, slot: int) -> bool:
+        if not self.items:
+            return True
+        newest = self.items[0].slot
+        was_set_back = newest >= slot + 2 * self.about.every
+        return slot > newest or was_set_back
+
+    def _take(self, items: tuple[Item, ...]) -> None:
+        self.items = items
+        self.document = document_of(self.about, items) if items else None

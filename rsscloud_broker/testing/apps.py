@@ -1,0 +1,175 @@
+"""What the broker gives an application, for tests: fakes, and a real database in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from twisted.cred.portal import Portal
+from twisted.internet.defer import Deferred, execute
+from twisted.python.filepath import FilePath
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.account_options import Accounts as AccountOptions
+from rsscloud_broker.accounts import (
+    AccountRealm,
+    Accounts,
+    AnyOf,
+    Hasher,
+    PasswordChecker,
+    Passwords,
+)
+from rsscloud_broker.accounts.portal import PasswordCheckerOptions
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.interfaces import (
+    Account,
+    AppParts,
+    AppTables,
+    Caller,
+    CheckerParts,
+    IAccounts,
+    ICallers,
+    IClock,
+    IDatabase,
+    IPublisher,
+    Session,
+)
+from rsscloud_broker.interfaces.accounts import SCOPES
+from rsscloud_broker.model import Content
+from rsscloud_broker.storage import AccountStore
+from rsscloud_broker.storage import accounts as account_rows
+from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.testing.fakes import FakeBroker, FakeOutbound, FakePages, FakeTopicView
+from rsscloud_broker.testing.memory import memory_database
+
+#: The password of every account in tests.
+PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only
+
+#: Options with which a password is hashed in some milliseconds, and nobody has to wait after a few
+#: attempts to sign in.
+QUICK: Final = AccountOptions(
+    hash_memory_kib=8192, hash_passes=1, hash_lanes=1, attempts_burst=1000
+)
+
+
+@implementer(IPublisher)
+class FakePublisher:
+    """A publisher that notifies nobody: it runs the operations, and records its calls.
+
+    :param database: runs the operations.
+    :ivar published: the URL, the content and the source of each call of ``publish``, in order.
+    :ivar removed: the URL, the reason and the source of each call of ``remove``, in order.
+    :ivar failure: the exception to raise; None for none.
+    """
+
+    def __init__(self, database: IDatabase) -> None:
+        self._database = database
+        self.published: list[tuple[str, Content, str]] = []
+        self.removed: list[tuple[str, str, str]] = []
+        self.failure: Exception | None = None
+
+    async def publish(
+        self, url: str, content: Content, operation: Callable[[Any], Any], source: str
+    ) -> Any:
+        result = await self._run(operation)
+        self.published.append((url, content, source))
+        return result
+
+    async def remove(
+        self, url: str, reason: str, operation: Callable[[Any], Any], source: str
+    ) -> Any:
+        result = await self._run(operation)
+        self.removed.append((url, reason, source))
+        return result
+
+    async def _run(self, operation: Callable[[Any], Any]) -> Any:
+        if self.failure is not None:
+            raise self.failure
+        return await self._database.write(operation)
+
+
+@implementer(ICallers)
+class FakeCallers:
+    """Says that every request was made by the same caller.
+
+    :ivar signed_in: the caller; None for a stranger.
+    """
+
+    def __init__(self, signed_in: Caller | None = None) -> None:
+        self.signed_in = signed_in
+
+    async def caller(self, request: Request) -> Caller | None:
+        return self.signed_in
+
+    def check_form(self, request: Request, caller: Caller) -> None:
+        sent = (request.args or {}).get(b"csrf", [b""])[0]
+        if caller.session is not None and sent != caller.csrf.encode("ascii"):
+            raise ForgedForm("the form does not belong to your session")
+
+    def sign_in_url(self, request: Request) -> str:
+        return f"/signin?next={request.path.decode('ascii')}"
+
+
+def caller_of(account: Account) -> Caller:
+    """Somebody who has signed in to an account, with the CSRF token ``csrf``."""
+    scopes = frozenset(SCOPES) if account.is_admin else frozenset()
+    session = Session(1, 0.0, 0.0, 1e12, "192.0.2.7", "A browser")
+    return Caller(account, scopes, "csrf", session)
+
+
+def new_account(database: IDatabase, name: str, *, is_admin: bool = False) -> Account:
+    """Make an account with ``PASSWORD`` in a database in memory."""
+    made: list[Account] = []
+    hashed = Hasher(QUICK).hash(PASSWORD)
+    adding = database.write(
+        lambda conn: account_rows.add_account(conn, name, hashed, is_admin, 1_000_000_000.0)
+    )
+    cast("Deferred[Account]", adding).addCallback(made.append)
+    return made[0]
+
+
+def memory_sign_in(database: Any, clock: IClock) -> IAccounts:
+    """The real implementation of ``IAccounts`` on a database in memory, with quick hashes."""
+    store = AccountStore(database)
+    passwords = Passwords(store, Hasher(QUICK), execute)
+    parts = CheckerParts(passwords, clock, execute)
+    checker = PasswordChecker(PasswordCheckerOptions(), parts)
+    portal = Portal(AccountRealm(store), [AnyOf([checker])])
+    return Accounts(store, portal, passwords, clock, QUICK, _never_wait, _never_wait)
+
+
+def _never_wait(key: str) -> int:
+    return 0
+
+
+def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
+    """The parts of an application: those that the test gives, else fakes and a real database.
+
+    The database is in memory, and has the tables of the broker and of the application.  Its
+    operations run at once.  ``accounts`` works on that database too; ``new_account`` makes one.
+
+    :param tables: the tables of the application.
+    """
+    clock = parts.get("clock") or cast(IClock, Clock())
+    database = parts.get("database") or memory_database(*([tables] if tables else ()))
+    fakes: dict[str, Any] = {
+        "broker": FakeBroker(),
+        "publisher": FakePublisher(database),
+        "database": database,
+        "accounts": parts.get("accounts") or memory_sign_in(database, clock),
+        "callers": FakeCallers(),
+        "pages": FakePages(),
+        "topics": FakeTopicView(),
+        "web": FakeOutbound(),
+        "outbound": FakeOutbound(),
+        "clock": clock,
+        "counters": Counters(),
+        "directory": FilePath("no-such-directory"),
+        "public_url": "http://broker.example",
+        "has_hub": True,
+        "has_cloud": True,
+        "in_thread": execute,
+    }
+    return AppParts(**(fakes | parts))

@@ -1,0 +1,186 @@
+"""What browsers and feed readers get from the test feed."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+from lxml import html
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.test_feed import TABLES, TestFeedOptions, make_test_feed
+from rsscloud_broker.interfaces import Account
+from rsscloud_broker.testing import FakeCallers, app_parts, caller_of
+from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.web.pages import Pages
+from tests.apps.site import AppSite
+from tests.front_doors.exchange import Answer
+
+QUARTER = 1_000_000_800
+FEED = "/test/rss.xml"
+
+
+class DoorTestCase(SynchronousTestCase):
+    parts: dict[str, Any] = {}  # noqa: RUF012 # no test changes it
+
+    def setUp(self) -> None:
+        self.clock = Clock(QUARTER + 60)
+        self.callers = FakeCallers()
+        given: dict[str, Any] = {
+            "pages": Pages(),
+            "callers": self.callers,
+            "clock": self.clock,
+            "running": frozenset({"topic_page"}),
+        }
+        self.app_parts = app_parts(TABLES, **(given | self.parts))
+        app = make_test_feed(TestFeedOptions(), self.app_parts)
+        (self.service,) = app.services
+        self.site = AppSite(app, self.clock)
+
+    def start(self) -> None:
+        self.service.startService()
+        self.addCleanup(self.service.stopService)
+
+    def page(self) -> Any:
+        return html.document_fromstring(self.site.ask("/test").text)
+
+    def get(self, method: str = "GET", **headers: str) -> Answer:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.site.ask(FEED, method, headers=sent)
+
+
+class FeedTests(DoorTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_headers(self) -> None:
+        answer = self.get()
+        self.assertEqual(answer.status, 200)
+        headers = answer.headers
+        self.assertEqual(headers["content-type"], "application/rss+xml; charset=utf-8")
+        self.assertEqual(headers["content-length"], str(len(answer.body)))
+        self.assertEqual(headers["last-modified"], "Sun, 09 Sep 2001 02:00:00 GMT")
+        self.assertEqual(headers["cache-control"], "no-cache")
+        self.assertEqual(headers["vary"], "Accept-Encoding")
+        self.assertEqual(headers["access-control-allow-origin"], "*")
+        self.assertEqual(
+            headers["link"],
+            '<http://broker.example/websub>; rel="hub", '
+            '<http://broker.example/test/rss.xml>; rel="self"',
+        )
+        self.assertEqual(answer.xml.tag, "rss")
+
+    def test_gzip_is_another_version(self) -> None:
+        plain, packed = self.get(), self.get(accept_encoding="br, gzip")
+        self.assertEqual(packed.headers["content-encoding"], "gzip")
+        self.assertEqual(gzip.decompress(packed.body), plain.body)
+        self.assertNotEqual(packed.headers["etag"], plain.headers["etag"])
+        refused = self.get(accept_encoding="gzip;q=0")
+        self.assertIsNone(refused.headers["content-encoding"])
+        tag = packed.headers["etag"]
+        self.assertEqual(self.get(accept_encoding="gzip", if_none_match=tag).status, 304)
+        self.assertEqual(self.get(if_none_match=tag).status, 200)
+
+    def test_conditional_requests(self) -> None:
+        first = self.get()
+        tag, date = first.headers["etag"], first.headers["last-modified"]
+        for headers in (
+            {"if_none_match": tag},
+            {"if_none_match": f'"x", W/{tag}'},
+            {"if_none_match": "*"},
+            {"if_modified_since": date},
+        ):
+            answer = self.get(**headers)
+            self.assertEqual((answer.status, answer.body), (304, b""), headers)
+            self.assertEqual(answer.headers["etag"], tag)
+            self.assertIsNone(answer.headers["content-length"])
+        # The tag alone decides if there is one.
+        self.assertEqual(self.get(if_none_match='"x"', if_modified_since=date).status, 200)
+        self.clock.pump([1.0] * 900)
+        self.assertEqual(self.get(if_none_match=tag).status, 200)
+        self.assertEqual(self.get(if_modified_since=date).status, 200)
+
+    def test_date_that_is_later(self) -> None:
+        """The clock may have been set back since a client got the feed."""
+        later = "Sun, 09 Sep 2001 03:00:00 GMT"
+        self.assertEqual(self.get(if_modified_since=later).status, 200)
+
+    def test_head(self) -> None:
+        for headers in ({}, {"accept_encoding": "gzip"}):
+            whole, head = self.get(**headers), self.get("HEAD", **headers)
+            self.assertEqual((head.status, head.body), (200, b""))
+            whole_headers = [each for each in whole.headers.items() if each[0] != "Date"]
+            self.assertEqual([e for e in head.headers.items() if e[0] != "Date"], whole_headers)
+
+    def test_other_methods(self) -> None:
+        self.assertEqual(self.get("POST").status, 405)
+        self.assertEqual(self.get("PUT").status, 405)
+
+
+class BeforeTests(DoorTestCase):
+    def test_no_item_yet(self) -> None:
+        for method in ("GET", "HEAD"):
+            answer = self.get(method)
+            self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "5"))
+        page = self.site.ask("/test")
+        self.assertEqual(page.status, 200)
+        self.assertIn("There is none yet.", page.text)
+
+
+class PageTests(DoorTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_what_comes_and_when(self) -> None:
+        page = self.page()
+        (next_time,) = page.xpath("//strong/time")
+        self.assertEqual(next_time.text, "02:15:00 UTC")
+        self.assertEqual(next_time.get("datetime"), "2001-09-09T02:15:00Z")
+        self.assertIn("“02:15:00 UTC on 9 September 2001”", page.text_content())
+        (left,) = page.xpath("//*[@id='countdown']/@data-left")
+        self.assertEqual(left, "840.0")
+        (item,) = page.xpath("//ul[@id='items']/li")
+        self.assertIn("02:00:00 UTC on 9 September 2001", item.text_content())
+        self.assertIn("urn:uuid:", item.text_content())
+
+    def test_commands(self) -> None:
+        commands = [" ".join(each.text_content().split()) for each in self.page().xpath("//pre")]
+        self.assertIn("rsscloud-broker listen http://broker.example/test/rss.xml", commands)
+        self.assertIn(
+            "rsscloud-broker listen --protocol websub http://broker.example/test/rss.xml", commands
+        )
+        (registering,) = (each for each in commands if each.startswith("curl -d notifyProcedure"))
+        self.assertIn(" http://broker.example/rsscloud/pleaseNotify", registering)
+
+    def test_link_to_the_topic(self) -> None:
+        links = self.page().xpath("//a/@href")
+        self.assertIn("/topic?url=http%3A%2F%2Fbroker.example%2Ftest%2Frss.xml", links)
+
+    def test_pages_for_one_person_are_kept_by_no_cache(self) -> None:
+        self.assertEqual(self.site.ask("/test").headers["cache-control"], "no-cache")
+        self.callers.signed_in = caller_of(Account(1, "dave", True, 0.0))
+        answer = self.site.ask("/test")
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        self.assertIn("dave", answer.text)
+
+    def test_script(self) -> None:
+        (path,) = self.page().xpath("//script/@src")
+        answer = self.site.ask(path)
+        self.assertEqual(answer.headers["content-type"], "text/javascript; charset=utf-8")
+        self.assertIn("countdown", answer.text)
+
+
+class BareTests(DoorTestCase):
+    """A broker with neither rssCloud nor WebSub nor pages of topics."""
+
+    parts = {"has_hub": False, "has_cloud": False, "running": frozenset()}  # noqa: RUF012 # as above
+
+    def test_page_offers_what_there_is(self) -> None:
+        self.start()
+        headings = [each.text for each in self.page().xpath("//h2")]
+        self.assertEqual(headings, ["What your subscriber should see"])
+        self.assertEqual(
+            self.get().headers["link"], '<http://broker.example/test/rss.xml>; rel="self"'
+        )

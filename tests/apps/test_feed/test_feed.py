@@ -1,0 +1,227 @@
+"""When the test feed gets items: on the slot, after restarts, when the clock is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lxml import etree
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.test_feed import TABLES, TestFeedOptions, make_test_feed
+from rsscloud_broker.apps.test_feed.feed import MAX_ITEMS
+from rsscloud_broker.errors import Forbidden, Unavailable
+from rsscloud_broker.interfaces import App
+from rsscloud_broker.plugins import bundled
+from rsscloud_broker.testing import FakePublisher, app_parts, make_app_tests, memory_database
+from rsscloud_broker.testing.clock import Clock
+
+#: A quarter of an hour.
+QUARTER = 1_000_000_800
+EVERY = 900
+
+URL = "http://broker.example/test/rss.xml"
+
+
+class Contract(make_app_tests(bundled.test_feed)):  # type: ignore[misc] # made at run time
+    """The test feed is an application as all others."""
+
+
+class FeedTestCase(SynchronousTestCase):
+    every = EVERY
+
+    def setUp(self) -> None:
+        self.database = memory_database(TABLES)
+        self.clock = Clock(QUARTER + 1)
+        self.publisher = FakePublisher(self.database)
+        self.start()
+
+    def start(self) -> None:
+        """Start a broker with the database that is there."""
+        parts = app_parts(
+            TABLES, database=self.database, clock=self.clock, publisher=self.publisher
+        )
+        self.app: App = make_test_feed(TestFeedOptions(self.every), parts)
+        (self.service,) = self.app.services
+        self.service.startService()
+        self.addCleanup(lambda: self.service.running and self.service.stopService())
+
+    def restart(self) -> None:
+        self.service.stopService()
+        self.start()
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.pump([1.0] * int(seconds) + [seconds % 1])
+
+    def content(self, url: str = URL) -> Any:
+        (topics,) = self.app.topics
+        return self.successResultOf(Deferred.fromCoroutine(topics.read(url)))  # type: ignore[arg-type] # it is one
+
+    def feed(self) -> Any:
+        return etree.fromstring(self.content().body)
+
+    def slots(self) -> list[int]:
+        """The slots of the items, the newest first, in seconds after `QUARTER`."""
+        (door,) = self.app.front_doors
+        return [each.slot - QUARTER for each in door._routes[0].resource._feed.items]  # type: ignore[attr-defined] # it has
+
+    def guids(self) -> list[str]:
+        return [str(guid) for guid in self.feed().xpath("//item/guid/text()")]
+
+
+class ItemsTests(FeedTestCase):
+    def test_first_item_comes_at_the_start(self) -> None:
+        self.assertEqual(self.slots(), [0])
+        ((url, content, source),) = self.publisher.published
+        self.assertEqual((url, content, source), (URL, self.content(), ""))
+
+    def test_next_item_comes_on_the_quarter(self) -> None:
+        self.pass_time(EVERY - 1.5)
+        self.assertEqual(self.slots(), [0])
+        self.pass_time(0.6)
+        self.assertEqual(self.slots(), [EVERY, 0])
+        self.assertEqual(len(self.publisher.published), 2)
+        self.assertEqual(self.publisher.published[-1][1], self.content())
+
+    def test_each_item_is_published_once(self) -> None:
+        self.pass_time(4 * EVERY)
+        self.assertEqual(self.slots(), [4 * EVERY, 3 * EVERY, 2 * EVERY, EVERY, 0])
+        self.assertEqual(len(self.publisher.published), 5)
+
+    def test_the_feed_has_the_newest_items(self) -> None:
+        self.pass_time((MAX_ITEMS + 3) * EVERY)
+        self.assertEqual(len(self.slots()), MAX_ITEMS)
+        self.assertEqual(self.slots()[0], (MAX_ITEMS + 3) * EVERY)
+        before = self.content()
+        self.restart()
+        self.assertEqual(self.content(), before)
+
+    def test_guids_never_change(self) -> None:
+        self.pass_time(EVERY)
+        before = self.guids()
+        self.assertEqual(len(set(before)), 2)
+        self.restart()
+        self.pass_time(EVERY)
+        self.assertEqual(self.guids()[1:], before)
+        self.assertEqual(len(set(self.guids())), 3)
+
+    def test_only_this_topic(self) -> None:
+        self.assertIsNone(self.content(f"{URL}?x"))
+
+
+class RestartTests(FeedTestCase):
+    def test_nothing_is_doubled(self) -> None:
+        before = self.content()
+        self.restart()
+        self.assertEqual(self.content(), before)
+        self.assertEqual(len(self.publisher.published), 1)
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [EVERY, 0])
+
+    def test_only_what_was_slept_through_is_missing(self) -> None:
+        self.service.stopService()
+        self.pass_time(3.5 * EVERY)
+        self.start()
+        self.assertEqual(self.slots(), [3 * EVERY, 0])
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [4 * EVERY, 3 * EVERY, 0])
+
+    def test_another_period(self) -> None:
+        self.every = 60
+        self.restart()
+        self.pass_time(60)
+        self.assertEqual(self.slots(), [60, 0])
+        self.every = EVERY
+        self.restart()
+        self.assertEqual(self.slots(), [60, 0])
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [EVERY, 60, 0])
+
+
+class SecondsTests(FeedTestCase):
+    every = 1
+
+    def test_an_item_in_each_second(self) -> None:
+        first = self.slots()
+        self.pass_time(3)
+        self.assertEqual(self.slots(), [first[0] + n for n in (3, 2, 1, 0)])
+        self.assertEqual(self.feed().findtext("channel/ttl"), "1")
+
+
+class OddPeriodTests(FeedTestCase):
+    every = 7
+
+    def test_items_are_multiples_since_the_epoch(self) -> None:
+        self.pass_time(20)
+        slots = [slot + QUARTER for slot in self.slots()]
+        self.assertEqual([slot % 7 for slot in slots], [0] * len(slots))
+        self.assertEqual(slots[0] - slots[-1], 7 * (len(slots) - 1))
+
+
+class ClockTests(FeedTestCase):
+    def test_set_back_a_little(self) -> None:
+        """As the system does at once after the start: nothing comes twice."""
+        self.pass_time(EVERY)
+        self.clock.set_wall(-5)
+        self.pass_time(30)
+        self.assertEqual(self.slots(), [EVERY, 0])
+        self.restart()
+        self.assertEqual(self.slots(), [EVERY, 0])
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [2 * EVERY, EVERY, 0])
+
+    def test_set_back_an_hour(self) -> None:
+        """The feed goes on: nobody waits for an hour."""
+        self.pass_time(EVERY)
+        self.clock.set_wall(-3600)
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [-2 * EVERY, -3 * EVERY, EVERY, 0])
+        self.pass_time(4 * EVERY)
+        self.assertEqual(self.slots()[:4], [2 * EVERY, EVERY, 0, -EVERY])
+        self.assertEqual(len(set(self.guids())), 8)  # the same slots again, as other items
+
+    def test_set_forward(self) -> None:
+        self.clock.set_wall(10 * EVERY)
+        self.pass_time(10)
+        self.assertEqual(self.slots(), [10 * EVERY, 0])
+        self.clock.set_wall(-10 * EVERY)
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [EVERY, 0, 10 * EVERY, 0])
+
+
+class FailureTests(FeedTestCase):
+    def test_database_is_away(self) -> None:
+        self.publisher.failure = Unavailable("the disk is full")
+        with capturedLogs() as logs:
+            self.pass_time(EVERY)
+        self.assertIn("test feed: the disk is full", formatEvent(logs[0]))
+        self.assertEqual(self.slots(), [0])
+        self.publisher.failure = None
+        self.pass_time(61)  # it does not wait for the next quarter
+        self.assertEqual(self.slots(), [EVERY, 0])
+
+    def test_failure_after_the_item_was_stored(self) -> None:
+        """It is not made once more."""
+        publish = self.publisher.publish
+
+        async def interrupted(*arguments: Any) -> None:
+            await publish(*arguments)
+            self.publisher.publish = publish  # type: ignore[method-assign] # once only
+            raise RuntimeError("after the commit")
+
+        self.publisher.publish = interrupted  # type: ignore[assignment,method-assign] # for this test
+        self.pass_time(EVERY + 61)
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.assertEqual(self.slots(), [EVERY, 0])
+        self.assertEqual(len(self.publisher.published), 2)
+
+    def test_topic_that_is_blocked(self) -> None:
+        self.publisher.failure = Forbidden("this topic is blocked")
+        with capturedLogs() as logs:
+            self.pass_time(EVERY + 300)
+        said = [formatEvent(event) for event in logs]
+        self.assertEqual(said, ["The test feed gets no item: this topic is blocked."])
+        self.publisher.failure = None
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [2 * EVERY, 0])
