@@ -11,10 +11,11 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.atomic_files import Draft, publish_file
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
-from rsscloud_broker.sinks.files import Draft, publish_change_list, publish_file, records_in
+from rsscloud_broker.sinks.files import publish_change_list, records_in
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
 
