@@ -38,7 +38,7 @@ PER_DOCUMENT: Final = 100
 
 #: A document whose entries have so many bytes is full, however many they are, since followers do
 #: not read documents of any size.
-MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
+MAX_DOCUMENT_BYTES: Final = 2 * 1024 * 1024
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Entry).decode

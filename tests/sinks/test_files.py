@@ -141,7 +141,7 @@ class PublishTests(SynchronousTestCase):
 
         self.patch(self.store.store, "pings", pings)
         self.assertEqual(self.successResultOf(self.publish(in_thread)), 100_000)
-        slices = [args[0] for args in jobs if args and isinstance(args[0], list)]
+        slices = [args[1] for args in jobs if args[1:] and isinstance(args[1], list)]
         self.assertEqual(sum(map(len, slices)), 100_000)
         self.assertLessEqual(max(map(len, slices)), 2000)
         others = [args[0] for args in jobs if args and isinstance(args[0], bytes)]
