@@ -41,7 +41,9 @@ Where to look:
 ``sinks``        handle events: distribution, change lists, archives
 ``notifiers``    call subscribers: a module for each protocol
 ``outbound``     the HTTP clients, and the guard that checks every address
+``simplefeed``   logs of entries as chains of Atom documents, and the follower of such feeds
 ``storage``      tables, the store with its one writer, migrations
+``atomic_files`` writes files of which nobody ever sees half
 ``database``     turns functions that run in a transaction into methods
 ``tables``       what all tables of the database have in common
 ``apps``         programs around the broker, each from the public interfaces only

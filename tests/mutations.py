@@ -491,7 +491,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "Pings are pruned that are in no archive: they are lost.",
     ),
     Mutation(
-        "sinks/files.py",
+        "atomic_files.py",
         "            os.replace(_part(target).path, target.path)",
         "            target.setContent(_part(target).getContent())",
         "sinks.test_files sinks.test_change_list",

@@ -27,6 +27,7 @@ FORBIDDEN = {
     "sinks": ("twisted.web", "treq", "sqlalchemy"),
     "notifiers": ("twisted.web", "twisted.internet", "treq", "sqlalchemy"),
     "front_doors": ("treq", "sqlalchemy"),
+    "simplefeed": ("twisted.web", "treq"),
     "wire": (
         *("twisted", "treq", "sqlalchemy"),
         *("asyncio", "importlib", "io", "os", "pathlib", "pkgutil", "socket", "subprocess"),
@@ -35,7 +36,7 @@ FORBIDDEN = {
 
 
 #: The packages that applications and plugins may use.  Only their tests use ``testing``.
-PUBLIC = {"interfaces", "wire", "web", "client", "accounts", "testing", "apps"}
+PUBLIC = {"interfaces", "wire", "web", "client", "accounts", "simplefeed", "testing", "apps"}
 
 #: The modules that they may use: the values that the interfaces exchange, and what makes those.
 PUBLIC_MODULES = {

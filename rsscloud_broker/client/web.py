@@ -24,6 +24,7 @@ from twisted.python.failure import Failure
 from twisted.web.client import (
     Agent,
     BrowserLikePolicyForHTTPS,
+    HTTPConnectionPool,
     RequestTransmissionFailed,
     ResponseFailed,
 )
@@ -47,15 +48,16 @@ class ClientError(Exception):
     """A call failed.  The text says why, for people."""
 
 
-def trusting(reactor: Any, file: str | None) -> Agent:
+def trusting(reactor: Any, file: str | None, pool: HTTPConnectionPool | None = None) -> Agent:
     """Make an agent that checks the certificates of servers.
 
     :param file: a file with the only certificates to trust, in PEM; None to trust those that
         OpenSSL trusts.
+    :param pool: keeps connections for further requests; None to close each.
     :raises ClientError: the file holds no certificate.
     """
     if file is None:
-        return Agent(reactor, connectTimeout=CONNECT_TIMEOUT)
+        return Agent(reactor, connectTimeout=CONNECT_TIMEOUT, pool=pool)
     blocks = _PEM.findall(Path(file).read_bytes())
     try:
         certificates = [Certificate.loadPEM(block) for block in blocks]
@@ -64,7 +66,7 @@ def trusting(reactor: Any, file: str | None) -> Agent:
     if not certificates:
         raise ClientError(f"{file}: the file holds no certificate in PEM")
     policy = BrowserLikePolicyForHTTPS(trustRootFromCertificates(certificates))
-    return Agent(reactor, policy, connectTimeout=CONNECT_TIMEOUT)
+    return Agent(reactor, policy, connectTimeout=CONNECT_TIMEOUT, pool=pool)
 
 
 def _reason(failure: Failure) -> str:

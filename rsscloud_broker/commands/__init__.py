@@ -3,6 +3,7 @@
 It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the work.
 
 ``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
+``following``   follows a Simplefeed: follow
 ``tending``     looks after a broker: export, import, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
 ``admin``       looks after a running broker, by its administration API: admin ...
@@ -46,6 +47,10 @@ COMMANDS = {
     "feed-state": (
         "talking:show_feed_state",
         "Fetch the feed at URL as a feed reader does, and report what is good and bad about it.",
+    ),
+    "follow": (
+        "following:follow",
+        "Hand on each entry of the Simplefeed at URL, in order, and all that come later.",
     ),
     "import": ("tending:import_", "Import a file of export, or a data file of rsscloud-server."),
     "listen": ("talking:listen", "Subscribe to feeds, and print a line for each notification."),

@@ -14,6 +14,7 @@ from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import react
+from twisted.web.client import HTTPConnectionPool
 
 from rsscloud_broker.client.web import ClientError, Web, trusting
 from rsscloud_broker.timing import SystemClock
@@ -55,7 +56,10 @@ def run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     react(lambda reactor: Deferred.fromCoroutine(with_plain_errors(reactor)))
 
 
-def web_client(reactor: Any) -> Web:
-    """Make the HTTP client of a command; it trusts the certificates of ``--cacert``."""
+def web_client(reactor: Any, pool: HTTPConnectionPool | None = None) -> Web:
+    """Make the HTTP client of a command; it trusts the certificates of ``--cacert``.
+
+    :param pool: keeps connections for further requests; None to close each.
+    """
     file = click.get_current_context().meta.get(_CACERT)
-    return Web(HTTPClient(trusting(reactor, file)), SystemClock(reactor))
+    return Web(HTTPClient(trusting(reactor, file, pool)), SystemClock(reactor))

@@ -10,6 +10,7 @@
 - ``administration``: what administrators see and do, and what is blocked
 - ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
+- ``simplefeed``: what processes the entries of a feed, and what remembers how far it has come
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
 the store and the bus, and a notifier is given only the outbound client.
@@ -72,6 +73,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapOperation,
     SoapService,
 )
+from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
 from rsscloud_broker.interfaces.views import (
     FeedReport,
@@ -109,6 +111,7 @@ __all__ = [
     "IClock",
     "IDatabase",
     "IDiskSpace",
+    "IEntryHandler",
     "IEventBus",
     "IEventLog",
     "IEventSink",
@@ -116,6 +119,7 @@ __all__ = [
     "IFrontDoor",
     "IFrontDoorMaker",
     "IHealth",
+    "IMarker",
     "INotifier",
     "INotifierMaker",
     "IOutbound",
@@ -133,6 +137,7 @@ __all__ = [
     "IURLPolicy",
     "OutboundReply",
     "PartState",
+    "Position",
     "Route",
     "RoutesOnly",
     "ServedTopics",

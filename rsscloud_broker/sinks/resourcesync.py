@@ -33,6 +33,7 @@ from twisted.internet.defer import DeferredLock
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
+from rsscloud_broker.atomic_files import publish_file
 from rsscloud_broker.events import Event, FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Content
@@ -43,7 +44,7 @@ from rsscloud_broker.own_topics import (
     DESCRIPTION,
     RESOURCE_LIST,
 )
-from rsscloud_broker.sinks.files import publish_file, tell_published
+from rsscloud_broker.sinks.files import tell_published
 from rsscloud_broker.timing import EachPeriod
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec

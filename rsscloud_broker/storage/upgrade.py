@@ -112,7 +112,7 @@ def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
             wait_for_others(connection)
             upgrade(connection)
             for name, tables in apps.items():
-                _upgrade(connection, _of_app(name, tables))
+                upgrade_app(connection, name, tables)
     finally:
         engine.dispose()
 
@@ -148,6 +148,18 @@ def upgrade(connection: Connection) -> None:
     :raises UnfitDatabase: the database is newer than this code, or another program's.
     """
     _upgrade(connection, _OF_BROKER)
+
+
+def upgrade_app(connection: Connection, name: str, tables: AppTables) -> None:
+    """Make the tables of an application, or run its missing migrations, in the transaction of a
+    connection.
+
+    The database need not have the tables of the broker.
+
+    :param name: the name of the application, with which the names of its tables begin.
+    :raises UnfitDatabase: the database is newer than this code, or is another program's.
+    """
+    _upgrade(connection, _of_app(name, tables))
 
 
 def _upgrade(connection: Connection, tables: _Tables) -> None:

@@ -11,10 +11,11 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.atomic_files import Draft, publish_file
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
-from rsscloud_broker.sinks.files import Draft, publish_change_list, publish_file, records_in
+from rsscloud_broker.sinks.files import publish_change_list, records_in
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
 
@@ -140,7 +141,7 @@ class PublishTests(SynchronousTestCase):
 
         self.patch(self.store.store, "pings", pings)
         self.assertEqual(self.successResultOf(self.publish(in_thread)), 100_000)
-        slices = [args[0] for args in jobs if args and isinstance(args[0], list)]
+        slices = [args[1] for args in jobs if args[1:] and isinstance(args[1], list)]
         self.assertEqual(sum(map(len, slices)), 100_000)
         self.assertLessEqual(max(map(len, slices)), 2000)
         others = [args[0] for args in jobs if args and isinstance(args[0], bytes)]

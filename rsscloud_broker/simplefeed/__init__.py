@@ -1,0 +1,21 @@
+"""Simplefeed: a log of entries that never change, as a chain of Atom documents; and its follower.
+
+A push tells who is awake.  Somebody who was asleep catches up by a Simplefeed, completely and in
+order, without the server remembering him.  The newest entries are in the *recent document*, at a
+URL that everybody knows.  It links to the document before it, that one to the one before, and so
+on.  Documents before the recent one are *archived* and never change (RFC 4287, RFC 5005).
+
+This package needs no broker.  Who publishes keeps a log; who reads uses a follower:
+
+``entries``     the values: an entry, and its links, authors and content
+``schema``      the tables of logs
+``log``         appends to logs, reads and prunes them; functions of an SQLAlchemy connection
+``atom``        writes documents as Atom
+``archive``     keeps archived documents as files
+``feeds``       serves the documents of logs: from the archive, or made from the rows
+``documents``   reads documents, of Simplefeeds and of other people's archives
+``chain``       fetches documents, and finds the oldest one that has entries to process
+``follower``    processes each entry of somebody's feed once at least, and in order
+``json``        writes entries as JSON, for other programs
+``markers``     remembers which entry was processed last
+"""

@@ -1,0 +1,277 @@
+"""Reads the documents of Simplefeeds, and those of other people's archives (RFC 5005).
+
+It accepts what others really send.  ICT4H's atomfeed writes the oldest entry first, and texts in
+contents of the type ``application/vnd.atomfeed+xml``, sometimes with a CDATA section that was
+escaped twice.  Blogs have the same id in several documents, when an entry was edited.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Final
+from urllib.parse import urldefrag, urljoin
+from xml.sax.saxutils import escape
+
+from attrs import evolve, frozen
+from lxml import etree
+
+from rsscloud_broker.interfaces import Position
+from rsscloud_broker.simplefeed.atom import ATOM, HISTORY
+from rsscloud_broker.simplefeed.entries import (
+    Category,
+    Content,
+    Entry,
+    Link,
+    Person,
+    form_of,
+    standing_alone,
+)
+from rsscloud_broker.wire import xml
+
+_MAX_DEPTH: Final = 200
+_MAX_ELEMENTS: Final = 500_000
+
+_IN_ATOM: Final = f"{{{ATOM}}}"
+_BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
+_ATOMFEED: Final = "application/vnd.atomfeed+xml"
+_CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
+
+#: The relations that are registered can also be written as URIs (RFC 4287, section 4.2.7.2).
+_REGISTERED: Final = "http://www.iana.org/assignments/relation/"
+
+
+class NotAFeed(Exception):
+    """A document is no Atom feed.  The text says why."""
+
+
+@frozen(eq=False)
+class FeedDocument:
+    """A document of a feed.
+
+    :ivar url: where it was read, after redirects.
+    :ivar digest: a hash of its bytes.
+    :ivar headers: those of the answer.
+    """
+
+    url: str
+    digest: bytes
+    headers: Mapping[str, str]
+    _root: etree._Element
+
+    def link(self, relation: str) -> str | None:
+        """The URL of the first link of a relation, without a fragment; None if there is none."""
+        base = self._root.get(_BASE, "")
+        for element in self._root.iterchildren(f"{_IN_ATOM}link"):
+            if _relation(element) == relation and (target := element.get("href", "").strip()):
+                try:
+                    within = urljoin(urljoin(self.url, base), element.get(_BASE, ""))
+                    return urldefrag(urljoin(within, target)).url
+                except ValueError:  # an invalid host in brackets
+                    return None
+        return None
+
+    @property
+    def permanent(self) -> str:
+        """The permanent URL of the document; empty if it is unknown.
+
+        The recent document names it as ``via``.
+        """
+        if self.link("next-archive") or self.is_archived:
+            return self.url
+        return self.link("via") or ""
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the document says that it is archived (RFC 5005, section 4)."""
+        return self._root.find(f"{{{HISTORY}}}archive") is not None
+
+    def has(self, position: Position) -> bool:
+        """Whether the document has the entry of a position, with its time."""
+        return any(
+            _entry(each, self.url).updated == position.updated
+            for each in self._with_id(position.entry)
+        )
+
+    def has_id(self, identity: str) -> bool:
+        """Whether an entry of the document has an id."""
+        return any(True for _ in self._with_id(identity))
+
+    def _with_id(self, identity: str) -> Iterator[etree._Element]:
+        for entry in self._root.iterchildren(f"{_IN_ATOM}entry"):
+            found = (entry.findtext(f"{_IN_ATOM}id") or "").strip()
+            # An entry without an id gets one from something else in it.
+            if found == identity or (not found and _entry(entry, self.url).id == identity):
+                yield entry
+
+    def entries(self, newest_first: bool) -> tuple[list[Entry], Order]:
+        """Read the entries.
+
+        :param newest_first: the order of entries whose times do not tell.
+        :returns: the entries, the oldest first, and what was found out about their order.
+        """
+        found = [_entry(each, self.url) for each in self._root.iterchildren(f"{_IN_ATOM}entry")]
+        if any(each.content is not None and each.content.type == _ATOMFEED for each in found):
+            newest_first = False
+        order = _order(found, newest_first)
+        if order.newest_first:
+            found.reverse()
+        return _without_repeated(found, order)
+
+
+@frozen
+class Order:
+    """The order of the entries in a document.
+
+    :ivar newest_first: whether the newest comes first, as in a Simplefeed.
+    :ivar known: whether the times of the entries tell that.
+    :ivar mixed: whether some times are against that order.
+    :ivar repeated: the id of an entry that is in the document more than once; empty if none is.
+    """
+
+    newest_first: bool
+    known: bool
+    mixed: bool = False
+    repeated: str = ""
+
+
+def parse(body: bytes, url: str, headers: Mapping[str, str]) -> FeedDocument:
+    """Parse a document.
+
+    :raises NotAFeed: it is not well-formed XML, is too complex, or is something else.
+    """
+    try:
+        root = xml.parse(body, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
+    except xml.MalformedXML as error:
+        raise NotAFeed(f"it is not XML that can be read: {error.reason}") from error
+    if root.tag != f"{_IN_ATOM}feed":
+        name = xml.local_name(root)[:60]
+        raise NotAFeed(f"it is not an Atom feed: its root element is {name!r} and not atom:feed")
+    return FeedDocument(url, blake2b(body, digest_size=16).digest(), headers, root)
+
+
+def index_after(entries: Sequence[Entry], position: Position) -> int | None:
+    """The index of the first entry after a position; None if its entry is not there.
+
+    If several entries have its id, the one with its time counts, and of these the oldest: so none
+    is missed.
+    """
+    same = [index for index, each in enumerate(entries) if each.id == position.entry]
+    exact = [index for index in same if entries[index].updated == position.updated]
+    return (exact or same)[0] + 1 if same else None
+
+
+def _relation(element: etree._Element) -> str:
+    return element.get("rel", "alternate").strip().removeprefix(_REGISTERED).lower()
+
+
+def _order(entries: Sequence[Entry], newest_first: bool) -> Order:
+    pairs = [(one.updated, other.updated) for one, other in pairwise(entries)]
+    falling = sum(one > other for one, other in pairs)
+    rising = sum(one < other for one, other in pairs)
+    if falling == rising:
+        return Order(newest_first, known=False, mixed=falling > 0)
+    return Order(falling > rising, known=True, mixed=min(falling, rising) > 0)
+
+
+def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], Order]:
+    """Leave out entries that are in a document twice, with the same time."""
+    kept: dict[tuple[str, float], Entry] = {}
+    repeated = ""
+    for each in entries:
+        if kept.setdefault((each.id, each.updated), each) is not each:
+            repeated = each.id
+    return list(kept.values()), evolve(order, repeated=repeated)
+
+
+# --- entries ----------------------------------------------------------------
+
+
+def _entry(element: etree._Element, url: str) -> Entry:
+    children: dict[str, list[etree._Element]] = {}
+    for child in element:
+        children.setdefault(child.tag, []).append(child)
+
+    def all_of(name: str) -> list[etree._Element]:
+        return children.get(_IN_ATOM + name, [])
+
+    def text_of(name: str) -> str:
+        return next((_plain(each) for each in all_of(name)), "")
+
+    links = [_link(each, url) for each in all_of("link")]
+    title = text_of("title")
+    # Without an id the link has to do, since nothing else stays the same.
+    identity = text_of("id") or next((link.href for link in links), title)
+    return Entry(
+        title=title,
+        updated=_time(text_of("updated") or text_of("published")),
+        id=identity,
+        author=next((_person(each) for each in all_of("author")), None),
+        links=tuple(links),
+        content=next((_content(each, url) for each in all_of("content")), None),
+        categories=tuple(_category(each) for each in all_of("category")),
+        summary=text_of("summary"),
+    )
+
+
+def _plain(element: etree._Element) -> str:
+    """The text of an element, without the elements of an xhtml construct."""
+    return ("".join(map(str, element.itertext())) if len(element) else element.text or "").strip()
+
+
+def _link(element: etree._Element, url: str) -> Link:
+    get = element.get
+    return Link(
+        _joined(url, get("href", "")), _relation(element), get("type", ""), get("title", "")
+    )
+
+
+def _joined(url: str, reference: str) -> str:
+    try:
+        return urljoin(url, reference.strip())
+    except ValueError:  # an invalid host in brackets
+        return reference
+
+
+def _category(element: etree._Element) -> Category:
+    return Category(element.get("term", ""), element.get("scheme", ""), element.get("label", ""))
+
+
+def _person(element: etree._Element) -> Person:
+    parts = (element.findtext(_IN_ATOM + name) or "" for name in ("name", "uri", "email"))
+    return Person(*parts)
+
+
+def _time(text: str) -> float:
+    """Seconds since the epoch; 0 if a text is not a date of RFC 3339."""
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _content(element: etree._Element, url: str) -> Content:
+    kind = element.get("type", "text").strip()
+    if src := element.get("src", "").strip():
+        return Content(kind, src=_joined(url, src))
+    if len(element):
+        inner = [element.text or "", *(_with_tail(child) for child in element)]
+        return Content(kind, "".join(inner).strip())
+    text = element.text or ""
+    if kind.lower() == _ATOMFEED and (escaped := _CDATA.fullmatch(text)):
+        text = escaped[1]
+    if form_of(kind) == "base64":
+        try:
+            return Content(kind, data=b64decode("".join(text.split()), validate=True))
+        except ValueError:
+            pass  # some write JSON as it is
+    return Content(kind, text)
+
+
+def _with_tail(element: etree._Element) -> str:
+    return standing_alone(element) + escape(element.tail or "")

@@ -1,0 +1,189 @@
+"""The values of a Simplefeed: an entry, its content, and the persons, links and categories in it.
+
+They are frozen: an entry, once appended to a log, never changes.  Texts are cleaned when a value
+is made, so that each entry can be written as XML.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Final
+from uuid import uuid4
+
+from attrs import field, frozen
+from lxml import etree
+
+from rsscloud_broker.wire import xml
+from rsscloud_broker.wire.text import clean, legal
+
+#: What a content becomes that cannot be written by the rules of its own media type.
+BYTES: Final = "application/octet-stream"
+
+_XML_TYPE: Final = re.compile(
+    r"[^;]*(?:[+/]xml|/xml-dtd|/xml-external-parsed-entity)\s*(?:;.*)?", re.IGNORECASE | re.DOTALL
+)
+_MAX_DEPTH: Final = 200
+_MAX_ELEMENTS: Final = 500_000
+
+
+def new_id() -> str:
+    """A new id for an entry or a feed: ``urn:uuid:`` and a random UUID (RFC 9562)."""
+    return f"urn:uuid:{uuid4()}"
+
+
+@frozen
+class Person:
+    """Who wrote an entry (RFC 4287, section 3.2)."""
+
+    name: str = field(converter=clean)
+    uri: str = field(default="", converter=clean)
+    email: str = field(default="", converter=clean)
+
+
+@frozen
+class Link:
+    """A link of an entry or a feed (RFC 4287, section 4.2.7).
+
+    :ivar rel: the relation, such as ``alternate`` or ``related``.
+    :ivar type: the media type that is expected there; empty if unknown.
+    """
+
+    href: str = field(converter=clean)
+    rel: str = field(default="alternate", converter=clean)
+    type: str = field(default="", converter=clean)
+    title: str = field(default="", converter=clean)
+
+
+@frozen
+class Category:
+    """A category of an entry (RFC 4287, section 4.2.2)."""
+
+    term: str = field(converter=clean)
+    scheme: str = field(default="", converter=clean)
+    label: str = field(default="", converter=clean)
+
+
+@frozen
+class Content:
+    """The content of an entry, in one of the forms of RFC 4287, section 4.1.3.3.
+
+    Make it with ``of`` from bytes as they were read, or with ``text``.
+
+    :ivar type: ``text``, ``html``, ``xhtml`` or a media type.
+    :ivar text: a text, or elements as XML that can stand in any document.  Empty if the content is
+        bytes or elsewhere.
+    :ivar data: bytes, which Atom carries as base64.
+    :ivar src: the URL of a content that is not in the entry; empty if it is in the entry.
+    """
+
+    type: str = field(default="text", converter=clean)
+    text: str = field(default="", converter=legal)
+    data: bytes = field(default=b"", repr=False)
+    src: str = field(default="", converter=clean)
+
+    @property
+    def form(self) -> str:
+        """How Atom carries the content: ``text``, ``xml``, ``base64`` or ``src``.
+
+        Some feeds of others have plain text where their media type demands elements or base64.
+        """
+        if self.src:
+            return "src"
+        demanded = form_of(self.type)
+        if demanded == "xml" and not self.text.lstrip().startswith("<"):
+            return "text"
+        return "text" if demanded == "base64" and self.text else demanded
+
+    @property
+    def base64(self) -> str:
+        """The bytes in base64."""
+        return b64encode(self.data).decode("ascii")
+
+    @classmethod
+    def of(cls, body: bytes, media_type: str) -> Content:
+        """Make a content of bytes with a media type, such as those that a server has sent.
+
+        XML becomes elements, a text becomes characters, and all else stays bytes.  What cannot
+        be written in that way (XML that is not well-formed or has a DOCTYPE, a text with bytes
+        that its charset does not have, or with control characters) stays exactly the same bytes,
+        with the media type application/octet-stream.  Takes longer the larger the body is: call
+        this in a thread for bodies of strangers.
+
+        :param media_type: the value of the Content-Type header; its charset is heeded.
+        """
+        charset = charset_of(media_type)
+        kind = clean(media_type) or BYTES
+        bare = kind.partition(";")[0].strip()
+        match form_of(bare) if "/" in bare else "base64":
+            case "xml":
+                return _of_xml(body, bare, charset)
+            case "text":
+                return _of_text(body, bare, charset)
+        return cls(type=kind if "/" in bare else BYTES, data=body)
+
+
+def form_of(kind: str) -> str:
+    """How Atom carries contents of a type: ``text``, ``xml`` or ``base64``."""
+    kind = kind.lower()
+    if kind == "xhtml" or _XML_TYPE.fullmatch(kind):
+        return "xml"
+    return "text" if kind in {"text", "html"} or kind.startswith("text/") else "base64"
+
+
+def charset_of(media_type: str) -> str | None:
+    """The charset parameter of a media type; None if it has none."""
+    found = re.search(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:+-]{1,40})", media_type, re.IGNORECASE)
+    return found[1] if found else None
+
+
+def _of_xml(body: bytes, kind: str, charset: str | None) -> Content:
+    try:
+        root = xml.parse(body, charset, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
+    except xml.MalformedXML:
+        return Content(type=BYTES, data=body)
+    return Content(type=kind, text=standing_alone(root))
+
+
+def _of_text(body: bytes, kind: str, charset: str | None) -> Content:
+    try:
+        text = body.decode(charset or "utf-8")
+    except (LookupError, ValueError):
+        return Content(type=BYTES, data=body)
+    if legal(text) != text or "\r" in text:  # XML parsers turn \r into \n (section 2.11)
+        return Content(type=BYTES, data=body)
+    return Content(type=kind, text=text)
+
+
+def standing_alone(element: etree._Element) -> str:
+    """An element as XML that means the same inside any other element.
+
+    An element without a namespace must say so, or it would be in that of the element around it.
+    """
+    text = etree.tostring(element, encoding="unicode", with_tail=False)
+    if element.nsmap.get(None) is not None:
+        return text
+    name = re.match(r"<[^\s/>]+", text)
+    if name is None or re.match(r"<[^>]*?\sxmlns=", text):
+        return text
+    return f'{name[0]} xmlns=""{text[name.end() :]}'
+
+
+@frozen
+class Entry:
+    """An entry of a log.
+
+    :ivar title: one line.
+    :ivar updated: when it happened, in seconds since the epoch.
+    :ivar id: an IRI that no other entry has.
+    :ivar author: who wrote it; None for the author of the log.
+    """
+
+    title: str = field(converter=clean)
+    updated: float
+    id: str = field(factory=new_id)
+    author: Person | None = None
+    links: tuple[Link, ...] = ()
+    content: Content | None = None
+    categories: tuple[Category, ...] = ()
+    summary: str = field(default="", converter=clean)

@@ -1,0 +1,245 @@
+"""Serves the documents of logs, and archives and prunes them.
+
+The recent document of a log is written at most once per change, however many ask for it.  Archived
+documents are files; a file that is missing is made again from the rows.
+
+::
+
+    feeds = Feeds(database, Archive(directory), in_thread, clock, urls_of)
+    recent = await feeds.recent("events")         # a Written: its body and ETag
+    archived = await feeds.document("events", 3)  # a Filed: its path; or a Written
+
+Several processes may not share the directory of the files.  Each may have one of its own, since all
+make the same bytes of the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from attrs import field, frozen
+from twisted.internet.defer import DeferredLock
+from twisted.python.filepath import FilePath
+
+from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.database import reading, writing
+from rsscloud_broker.interfaces import IClock, IDatabase
+from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed.atom import FeedUrls, render
+from rsscloud_broker.simplefeed.chain import InThread
+from rsscloud_broker.simplefeed.entries import Link
+from rsscloud_broker.simplefeed.log import Document, Kept, Log
+
+#: For so many seconds a recent document is served without a look at the log, unless somebody says
+#: that it has changed.  Another process may have appended to the log.
+FRESH: Final = 1.0
+
+#: How many recent documents are kept in memory.
+REMEMBERED: Final = 32
+
+#: Of how many logs it is known that they have changed.
+_CHANGED: Final = 1000
+
+
+@frozen
+class Written:
+    """A document that may still change.
+
+    :ivar body: the document as Atom.
+    :ivar etag: the value of the ETag header: a hash of the body.
+    :ivar updated: the time of its newest entry, in seconds since the epoch.
+    :ivar newest: the number of the newest entry of the log.
+    """
+
+    body: bytes = field(repr=False)
+    etag: str
+    updated: float
+    newest: int
+
+
+@frozen
+class Filed:
+    """An archived document, which never changes.
+
+    :ivar file: the file with the document.  Its twin is beside it, and its time is that of the
+        newest entry.
+    """
+
+    file: FilePath[str]
+
+
+class DocumentGone(LookupError):
+    """A document was removed from the archive, as somebody has asked for."""
+
+
+def _no_links(name: str) -> Sequence[Link]:
+    return ()
+
+
+class Feeds:
+    """The documents of all logs of a database.
+
+    All methods raise ``Unavailable`` if the database cannot be used now.
+
+    :param in_thread: calls a function in a thread.
+    :param urls: returns the URLs of the documents of a log, by its name.
+    :param links: returns further links of a recent document, such as one with the relation ``hub``.
+    """
+
+    def __init__(
+        self,
+        database: IDatabase,
+        archive: Archive,
+        in_thread: InThread,
+        clock: IClock,
+        urls: Callable[[str], FeedUrls],
+        links: Callable[[str], Sequence[Link]] = _no_links,
+    ) -> None:
+        self._database = database
+        self._archive = archive
+        self._in_thread = in_thread
+        self._urls = urls
+        self._links = links
+        self._recent = Remembering(self._look, clock, FRESH, REMEMBERED)
+        self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
+        self._changed: BoundedDict[str, bool] = BoundedDict(_CHANGED)
+        # Two threads must not write one file at the same time.
+        self._writing = DeferredLock()
+
+    _find = reading(log.find_log)
+    _read = reading(log.read_document)
+    _prune_rows = writing(log.prune)
+
+    def changed(self, name: str) -> None:
+        """Say that entries were appended to a log, so that the next caller gets them."""
+        self._changed[name] = True
+
+    async def recent(self, name: str) -> Written | None:
+        """The recent document of a log; None if there is no such log."""
+        return await self._recent.get(name, newest=self._changed.pop(name, False))
+
+    async def _look(self, name: str) -> Written | None:
+        """Write the recent document of a log, if the log has changed since it was last written."""
+        found: Log | None = await self._find(name)
+        if found is None:
+            return None
+        known = self._written.get(name, None)
+        if known is not None and known.newest == found.count:
+            return known
+        document: Document | None = await self._read(name)
+        written = None if document is None else await self._write(document, recent=True)
+        self._written[name] = written
+        return written
+
+    async def document(self, name: str, number: int) -> Written | Filed | None:
+        """A document of a log at its permanent URL.
+
+        :returns: None if there is no such log or document.
+        :raises DocumentGone: the document was removed.
+        :raises OSError: the file of the document cannot be made.
+        """
+        found: Log | None = await self._find(name)
+        if found is None or not 1 <= number <= found.document:
+            return None
+        if number < found.document and self._archive.has(found.feed_id, number):
+            return Filed(self._archive.file(found.feed_id, number))
+        document: Document | None = await self._read(name, number)
+        if document is None:
+            return None
+        if not document.archived:
+            return await self._write(document, recent=False)
+        return await self._file(document)
+
+    async def archive(self, name: str, through: int | None = None) -> int:
+        """Make the missing files of archived documents.
+
+        :param through: the number of the last document to do; None for all.
+        :returns: how many files were made.
+        :raises OSError: a file cannot be made.
+        """
+        found: Log | None = await self._find(name)
+        if found is None:
+            return 0
+        made = 0
+        last = found.document - 1 if through is None else min(through, found.document - 1)
+        for number in await self._in_thread(self._archive.missing, found.feed_id, last):
+            document: Document | None = await self._read(name, number)
+            if document is None or document.kept is not Kept.ROWS:
+                break  # and so are those before it
+            await self._file(document)
+            made += 1
+        return made
+
+    async def prune(self, name: str, through: int) -> int:
+        """Delete the entries of archived documents from the database, once their files exist.
+
+        Do this only where the files are backed up, as they cannot be made again; and never if
+        several processes have a directory each.
+
+        :param through: the number of the last document to prune.
+        :returns: how many entries were deleted.
+        :raises OSError: a file cannot be made; then nothing was deleted.
+        """
+        await self.archive(name, through)
+        deleted: int = await self._prune_rows(name, through, Kept.FILE)
+        return deleted
+
+    async def remove(self, name: str, through: int) -> int:
+        """Delete archived documents, rows and files, because they are old.
+
+        :param through: the number of the last document to remove.
+        :returns: how many entries were deleted from the database.
+        :raises OSError: a file cannot be removed; the documents are served no more all the same.
+        """
+        found: Log | None = await self._find(name)
+        if found is None:
+            return 0
+        deleted: int = await self._prune_rows(name, through, Kept.GONE)
+        last = min(through, found.document - 1)
+        await self._in_thread(self._archive.remove, found.feed_id, last)
+        return deleted
+
+    async def _write(self, document: Document, *, recent: bool) -> Written:
+        name = document.log.name
+        body: bytes = await self._in_thread(
+            _rendered, document, self._urls(name), recent, self._links(name) if recent else ()
+        )
+        etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+        return Written(body, etag, document.updated, document.log.count)
+
+    async def _file(self, document: Document) -> Filed:
+        """Make the file of an archived document.
+
+        :raises DocumentGone: its entries are nowhere.
+        """
+        feed_id, number = document.log.feed_id, document.number
+        file = self._archive.file(feed_id, number)
+        if document.kept is Kept.GONE:
+            raise DocumentGone(
+                f"document {number} of {document.log.name} was removed from the archive"
+            )
+        if document.kept is Kept.FILE:
+            raise DocumentGone(
+                f"document {number} of {document.log.name} was in the file {file.path}, which is "
+                "missing. Restore it from a backup."
+            )
+        await self._writing.acquire()
+        try:
+            if not self._archive.has(feed_id, number):
+                await self._in_thread(_make_file, self._archive, document, self._urls)
+        finally:
+            self._writing.release()
+        return Filed(file)
+
+
+def _rendered(document: Document, urls: FeedUrls, recent: bool, links: Sequence[Link]) -> bytes:
+    return render(document, urls, recent=recent, links=links)
+
+
+def _make_file(archive: Archive, document: Document, urls: Callable[[str], FeedUrls]) -> None:
+    body = render(document, urls(document.log.name))
+    archive.write(document.log.feed_id, document.number, body, document.updated)

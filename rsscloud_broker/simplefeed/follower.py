@@ -1,0 +1,513 @@
+"""Follows a feed: processes each of its entries at least once, and in order.
+
+A round goes like this.  The follower fetches the recent document.  If the entry that was
+processed last is not in it, the follower goes back through the links ``prev-archive`` to the
+document that has it, and then forward, and hands the entries on one after the other.  The server
+need not know who follows, nor how far anybody has come.
+
+The position has the URL of the document where the follower stopped.  If that is archived by now,
+the follower begins there and goes forward through ``next-archive``.
+
+Nothing that a feed does makes the follower work without end.  Of the documents that it passes on
+its way back, it keeps the URLs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.task import deferLater
+
+from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound, Position
+from rsscloud_broker.simplefeed.chain import (
+    Beginning,
+    DocumentReader,
+    InThread,
+    conditions_of,
+    walk_back,
+)
+from rsscloud_broker.simplefeed.documents import FeedDocument, index_after
+from rsscloud_broker.simplefeed.entries import Entry
+from rsscloud_broker.simplefeed.errors import (
+    EntryFailed,
+    FeedUnavailable,
+    FollowError,
+    Stopped,
+)
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.http_dates import freshness
+
+T = TypeVar("T")
+
+#: The longest time, in seconds, for which a server can ask to be left alone.
+LONGEST_REST: Final = 24 * 3600.0
+
+
+class Begin(Enum):
+    """Where a follower begins that does not know where it stopped."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
+@frozen
+class Limits:
+    """How a follower waits, and how much it takes; times in seconds.
+
+    :ivar shortest, longest: between two readings of the recent document.  In between, its server
+        decides (``max-age``).
+    :ivar usual: between two readings, if the server does not say.
+    :ivar retry: until the first new attempt after a failure.  It doubles each time, up to
+        ``longest``.
+    :ivar tries: how often entries that fail are handed on.
+    :ivar documents: how many documents to go back through.
+    """
+
+    shortest: float = 5.0
+    longest: float = 3600.0
+    usual: float = 60.0
+    retry: float = 1.0
+    tries: int = 5
+    documents: int = 1_000_000
+
+
+class Follower:
+    """Follows one feed.
+
+    :param outbound: makes the requests.  It limits their time, and the size of a document.
+    :param url: the URL of the recent document.
+    :param marker: remembers the position.
+    :param begin: where to begin if there is no position, or if its entry is not in the feed any
+        more.  With None, the follower begins with the oldest entry if there is no position, and it
+        is an error if the entry is not there any more.
+    :param in_thread: calls a function in a thread.
+    :param tell: called with sentences for people about what is wrong with the feed.
+    :ivar hub: the feed's hub, and the URL by which the hub knows the feed (WebSub).  None if the
+        feed names no hub, or has not been read yet.
+    """
+
+    def __init__(
+        self,
+        outbound: IOutbound,
+        url: str,
+        handler: IEntryHandler,
+        marker: IMarker,
+        clock: IClock,
+        *,
+        in_thread: InThread,
+        begin: Begin | None = None,
+        tell: Callable[[str], None] = lambda sentence: None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._reader = DocumentReader(outbound, clock, in_thread)
+        self._url = url
+        self._handler = handler
+        self._marker = marker
+        self._clock = clock
+        self._in_thread = in_thread
+        self._begin = begin
+        self._tell = tell
+        self._limits = limits or Limits()
+        self.hub: tuple[str, str] | None = None
+        self._position: Position | None = None
+        self._loaded = False
+        self._unsaved = 0
+        self._conditions: dict[str, str] = {}
+        self._pause = self._limits.usual
+        self._newest_first = True
+        self._told: set[str] = set()
+        # What the follower waits for and can be interrupted in, except that entries are processed.
+        self._waiting: set[Deferred[Any]] = set()
+        self._sleep: Deferred[None] | None = None
+        self._hinted = False
+        self._running = False
+        self._stopping = False
+        self._stops: list[Deferred[None]] = []
+
+    # --- what callers call --------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the feed until ``stop``.
+
+        :raises FollowError: it cannot go on until somebody does something.
+        """
+        await self._until_stopped(self._keep_following())
+
+    async def catch_up(self) -> None:
+        """Process the entries that there are now, or until ``stop``.
+
+        :raises FeedUnavailable: the feed could not be read, not even after some attempts.
+        :raises FollowError: it cannot go on until somebody does something.
+        """
+        await self._until_stopped(self._catch_up())
+
+    def hint(self) -> None:
+        """Say that the feed has probably changed, so that it is read now."""
+        self._hinted = True
+        if self._sleep is not None:
+            self._sleep.cancel()
+
+    def stop(self) -> Deferred[None]:
+        """Stop after the entries that are being processed.
+
+        :returns: fires when they are processed and the position is saved.
+        """
+        self._stopping = True
+        if not self._running:
+            return succeed(None)
+        over: Deferred[None] = Deferred()
+        self._stops.append(over)
+        for each in list(self._waiting):
+            each.cancel()
+        return over
+
+    # --- rounds -------------------------------------------------------------
+
+    async def _until_stopped(self, following: Coroutine[Any, Any, None]) -> None:
+        self._running = True
+        try:
+            await following
+        except Stopped:
+            pass
+        finally:
+            self._running = False
+            stops, self._stops = self._stops, []
+            for over in stops:
+                over.callback(None)
+
+    async def _keep_following(self) -> None:
+        failures = 0
+        while True:
+            self._hinted = False
+            try:
+                await self._round()
+            except FeedUnavailable as error:
+                await self._rest(error, failures)
+                failures += 1
+                continue
+            failures = 0
+            if not self._hinted:
+                await self._wait(self._pause, hints=True)
+
+    async def _catch_up(self) -> None:
+        for failures in range(self._limits.tries):
+            try:
+                await self._round()
+                return
+            except FeedUnavailable as error:
+                asked = error.retry_after or 0.0
+                if failures == self._limits.tries - 1 or asked > self._limits.usual:
+                    raise
+                await self._rest(error, failures)
+
+    async def _round(self) -> None:
+        """Process all entries after the position, as the feed is now."""
+        try:
+            await self._process_new()
+        finally:
+            # Also if it stops or fails: what was processed need not be handed on again.
+            await self._save()
+
+    async def _process_new(self) -> None:
+        if not self._loaded:
+            self._position, self._loaded = await self._marker.load(), True
+        recent = await self._stoppable(self._reader.read_if_changed, self._url, self._conditions)
+        if recent is None:
+            return
+        self._learn(recent)
+        if self._position is None and self._begin is Begin.NEWEST:
+            await self._skip_all(recent)
+        else:
+            if await self._jump(recent):
+                recent = await self._stoppable(self._reader.read, self._url)
+            await self._process_from(recent)
+        self._conditions = conditions_of(recent)
+
+    def _learn(self, recent: FeedDocument) -> None:
+        """Notice what the recent document says about how to follow the feed."""
+        now = self._clock.wall_seconds()
+        said = freshness(recent.headers, now)
+        pause = self._limits.usual if said is None else said
+        self._pause = min(max(pause, self._limits.shortest), self._limits.longest)
+        hub, own = recent.link("hub"), recent.link("self")
+        try:
+            linked = links.parse(recent.headers.get("link", ""))
+        except links.MalformedLink:
+            linked = []
+        hub = next(iter(links.targets(linked, "hub")), hub)
+        own = next(iter(links.targets(linked, "self")), own)
+        self.hub = (hub, own or self._url) if hub else None
+
+    # --- the way back and forward -------------------------------------------
+
+    async def _process_from(self, recent: FeedDocument) -> None:
+        """Go back from the recent document, and process all entries after the position."""
+        position = self._position if self._position and self._position.entry else None
+        if position is not None and not recent.has(position):
+            newest = max((each.updated for each in await self._entries(recent)), default=0.0)
+            if newest < position.updated:
+                self._once(
+                    f"{self._url} is older than the entry that was processed last. A cache has an "
+                    "old copy of it, or the feed was set back."
+                )
+                return
+        beginning = await self._stoppable(
+            walk_back, self._reader.read, recent, position, self._limits.documents
+        )
+        if beginning.missing:
+            self._once(
+                f"{beginning.missing} does not exist, although {beginning.document.url} names it "
+                "as the document before it. The entries in it are lost to followers."
+            )
+        if position is not None and not beginning.found:
+            await self._check_gone(position)
+            if self._begin is Begin.NEWEST:
+                await self._skip_all(recent)
+                return
+            position = None
+        await self._forward(beginning, recent, position)
+
+    async def _forward(
+        self, beginning: Beginning, recent: FeedDocument, position: Position | None
+    ) -> None:
+        """Process the documents from the beginning to the recent one.
+
+        The recent document is used as it was read at first: the others lead to that one.
+        """
+        document, steps = beginning.document, beginning.steps
+        while steps:
+            step = steps.pop()
+            document = await self._process_while_reading(document, step.url, position)
+            position = None
+            if document.digest != step.digest:
+                self._once(
+                    f"{step.url} has changed while it was followed, although archived documents "
+                    "never change. Entries that are put into it later may be missed."
+                )
+        await self._process(document, position)
+        if document is not recent:
+            await self._process(recent, None)
+
+    async def _jump(self, recent: FeedDocument) -> bool:
+        """If the position is in an archived document, go forward from there to the last one.
+
+        :returns: whether entries may have been processed.
+        """
+        position = self._position
+        own = {recent.url, recent.link("self"), recent.link("via")}
+        if position is None or not position.document or position.document in own:
+            return False
+        try:
+            document = await self._stoppable(self._reader.read, position.document)
+        except FeedUnavailable:
+            return False  # the way back will show whether the entry is still there
+        if not document.has(position):
+            return False
+        seen = {document.url}
+        after: Position | None = position
+        while (following := document.link("next-archive")) is not None:
+            if following in seen:
+                raise FollowError(
+                    f"the documents link in a circle: {document.url} names {following} as the one "
+                    "after it, which comes before it. The publisher must mend the links "
+                    "next-archive."
+                )
+            if len(seen) > self._limits.documents:
+                raise FollowError(f"the links next-archive never end; the last is {document.url}")
+            seen.add(following)
+            document = await self._process_while_reading(document, following, after)
+            after = None
+        return len(seen) > 1
+
+    async def _check_gone(self, position: Position) -> None:
+        """Find out why the entry of a position is not in the documents.
+
+        :raises FeedUnavailable: it is in its own document, to which the others do not lead now.
+        :raises FollowError: it is gone, and nobody has said where to begin then.
+        """
+        if position.document:
+            try:
+                document = await self._stoppable(self._reader.read, position.document)
+            except FeedUnavailable:
+                pass  # it is gone
+            else:
+                if document.has(position):
+                    raise FeedUnavailable(
+                        f"{self._url} does not lead to {position.document}, which has the entry "
+                        "that was processed last"
+                    )
+        gone = f"the entry that was processed last, {position.entry}, is not in the feed any more"
+        if self._begin is None:
+            raise FollowError(
+                f"{gone}. Entries after it may be lost. Choose where to go on: --from oldest "
+                "processes all entries that there are, perhaps some again; --from newest only "
+                "those that come from now on."
+            )
+        self._tell(f"{gone}. Beginning with the {self._begin.value} entry.")
+
+    async def _skip_all(self, recent: FeedDocument) -> None:
+        """Take the newest entry as processed."""
+        document = recent
+        entries = await self._entries(document)
+        previous = document.link("prev-archive")
+        if not entries and previous is not None:
+            document = await self._stoppable(self._reader.read, previous)
+            entries = await self._entries(document)
+        if entries:
+            newest = entries[-1]
+            self._position = Position(newest.id, newest.updated, document.permanent)
+        else:
+            self._position = Position("")
+        self._unsaved += 1
+
+    # --- processing ---------------------------------------------------------
+
+    async def _process_while_reading(
+        self, document: FeedDocument, url: str, after: Position | None
+    ) -> FeedDocument:
+        """Process a document, and return the one at a URL, which is fetched meanwhile."""
+        upcoming = self._begun(self._reader.read, url)
+        try:
+            await self._process(document, after)
+        except BaseException:
+            upcoming.addErrback(lambda failure: None)
+            upcoming.cancel()
+            raise
+        return await self._awaited(upcoming)
+
+    async def _process(self, document: FeedDocument, after: Position | None) -> None:
+        """Hand on the entries of a document.
+
+        :param after: of the entries only those after this position.
+        """
+        entries = await self._entries(document)
+        start = 0 if after is None else index_after(entries, after) or 0
+        permanent = document.permanent
+        batch = self._handler.batch
+        for first in range(start, len(entries), batch):
+            some = entries[first : first + batch]
+            await self._hand_on(some, document.url)
+            self._position = Position(some[-1].id, some[-1].updated, permanent)
+            self._unsaved += len(some)
+            if self._unsaved >= batch:
+                await self._save()
+
+    async def _hand_on(self, entries: list[Entry], url: str) -> None:
+        failures = 0
+        while True:
+            if self._stopping:
+                raise Stopped
+            try:
+                await self._handler.handle(entries, url)
+                return
+            except EntryFailed as error:
+                if self._stopping:
+                    raise Stopped from error
+                failures += 1
+                which = f"the entry {entries[0].id} of {url} was not processed: {error}"
+                if failures >= self._limits.tries:
+                    raise FollowError(
+                        f"{which}. Gave up after {failures} attempts. The next start begins with "
+                        "this entry."
+                    ) from error
+                pause = self._backoff(failures - 1)
+                self._tell(f"{which}. Trying again in {pause:.0f} s.")
+            await self._wait(pause, hints=False)
+
+    async def _entries(self, document: FeedDocument) -> list[Entry]:
+        """The entries of a document, oldest first."""
+        entries, order = await self._in_thread(document.entries, self._newest_first)
+        if order.known:
+            self._newest_first = order.newest_first
+        if order.mixed:
+            self._once(
+                "the entries are not in the order of their times, for instance in "
+                f"{document.url}. They are processed in the order in which they stand there."
+            )
+        if order.repeated:
+            self._once(
+                f"{document.url} has the entry {order.repeated} more than once. It is processed "
+                "once."
+            )
+        found: list[Entry] = entries
+        return found
+
+    async def _save(self) -> None:
+        if not self._unsaved or self._position is None:
+            return
+        try:
+            await self._marker.save(self._position)
+        except OSError as error:
+            raise FollowError(
+                f"the marker cannot be written: {error}. The entries that were processed since it "
+                "was last written will be processed again."
+            ) from error
+        self._unsaved = 0
+
+    def _once(self, sentence: str) -> None:
+        """Tell people what is wrong, but not again for each document."""
+        kind = sentence.rpartition("//")[2].partition(" ")[2]
+        if kind not in self._told:
+            self._told.add(kind)
+            self._tell(sentence)
+
+    # --- waiting ------------------------------------------------------------
+
+    async def _rest(self, error: FeedUnavailable, failures: int) -> None:
+        """Wait after a failure, and tell for how long."""
+        pause = self._backoff(failures)
+        if error.retry_after is not None:
+            pause = min(max(error.retry_after, self._limits.retry), LONGEST_REST)
+        self._tell(f"{str(error).rstrip('.')}. Trying again in {pause:.0f} s.")
+        await self._wait(pause, hints=False)
+
+    def _backoff(self, failures: int) -> float:
+        longest: float = self._limits.longest
+        return min(self._limits.retry * 2.0 ** min(failures, 30), longest)
+
+    async def _wait(self, seconds: float, *, hints: bool) -> None:
+        """Wait for some seconds, or with ``hints`` until there is a hint."""
+        sleep: Deferred[None] = deferLater(self._clock, seconds)
+        self._sleep = sleep if hints else None
+        self._waiting.add(sleep)
+        try:
+            if self._stopping:
+                sleep.cancel()
+            await sleep
+        except CancelledError:
+            if self._stopping:
+                raise Stopped from None
+        finally:
+            self._waiting.discard(sleep)
+            self._sleep = None
+
+    async def _stoppable(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any
+    ) -> T:
+        """Call a function that reads, which ``stop`` interrupts."""
+        return await self._awaited(self._begun(function, *arguments))
+
+    def _begun(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any
+    ) -> Deferred[T]:
+        if self._stopping:
+            raise Stopped
+        reading = Deferred.fromCoroutine(function(*arguments))
+        self._waiting.add(reading)
+        return reading.addBoth(self._over, reading)
+
+    def _over(self, result: Any, reading: Deferred[Any]) -> Any:
+        self._waiting.discard(reading)
+        return result
+
+    async def _awaited(self, reading: Awaitable[T]) -> T:
+        try:
+            return await reading
+        except (CancelledError, FeedUnavailable):
+            if self._stopping:
+                raise Stopped from None
+            raise

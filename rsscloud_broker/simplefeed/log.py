@@ -1,0 +1,350 @@
+"""Appends entries to logs, and reads and prunes logs.
+
+Each function runs as one step of a transaction that the caller began.  So an entry can be stored
+in the transaction of the fact that it tells: it is in the log if and only if the fact is stored.
+
+The numbers of a log's entries are 1, 2, 3 and so on, without gaps and in the order of the commits,
+even if several processes append.  For this, ``append`` locks the log until the transaction ends.
+Who appends to several logs in a transaction must do so in one order, or two transactions wait for
+each other, and the database ends one: first to the log that most transactions append to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from attrs import evolve, field, frozen
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rsscloud_broker.simplefeed import schema
+from rsscloud_broker.simplefeed.entries import Entry, new_id
+from rsscloud_broker.tables import to_micros, to_seconds
+
+#: How many entries a document has, unless the log says otherwise.
+PER_DOCUMENT: Final = 100
+
+#: A document whose entries have so many bytes is full, however many they are, since followers do
+#: not read documents of any size.
+MAX_DOCUMENT_BYTES: Final = 2 * 1024 * 1024
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Entry).decode
+
+
+class UnknownLog(LookupError):
+    """There is no log with this name.  ``open_log`` makes one."""
+
+
+class Kept(StrEnum):
+    """Where the entries of an archived document are.
+
+    ``ROWS``: in the database.  ``FILE``: only in the file of the archive.  ``GONE``: nowhere.
+    """
+
+    ROWS = "rows"
+    FILE = "file"
+    GONE = "gone"
+
+
+@frozen
+class Description:
+    """What a log is.
+
+    :ivar name: by which callers know it.
+    :ivar title, author: of its feed.
+    :ivar per_document: how many entries a document has.
+    """
+
+    name: str
+    title: str
+    author: str = "rsscloud-broker"
+    per_document: int = PER_DOCUMENT
+
+
+@frozen
+class Log:
+    """The state of a log.
+
+    :ivar feed_id: the id of its feed, which never changes.
+    :ivar count: how many entries it has ever had.
+    :ivar document: the number of its current document, whose first entry is number ``first``.
+        Those before it are archived.
+    :ivar updated: the time of its newest entry, or when it was made; in seconds since the epoch.
+    """
+
+    id: int
+    name: str
+    feed_id: str
+    title: str
+    author: str
+    per_document: int
+    count: int
+    document: int
+    first: int
+    updated: float
+
+
+@frozen
+class Document:
+    """A document of a log.
+
+    :ivar number: its number; the first is 1.
+    :ivar entries: its entries, newest first; empty if they are not in the database.
+    :ivar archived: whether it is archived, so that it never changes.
+    :ivar kept: where the entries are.
+    :ivar updated: the time of its newest entry, in seconds since the epoch.
+    """
+
+    log: Log
+    number: int
+    entries: Sequence[Entry] = field(repr=False)
+    archived: bool
+    kept: Kept
+    updated: float
+
+
+# The statements are made once, as making one takes as long as running it.
+
+_BY_NAME: Final = select(schema.log).where(schema.log.c.name == bindparam("of"))
+_LOCKED: Final = _BY_NAME.with_for_update()
+_APPENDED: Final = update(schema.log).where(schema.log.c.id == bindparam("of"))
+_IN_RANGE: Final = (
+    select(schema.entry.c.number, schema.entry.c.data)
+    .where(
+        schema.entry.c.log_id == bindparam("of"),
+        schema.entry.c.number.between(bindparam("first"), bindparam("last")),
+    )
+    .order_by(schema.entry.c.number)
+)
+_ARCHIVED: Final = select(schema.document).where(
+    schema.document.c.log_id == bindparam("of"), schema.document.c.number == bindparam("number")
+)
+
+
+def open_log(conn: Connection, described: Description, at: float) -> Log:
+    """Return a log, which is made if there is none with this name.
+
+    If the description has changed, the log takes over the title, the author and the number of
+    entries of a document.  Documents that are archived do not change.
+
+    :param at: the time, in seconds since the epoch.
+    """
+    row = conn.execute(_BY_NAME, {"of": described.name}).first()
+    if row is None:
+        return _make_log(conn, described, at)
+    given: dict[str, Any] = {
+        "title": described.title,
+        "author": described.author,
+        "per_document": described.per_document,
+    }
+    if any(getattr(row, name) != value for name, value in given.items()):
+        conn.execute(_APPENDED.values(given), {"of": row.id})
+        return evolve(_log(row), **given)
+    return _log(row)
+
+
+def _make_log(conn: Connection, described: Description, at: float) -> Log:
+    now = to_micros(at)
+    values = {
+        "name": described.name,
+        "feed_id": new_id(),
+        "title": described.title,
+        "author": described.author,
+        "per_document": described.per_document,
+        "newest": 0,
+        "document": 1,
+        "first": 1,
+        "size": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
+    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
+    # Another transaction may make the same log at this moment.  PostgreSQL waits for it here.
+    conn.execute(dialect.insert(schema.log).values(values).on_conflict_do_nothing())
+    return _log(conn.execute(_BY_NAME, {"of": described.name}).one())
+
+
+def find_log(conn: Connection, name: str) -> Log | None:
+    """The log with a name; None if there is none."""
+    row = conn.execute(_BY_NAME, {"of": name}).first()
+    return None if row is None else _log(row)
+
+
+def logs(conn: Connection, after: str = "", limit: int = 1000) -> list[Log]:
+    """Logs in the order of their names.
+
+    :param after: the name of the last log of the page before.
+    """
+    by_name = select(schema.log).where(schema.log.c.name > after).order_by(schema.log.c.name)
+    return [_log(row) for row in conn.execute(by_name.limit(limit))]
+
+
+def remove_log(conn: Connection, name: str) -> bool:
+    """Remove a log with all its entries.  Its archived files stay.
+
+    :returns: whether there was such a log.
+    """
+    return conn.execute(delete(schema.log).where(schema.log.c.name == name)).rowcount > 0
+
+
+def append(conn: Connection, name: str, entries: Sequence[Entry]) -> list[int]:
+    """Append entries to a log, the oldest first, in the transaction of the caller.
+
+    An entry that is older than the one before it gets the time of that one, so that times never go
+    back even if somebody sets the clock.  The log is locked until the transaction ends.
+
+    :returns: the numbers of the entries.
+    :raises UnknownLog: there is no such log.
+    """
+    row = conn.execute(_LOCKED, {"of": name}).first()
+    if row is None:
+        raise UnknownLog(f"there is no log {name!r}")
+    if not entries:
+        return []
+    number, first, size, last = row.newest, row.first, row.size, row.updated_at
+    rows: list[dict[str, Any]] = []
+    full: list[dict[str, Any]] = []
+    for entry in entries:
+        if number >= first + row.per_document - 1 or size > MAX_DOCUMENT_BYTES:
+            full.append(
+                {
+                    "log_id": row.id,
+                    "number": row.document + len(full),
+                    "first": first,
+                    "last": number,
+                    "updated_at": last,
+                    "kept": Kept.ROWS,
+                }
+            )
+            first, size = number + 1, 0
+        number += 1
+        at = to_micros(entry.updated)
+        last = max(at, last)
+        data = _encode(entry if at == last else evolve(entry, updated=to_seconds(last)))
+        size += len(data)
+        rows.append({"log_id": row.id, "number": number, "updated_at": last, "data": data})
+    conn.execute(insert(schema.entry), rows)
+    if full:
+        conn.execute(insert(schema.document), full)
+    changed = {
+        "newest": number,
+        "document": row.document + len(full),
+        "first": first,
+        "size": size,
+        "updated_at": last,
+    }
+    conn.execute(_APPENDED, {"of": row.id} | changed)
+    return list(range(row.newest + 1, number + 1))
+
+
+def read_document(conn: Connection, name: str, number: int | None = None) -> Document | None:
+    """A document of a log.
+
+    :param number: None for the current document.
+    :returns: None if there is no such log or document.
+    """
+    row = conn.execute(_BY_NAME, {"of": name}).first()
+    if row is None:
+        return None
+    log = _log(row)
+    if number is None or number == log.document:
+        entries = _entries(conn, log.id, log.first, log.count)
+        return Document(log, log.document, entries, False, Kept.ROWS, log.updated)
+    found = conn.execute(_ARCHIVED, {"of": log.id, "number": number}).first()
+    if found is None:
+        return None
+    kept = Kept(found.kept)
+    entries = _entries(conn, log.id, found.first, found.last) if kept is Kept.ROWS else []
+    return Document(log, number, entries, True, kept, to_seconds(found.updated_at))
+
+
+def entries_after(
+    conn: Connection, name: str, number: int, limit: int
+) -> list[tuple[int, Entry]] | None:
+    """Entries of a log with their numbers, oldest first: for those who keep a cursor.
+
+    :param number: the number of the last entry of the page before; 0 for the first page.
+    :returns: at most ``limit`` entries; None if some of them are not in the database any more.
+    :raises UnknownLog: there is no such log.
+    """
+    log = find_log(conn, name)
+    if log is None:
+        raise UnknownLog(f"there is no log {name!r}")
+    last = min(log.count, number + limit)
+    parameters = {"of": log.id, "first": number + 1, "last": last}
+    rows = [(row.number, _decode(row.data)) for row in conn.execute(_IN_RANGE, parameters)]
+    return rows if len(rows) == max(0, last - number) else None
+
+
+def prune(conn: Connection, name: str, through: int, kept: Kept) -> int:
+    """Delete the entries of archived documents from the database.
+
+    :param through: the number of the last document to prune.
+    :param kept: ``FILE`` if these documents are files already, of which the caller must be sure;
+        or ``GONE`` if they are to be nowhere.
+    :returns: how many entries were deleted.
+    :raises UnknownLog: there is no such log.
+    """
+    row = conn.execute(_LOCKED, {"of": name}).first()
+    if row is None:
+        raise UnknownLog(f"there is no log {name!r}")
+    table = schema.document
+    chosen = (table.c.log_id == row.id, table.c.number <= through)
+    newest = select(table.c.last).where(*chosen).order_by(table.c.number.desc()).limit(1)
+    last = conn.execute(newest).scalar()
+    if last is None:
+        return 0
+    earlier = [each for each in Kept if list(Kept).index(each) < list(Kept).index(kept)]
+    conn.execute(update(table).where(*chosen, table.c.kept.in_(earlier)).values(kept=kept))
+    of_these = (schema.entry.c.log_id == row.id, schema.entry.c.number <= last)
+    return conn.execute(delete(schema.entry).where(*of_these)).rowcount
+
+
+def archived_before(conn: Connection, name: str, at: float) -> int:
+    """The number of the last archived document whose entries are all older than a time.
+
+    :param at: seconds since the epoch.
+    :returns: 0 if there is none.
+    """
+    table = schema.document
+    old: Select[Any] = (
+        select(table.c.number)
+        .join(schema.log, schema.log.c.id == table.c.log_id)
+        .where(schema.log.c.name == name, table.c.updated_at < to_micros(at))
+        .order_by(table.c.number.desc())
+        .limit(1)
+    )
+    return conn.execute(old).scalar() or 0
+
+
+def _entries(conn: Connection, log_id: int, first: int, last: int) -> list[Entry]:
+    rows = conn.execute(_IN_RANGE, {"of": log_id, "first": first, "last": last})
+    return [_decode(row.data) for row in rows][::-1]
+
+
+def _log(row: Row[Any]) -> Log:
+    return Log(
+        id=row.id,
+        name=row.name,
+        feed_id=row.feed_id,
+        title=row.title,
+        author=row.author,
+        per_document=row.per_document,
+        count=row.newest,
+        document=row.document,
+        first=row.first,
+        updated=to_seconds(row.updated_at),
+    )

@@ -1,0 +1,1 @@
+"""The steps that migrate the tables of logs, for Alembic."""

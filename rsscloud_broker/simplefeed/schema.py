@@ -1,0 +1,87 @@
+"""The tables of logs.
+
+``log`` has a row for each log.  It is also the counter of the log: who appends locks the row until
+the end of the transaction.  So numbers are in the order of commits, which those of a sequence are
+not, and a transaction that fails leaves no gap.  ``entry`` has the entries.  ``document`` has a row
+for each document that is archived, since the number of entries in a document may change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.tables import Key, new_metadata
+
+metadata: Final = new_metadata()
+
+
+def _of_log() -> Column[int]:
+    return Column(
+        "log_id", Key, ForeignKey("simplefeed_log.id", ondelete="CASCADE"), primary_key=True
+    )
+
+
+log: Final = Table(
+    "simplefeed_log",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("name", Text, nullable=False),
+    # The atom:id of the feed.
+    Column("feed_id", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    # How many entries a document has that begins now.
+    Column("per_document", Integer, nullable=False),
+    # The number of the newest entry, which is also how many there ever were.
+    Column("newest", BigInteger, nullable=False),
+    # The current document: its number, that of its first entry, and the size of its entries.
+    Column("document", BigInteger, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    # The time of the newest entry; that of the log itself if there is none.
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("name"),
+    sqlite_autoincrement=True,
+)
+
+entry: Final = Table(
+    "simplefeed_entry",
+    metadata,
+    _of_log(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("updated_at", BigInteger, nullable=False),
+    # An ``entries.Entry`` as MessagePack.
+    Column("data", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+document: Final = Table(
+    "simplefeed_document",
+    metadata,
+    _of_log(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    # The numbers of its entries.
+    Column("first", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    # The time of its newest entry.
+    Column("updated_at", BigInteger, nullable=False),
+    # Where its entries are: one of the values of ``log.Kept``.
+    Column("kept", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+#: The tables, for ``storage.migrate``.
+TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0001")

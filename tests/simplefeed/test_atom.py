@@ -1,0 +1,219 @@
+"""Documents of logs are valid Atom, are linked as archives, and are read as they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.atom import ATOM, HISTORY, FeedUrls, render
+from rsscloud_broker.simplefeed.documents import parse
+from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from tests.simplefeed.logs import NOON, some
+
+SCHEMA = etree.RelaxNG(etree.parse(str(Path(__file__).parent / "fixtures" / "atom.rng")))
+URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
+
+A_LOG = log.Log(
+    id=1,
+    name="events",
+    feed_id="urn:uuid:ff31a040-75bc-11e2-bcfd-0800200c9a66",
+    title="Notifications",
+    author="Foo CMS",
+    per_document=3,
+    count=7,
+    document=3,
+    first=7,
+    updated=NOON,
+)
+
+TEXTS = st.text(max_size=20)
+LINKS = st.builds(Link, TEXTS, st.sampled_from(["related", "self", "alternate"]))
+CONTENTS = st.one_of(
+    st.builds(Content, st.sampled_from(["text", "html", "text/plain"]), TEXTS),
+    st.builds(lambda data: Content("image/png", data=data), st.binary(min_size=1, max_size=40)),
+    st.builds(lambda src: Content("image/png", src="http://a.example/" + src), st.just("1")),
+)
+ENTRIES = st.builds(
+    Entry,
+    title=TEXTS,
+    updated=st.floats(0, 4e9).map(lambda seconds: round(seconds, 6)),
+    author=st.none() | st.builds(Person, TEXTS.map("n{}".format)),
+    links=st.lists(LINKS, max_size=3).map(tuple),
+    content=st.none() | CONTENTS,
+    categories=st.lists(st.builds(Category, TEXTS), max_size=2).map(tuple),
+)
+
+
+def document(*entries: Entry, number: int = 3, archived: bool = False) -> log.Document:
+    return log.Document(A_LOG, number, entries, archived, log.Kept.ROWS, NOON + 9)
+
+
+def relations(body: bytes) -> dict[str, str]:
+    links = etree.fromstring(body).iterchildren(f"{{{ATOM}}}link")
+    return {str(each.get("rel")): str(each.get("href")) for each in links}
+
+
+def written_and_read(content: Content) -> Content:
+    body = render(document(Entry("a", NOON, content=content)), URLS)
+    entries, _ = parse(body, "http://a.example/", {}).entries(True)
+    found = entries[0].content
+    assert found is not None
+    return found
+
+
+class RenderTests(SynchronousTestCase):
+    def assert_valid(self, body: bytes) -> None:
+        feed = etree.fromstring(body)
+        self.assertTrue(SCHEMA.validate(feed), SCHEMA.error_log)
+        # What the schema cannot say: sections 4.1.1 and 4.1.2.
+        authors = feed.findall(f"{{{ATOM}}}author")
+        for entry in feed.iterchildren(f"{{{ATOM}}}entry"):
+            self.assertTrue(authors or entry.findall(f"{{{ATOM}}}author"))
+            content = entry.find(f"{{{ATOM}}}content")
+            summary = entry.find(f"{{{ATOM}}}summary")
+            if content is None:
+                continue
+            if content.get("src") or content.get("type") == "image/png":
+                self.assertIsNotNone(summary)
+
+    def test_recent_document(self) -> None:
+        body = render(document(*some(1)), URLS, recent=True, links=[Link("http://h/", "hub")])
+        self.assert_valid(body)
+        self.assertEqual(
+            relations(body),
+            {
+                "self": "http://a.example/recent",
+                "via": "http://a.example/documents/3",
+                "prev-archive": "http://a.example/documents/2",
+                "hub": "http://h/",
+            },
+        )
+
+    def test_current_document_at_its_permanent_url(self) -> None:
+        body = render(document(*some(1)), URLS)
+        self.assert_valid(body)
+        self.assertEqual(
+            relations(body),
+            {
+                "self": "http://a.example/documents/3",
+                "current": "http://a.example/recent",
+                "prev-archive": "http://a.example/documents/2",
+            },
+        )
+        self.assertNotIn(HISTORY.encode(), body)
+
+    def test_archived_document(self) -> None:
+        body = render(document(*some(3), number=2, archived=True), URLS)
+        self.assert_valid(body)
+        self.assertEqual(
+            relations(body),
+            {
+                "self": "http://a.example/documents/2",
+                "current": "http://a.example/recent",
+                "prev-archive": "http://a.example/documents/1",
+                "next-archive": "http://a.example/documents/3",
+            },
+        )
+        self.assertIsNotNone(etree.fromstring(body).find(f"{{{HISTORY}}}archive"))
+
+    def test_first_document_has_none_before_it(self) -> None:
+        for archived in (True, False):
+            body = render(document(*some(1), number=1, archived=archived), URLS)
+            self.assert_valid(body)
+            self.assertNotIn("prev-archive", relations(body))
+
+    def test_empty_document(self) -> None:
+        self.assert_valid(render(document(number=1), URLS, recent=True))
+
+    def test_same_bytes_each_time(self) -> None:
+        one = document(*some(3), archived=True)
+        self.assertEqual(render(one, URLS), render(evolve(one), URLS))
+
+    @given(st.lists(ENTRIES, max_size=4, unique_by=lambda entry: entry.id))
+    def test_entries_are_read_as_they_were_written(self, entries: list[Entry]) -> None:
+        ordered = sorted(entries, key=lambda entry: -entry.updated)
+        body = render(document(*ordered), URLS)
+        self.assert_valid(body)
+        read, order = parse(body, "http://a.example/documents/3", {}).entries(True)
+        self.assertTrue(order.newest_first)
+        for written, found in zip(reversed(ordered), read, strict=True):
+            self.assertEqual((found.id, found.title), (written.id, written.title))
+            self.assertAlmostEqual(found.updated, written.updated, places=5)
+            self.assertEqual(found.author, written.author)
+            self.assertEqual(found.categories, written.categories)
+            self.assertEqual(
+                [each.rel for each in found.links], [each.rel for each in written.links]
+            )
+            if written.content is not None:
+                assert found.content is not None
+                self.assertEqual(found.content.form, written.content.form)
+                self.assertEqual(found.content.data, written.content.data)
+
+
+class ContentTests(SynchronousTestCase):
+    """The rules of RFC 4287, section 4.1.3.3, for contents as they were read."""
+
+    def assert_kept(self, body: bytes, media_type: str, form: str) -> Content:
+        content = Content.of(body, media_type)
+        self.assertEqual(content.form, form)
+        self.assertEqual(written_and_read(content), content)
+        return content
+
+    def test_text(self) -> None:
+        content = self.assert_kept("häl\tlo\n<".encode(), "text/plain; charset=UTF-8", "text")
+        self.assertEqual((content.type, content.text), ("text/plain", "häl\tlo\n<"))
+        content = self.assert_kept(b"h\xe4llo", "text/html;charset=iso-8859-1", "text")
+        self.assertEqual(content.text, "hällo")
+
+    def test_xml(self) -> None:
+        for media_type in ("application/rss+xml", "text/xml; charset=utf-8", "application/xml"):
+            self.assert_kept(b"<?xml version='1.0'?><rss><a b='1'>x</a></rss>", media_type, "xml")
+
+    def test_elements_keep_their_namespaces(self) -> None:
+        for body in (
+            b"<a><b/></a>",
+            b"<a xmlns='urn:a'><b xmlns=''/></a>",
+            b"<p:a xmlns:p='urn:p'><b/><p:c d='>'/></p:a>",
+            b"<feed xmlns='http://www.w3.org/2005/Atom'><id>1</id></feed>",
+        ):
+            content = self.assert_kept(body, "application/xml", "xml")
+            feed = etree.fromstring(render(document(Entry("a", NOON, content=content)), URLS))
+            (element,) = feed.findall(f".//{{{ATOM}}}content/*")
+            names = [(each.tag, dict(each.attrib)) for each in element.iter()]
+            expected = [(each.tag, dict(each.attrib)) for each in etree.fromstring(body).iter()]
+            self.assertEqual(names, expected)
+
+    def test_bytes(self) -> None:
+        content = self.assert_kept(b"\x00\xff", "image/png", "base64")
+        self.assertEqual((content.type, content.data), ("image/png", b"\x00\xff"))
+        self.assert_kept(b"{}", "application/json; charset=utf-8", "base64")
+
+    def test_what_its_type_does_not_allow_stays_the_same_bytes(self) -> None:
+        for body, media_type in (
+            (b"<rss>", "application/rss+xml"),
+            (b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", "text/xml"),
+            (b"\xff", "text/plain"),
+            (b"a", "text/plain; charset=no-such-charset"),
+            (b"a\x00", "text/plain"),
+            (b"a\r\nb", "text/plain"),
+            (b"a", ""),
+            (b"a", "nonsense"),
+        ):
+            content = self.assert_kept(body, media_type, "base64")
+            self.assertEqual((content.type, content.data), ("application/octet-stream", body))
+
+    def test_elsewhere(self) -> None:
+        content = Content("image/png", src="http://a.example/1.png")
+        self.assertEqual(written_and_read(content), content)
+
+    def test_what_xml_cannot_carry_is_removed(self) -> None:
+        entry = Entry("a\x00b\ud800", NOON, content=Content("text", "c\x01d"))
+        body = render(document(entry), URLS)
+        (found,), _ = parse(body, "http://a.example/", {}).entries(True)
+        self.assertEqual((found.title, found.content), ("ab", Content("text", "cd")))

@@ -1,0 +1,180 @@
+"""Documents of other people's feeds are read as they are meant, and what is no feed is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.interfaces import Position
+from rsscloud_broker.simplefeed.documents import FeedDocument, NotAFeed, index_after, parse
+from rsscloud_broker.simplefeed.entries import Content, Entry, Person
+from tests.simplefeed.logs import some
+
+FIXTURES = Path(__file__).parent / "fixtures"
+_FEED = '<feed xmlns="http://www.w3.org/2005/Atom" {}>{}</feed>'
+
+
+def feed(inside: str, attributes: str = "", url: str = "http://a.example/x/recent") -> FeedDocument:
+    return parse(_FEED.format(attributes, inside).encode(), url, {})
+
+
+def entry(identity: str, updated: str = "", more: str = "") -> str:
+    return f"<entry><id>{identity}</id><updated>{updated}</updated>{more}</entry>"
+
+
+def only(inside: str) -> Entry:
+    (found,), _ = feed(f"<entry>{inside}</entry>").entries(True)
+    return found
+
+
+class LinkTests(SynchronousTestCase):
+    def test_relative_links(self) -> None:
+        found = feed('<link rel="prev-archive" href="3#top"/>')
+        self.assertEqual(found.link("prev-archive"), "http://a.example/x/3")
+        self.assertIsNone(found.link("next-archive"))
+        base = feed('<link rel="prev-archive" href="3"/>', 'xml:base="http://b.example/y/"')
+        self.assertEqual(base.link("prev-archive"), "http://b.example/y/3")
+
+    def test_relations_as_uris(self) -> None:
+        rel = "http://www.iana.org/assignments/relation/prev-archive"
+        self.assertEqual(
+            feed(f'<link rel="{rel}" href="/3"/>').link("prev-archive"), "http://a.example/3"
+        )
+
+    def test_links_that_are_none(self) -> None:
+        for inside in ('<link rel="prev-archive"/>', '<link rel="prev-archive" href="http://[/"/>'):
+            self.assertIsNone(feed(inside).link("prev-archive"))
+
+    def test_permanent_url(self) -> None:
+        archive = '<a:archive xmlns:a="http://purl.org/syndication/history/1.0"/>'
+        for inside, expected in (
+            ("", ""),
+            ('<link rel="via" href="/4"/>', "http://a.example/4"),
+            ('<link rel="next-archive" href="/4"/>', "http://a.example/x/recent"),
+            (archive, "http://a.example/x/recent"),
+        ):
+            self.assertEqual(feed(inside).permanent, expected)
+
+
+class EntryTests(SynchronousTestCase):
+    def test_order_is_told_by_the_times(self) -> None:
+        one, two = entry("1", "2013-01-01T00:00:00Z"), entry("2", "2013-01-02T00:00:00Z")
+        for inside, newest_first in ((two + one, True), (one + two, False)):
+            for assumed in (True, False):
+                found, order = feed(inside).entries(assumed)
+                self.assertEqual([each.id for each in found], ["1", "2"])
+                self.assertEqual((order.newest_first, order.known), (newest_first, True))
+
+    def test_times_that_do_not_tell(self) -> None:
+        for assumed, expected in ((True, ["2", "1"]), (False, ["1", "2"])):
+            found, order = feed(entry("1") + entry("2")).entries(assumed)
+            self.assertEqual([each.id for each in found], expected)
+            self.assertEqual((order.newest_first, order.known), (assumed, False))
+
+    def test_mixed_times(self) -> None:
+        days = (4, 3, 5, 2, 1)
+        inside = "".join(entry(str(day), f"2013-01-0{day}T00:00:00Z") for day in days)
+        found, order = feed(inside).entries(True)
+        self.assertEqual([each.id for each in found], ["1", "2", "5", "3", "4"])
+        self.assertTrue(order.mixed)
+
+    def test_repeated_entries(self) -> None:
+        found, order = feed(entry("1") + entry("2") + entry("1")).entries(True)
+        self.assertEqual([each.id for each in found], ["1", "2"])
+        self.assertEqual(order.repeated, "1")
+
+    def test_an_entry_and_its_later_version_are_two(self) -> None:
+        inside = entry("1", "2013-01-02T00:00:00Z") + entry("1", "2013-01-01T00:00:00Z")
+        found, order = feed(inside).entries(True)
+        self.assertEqual((len(found), order.repeated), (2, ""))
+
+    def test_contents_of_each_form(self) -> None:
+        for content, expected in (
+            ("<content>a &lt; b</content>", Content("text", "a < b")),
+            ('<content type="html">&lt;b&gt;</content>', Content("html", "<b>")),
+            (
+                '<content type="image/png">AAEC\nAw==</content>',
+                Content("image/png", data=b"\0\1\2\3"),
+            ),
+            ('<content type="a/b" src="c.png"/>', Content("a/b", src="http://a.example/x/c.png")),
+            (
+                '<content type="application/json">{"a":1}</content>',
+                Content("application/json", '{"a":1}'),
+            ),
+            (
+                '<content type="a/xml"><a xmlns="">1</a> &amp; <b xmlns="urn:b"/></content>',
+                Content("a/xml", '<a xmlns="">1</a> &amp; <b xmlns="urn:b"/>'),
+            ),
+        ):
+            found = only(content).content
+            assert found is not None
+            self.assertEqual(evened(found), evened(expected))
+
+    def test_ict4h(self) -> None:
+        """The forms of ICT4H's atomfeed: oldest first, and texts where Atom demands elements."""
+        found = parse((FIXTURES / "ict4h.xml").read_bytes(), "http://a.example/recent", {})
+        self.assertEqual(found.link("prev-archive"), "http://a.example/feeds/1")
+        self.assertEqual(found.permanent, "http://a.example/feeds/2")
+        entries, order = found.entries(True)
+        self.assertEqual([each.title for each in entries], ["Patient", "Encounter", "Escaped"])
+        self.assertFalse(order.newest_first)
+        texts = [each.content.text for each in entries if each.content]
+        self.assertEqual(
+            texts, ["/openmrs/ws/rest/v1/patient/1?v=full", '{"username":"Bill"}', "/patient/2"]
+        )
+        self.assertEqual({each.content.form for each in entries if each.content}, {"text"})
+        self.assertEqual(entries[0].categories[0].term, "patient")
+
+    def test_what_is_missing(self) -> None:
+        self.assertEqual(only('<link href="/a"/><title>t</title>').id, "http://a.example/a")
+        self.assertEqual(only("<title>t</title>").id, "t")
+        self.assertEqual(only("<updated>yesterday</updated>").updated, 0.0)
+        self.assertEqual(only("<published>1970-01-01T00:00:02Z</published>").updated, 2.0)
+
+    def test_parts(self) -> None:
+        found = only(
+            '<title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">a <b>c</b></div></title>'
+            "<author><name>j</name><email>j@a</email></author><summary>s</summary>"
+            "<updated>1970-01-01T01:00:01+01:00</updated>"
+        )
+        self.assertEqual((found.title, found.summary, found.updated), ("a c", "s", 1.0))
+        self.assertEqual(found.author, Person("j", "", "j@a"))
+
+
+def evened(content: Content) -> Content:
+    """A content without declarations that repeat those around it."""
+    return Content(content.type, content.text.replace(' xmlns=""', ""), content.data, content.src)
+
+
+class PositionTests(SynchronousTestCase):
+    def test_first_entry_after_a_position(self) -> None:
+        one, two, three = some(3)
+        self.assertEqual(index_after([one, two, three], Position(two.id, two.updated)), 2)
+        self.assertEqual(index_after([one, two, three], Position(two.id, 0.0)), 2)
+        self.assertIsNone(index_after([one, three], Position(two.id, two.updated)))
+
+    def test_positions_in_documents(self) -> None:
+        found = feed(entry("1", "1970-01-01T00:00:02Z") + "<entry><title>t</title></entry>")
+        self.assertTrue(found.has(Position("1", 2.0)))
+        self.assertFalse(found.has(Position("1", 3.0)))
+        self.assertTrue(found.has_id("1"))
+        self.assertTrue(found.has(Position("t", 0.0)))
+        self.assertFalse(found.has_id("2"))
+
+
+class RefusalTests(SynchronousTestCase):
+    def test_no_feeds(self) -> None:
+        bomb = b"<!DOCTYPE a [<!ENTITY b 'bbbbbbbb'><!ENTITY c '&b;&b;&b;&b;'>]><feed>&c;</feed>"
+        deep = _FEED.format("", "<a>" * 220 + "</a>" * 220).encode()
+        for body, reason in (
+            (b"", "not XML"),
+            (b"Please sign in", "not XML"),
+            (b"<html/>", "its root element is 'html' and not atom:feed"),
+            (b"<rss><channel/></rss>", "its root element is 'rss'"),
+            (b"<feed/>", "not an Atom feed"),
+            (bomb, "DOCTYPE"),
+            (deep, "nest"),
+        ):
+            error = self.assertRaises(NotAFeed, parse, body, "http://a.example/", {})
+            self.assertIn(reason, str(error))

@@ -1,0 +1,204 @@
+"""Feeds serve the documents of logs, write them seldom, and archive and prune them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Engine
+from twisted.internet.defer import Deferred, succeed
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.simplefeed import feeds, log
+from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed.atom import FeedUrls
+from rsscloud_broker.simplefeed.documents import parse
+from rsscloud_broker.simplefeed.entries import Link
+from rsscloud_broker.simplefeed.feeds import DocumentGone, Feeds, Filed, Written
+from rsscloud_broker.testing import Clock
+from tests.simplefeed.logs import NOON, in_memory, some
+
+URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
+
+
+class Database:
+    """Runs operations at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def write(self, operation: Callable[[Any], Any]) -> Deferred[Any]:
+        with self._engine.begin() as conn:
+            return succeed(operation(conn))
+
+    read = write
+
+
+class FeedsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.engine = self.enterContext(in_memory())
+        self.directory = FilePath(self.mktemp())
+        self.archive = Archive(self.directory)
+        self.clock = Clock()
+        self.in_thread: list[str] = []
+        self.waits: Deferred[None] = succeed(None)
+        with self.engine.begin() as conn:
+            described = log.Description("events", "Events", per_document=3)
+            self.feed_id = log.open_log(conn, described, NOON).feed_id
+        self.feeds = Feeds(
+            Database(self.engine),  # type: ignore[arg-type] # it has its methods
+            self.archive,
+            self.call,
+            self.clock,
+            lambda name: URLS,
+            lambda name: [Link("http://h.example/", "hub")],
+        )
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.in_thread.append(function.__name__)
+        await self.waits
+        return function(*arguments)
+
+    def append(self, count: int) -> None:
+        with self.engine.begin() as conn:
+            found = log.find_log(conn, "events")
+            assert found is not None
+            log.append(conn, "events", some(count, found.count + 1))
+
+    def recent(self) -> Written:
+        found = self.successResultOf(Deferred.fromCoroutine(self.feeds.recent("events")))
+        assert found is not None
+        return found
+
+    def asked(self, number: int, name: str = "events") -> Deferred[Written | Filed | None]:
+        return Deferred.fromCoroutine(self.feeds.document(name, number))
+
+    def filed(self, number: int) -> bytes:
+        found = self.successResultOf(self.asked(number))
+        assert isinstance(found, Filed)
+        return found.file.getContent()
+
+    def titles(self, body: bytes) -> list[str]:
+        entries, _ = parse(body, "http://a.example/", {}).entries(True)
+        return [each.title for each in entries]
+
+    def test_recent_document(self) -> None:
+        self.append(4)
+        recent = self.recent()
+        self.assertEqual(self.titles(recent.body), ["4"])
+        self.assertEqual((recent.updated, recent.newest), (NOON + 4, 4))
+        self.assertIn(b'rel="hub"', recent.body)
+        self.assertIn(b'href="http://a.example/recent"', recent.body)
+
+    def test_written_once_per_change(self) -> None:
+        self.append(1)
+        first = self.recent()
+        for _ in range(5):
+            self.assertIs(self.recent(), first)
+        self.clock.advance(feeds.FRESH + 1)
+        self.assertIs(self.recent(), first)
+        self.assertEqual(self.in_thread, ["_rendered"])
+        self.append(1)
+        self.assertIs(self.recent(), first)  # nobody has said so, and the moment is not over
+        self.feeds.changed("events")
+        second = self.recent()
+        self.assertEqual(self.titles(second.body), ["1", "2"])
+        self.assertNotEqual(second.etag, first.etag)
+        self.append(1)
+        self.clock.advance(feeds.FRESH + 1)
+        self.assertEqual(self.titles(self.recent().body), ["1", "2", "3"])
+        self.assertEqual(self.in_thread, ["_rendered"] * 3)
+
+    def test_many_ask_at_the_same_time(self) -> None:
+        self.append(1)
+        self.waits = Deferred()
+        asked = [Deferred.fromCoroutine(self.feeds.recent("events")) for _ in range(5)]
+        self.waits.callback(None)
+        self.assertEqual(len({id(self.successResultOf(each)) for each in asked}), 1)
+        self.assertEqual(self.in_thread, ["_rendered"])
+
+    def test_archived_documents_are_files(self) -> None:
+        self.append(7)
+        first = self.filed(1)
+        self.assertEqual(self.titles(first), ["1", "2", "3"])
+        self.assertIn(b"next-archive", first)
+        self.assertEqual(self.filed(1), first)
+        self.assertEqual(self.in_thread, ["_make_file"])
+        file = self.archive.file(self.feed_id, 1)
+        self.assertEqual(gzip.decompress(file.siblingExtension(".gz").getContent()), first)
+        self.assertEqual(file.getModificationTime(), NOON + 3)
+
+    def test_current_document_is_no_file(self) -> None:
+        self.append(5)
+        found = self.successResultOf(self.asked(2))
+        assert isinstance(found, Written)
+        self.assertEqual(self.titles(found.body), ["4", "5"])
+        self.assertNotIn(b"next-archive", found.body)
+        self.assertNotIn(b'"via"', found.body)
+
+    def test_lost_files_are_made_again(self) -> None:
+        self.append(4)
+        first = self.filed(1)
+        for lost in ("", ".gz"):
+            file = self.archive.file(self.feed_id, 1)
+            (file.siblingExtension(lost) if lost else file).remove()
+            self.assertEqual(self.filed(1), first)
+
+    def test_file_is_written_by_one_thread(self) -> None:
+        self.append(4)
+        self.waits = Deferred()
+        asked = [self.asked(1), self.asked(1)]
+        self.waits.callback(None)
+        for each in asked:
+            self.assertIsInstance(self.successResultOf(each), Filed)
+        self.assertEqual(self.in_thread, ["_make_file"])
+
+    def test_what_there_is_not(self) -> None:
+        self.append(4)
+        for name, number in (("events", 0), ("events", 3), ("events", -1), ("other", 1)):
+            self.assertIsNone(self.successResultOf(self.asked(number, name)))
+        self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(self.feeds.recent("x"))))
+        for do in (self.feeds.archive, self.feeds.remove):
+            self.assertEqual(self.successResultOf(Deferred.fromCoroutine(do("x", 9))), 0)
+
+    def test_archive_and_prune(self) -> None:
+        self.append(10)
+        self.filed(2)
+        run = Deferred.fromCoroutine
+        self.assertEqual(self.successResultOf(run(self.feeds.archive("events"))), 2)
+        self.assertEqual(self.successResultOf(run(self.feeds.archive("events"))), 0)
+        bodies = [self.filed(number) for number in (1, 2, 3)]
+        self.assertEqual(self.successResultOf(run(self.feeds.prune("events", 2))), 6)
+        self.assertEqual([self.filed(number) for number in (1, 2, 3)], bodies)
+        self.append(3)
+        self.assertEqual(self.successResultOf(run(self.feeds.prune("events", 9))), 6)
+        self.assertEqual(self.titles(self.recent().body), ["13"])
+
+    def test_nothing_is_pruned_without_a_file(self) -> None:
+        self.append(7)
+        self.directory.setContent(b"in the way")
+        failed = Deferred.fromCoroutine(self.feeds.prune("events", 2))
+        self.failureResultOf(failed, OSError)
+        self.directory.remove()
+        self.assertEqual(self.titles(self.filed(1)), ["1", "2", "3"])
+
+    def test_pruned_document_whose_file_is_lost(self) -> None:
+        self.append(4)
+        self.successResultOf(Deferred.fromCoroutine(self.feeds.prune("events", 1)))
+        self.archive.file(self.feed_id, 1).remove()
+        error = self.failureResultOf(self.asked(1), DocumentGone).value
+        self.assertIn("Restore it from a backup", str(error))
+
+    def test_removed_documents(self) -> None:
+        self.append(10)
+        self.filed(1)
+        self.filed(3)
+        removed = Deferred.fromCoroutine(self.feeds.remove("events", 2))
+        self.assertEqual(self.successResultOf(removed), 6)
+        for number in (1, 2):
+            self.failureResultOf(self.asked(number), DocumentGone)
+        self.assertEqual(self.titles(self.filed(3)), ["7", "8", "9"])
+        names = sorted(self.archive.file(self.feed_id, 1).parent().listdir())
+        self.assertEqual(names, ["3.atom", "3.atom.gz"])

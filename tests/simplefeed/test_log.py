@@ -1,0 +1,229 @@
+"""Logs on SQLite and PostgreSQL: entries are numbered in the order of commits, without gaps."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from itertools import chain
+from threading import Event
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.simplefeed import log, schema
+from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from rsscloud_broker.storage import alembic_steps
+from rsscloud_broker.storage.engine import for_writing, open_engine
+from tests.postgresql import TIMEOUT, empty_database
+from tests.simplefeed.logs import NOON, in_file, on_postgresql, some
+
+EVENTS = log.Description("events", "Everything", per_document=3)
+
+
+class LogTests(SynchronousTestCase):
+    """A log on SQLite."""
+
+    def new_engine(self) -> AbstractContextManager[Engine]:
+        return in_file(self.mktemp())
+
+    def new_url(self) -> str:
+        return "sqlite://"
+
+    def setUp(self) -> None:
+        self.engine = self.enterContext(self.new_engine())
+        with self.engine.begin() as conn:
+            self.log = log.open_log(conn, EVENTS, NOON)
+
+    def append(self, *entries: Entry, name: str = "events") -> list[int]:
+        with self.engine.begin() as conn:
+            return log.append(conn, name, entries)
+
+    def document(self, number: int | None = None) -> log.Document:
+        with self.engine.begin() as conn:
+            found = log.read_document(conn, "events", number)
+        assert found is not None
+        return found
+
+    def test_new_log_is_empty(self) -> None:
+        document = self.document()
+        self.assertEqual((document.number, document.entries, document.archived), (1, [], False))
+        self.assertEqual(document.updated, NOON)
+        self.assertRegex(document.log.feed_id, r"^urn:uuid:[0-9a-f-]{36}$")
+
+    def test_every_part_of_an_entry_is_kept(self) -> None:
+        entry = Entry(
+            "A title",
+            NOON + 0.123456,
+            author=Person("jsmith", "http://a.example/", "j@a.example"),
+            links=(Link("http://a.example/1", "related", "text/html", "One"),),
+            content=Content("image/png", data=b"\x89PNG"),
+            categories=(Category("a", "http://a.example/scheme", "A"),),
+            summary="In short",
+        )
+        self.append(entry)
+        self.assertEqual(self.document().entries, [entry])
+
+    def test_a_document_is_archived_when_the_next_begins(self) -> None:
+        self.assertEqual(self.append(*some(3)), [1, 2, 3])
+        full = self.document()
+        self.assertEqual((full.number, full.archived), (1, False))
+        self.assertEqual(self.append(*some(4, 4)), [4, 5, 6, 7])
+        first, second, current = map(self.document, (1, 2, None))
+        self.assertEqual([each.title for each in first.entries], ["3", "2", "1"])
+        self.assertEqual([each.title for each in second.entries], ["6", "5", "4"])
+        self.assertEqual([each.title for each in current.entries], ["7"])
+        self.assertEqual([first.archived, second.archived, current.archived], [True, True, False])
+        self.assertEqual((first.updated, second.updated), (NOON + 3, NOON + 6))
+        self.assertEqual(current.number, 3)
+
+    def test_a_changed_size_changes_no_archived_document(self) -> None:
+        self.append(*some(4))
+        with self.engine.begin() as conn:
+            again = log.open_log(conn, log.Description("events", "New", "me", 2), NOON + 99)
+        self.assertEqual((again.feed_id, again.title), (self.log.feed_id, "New"))
+        self.append(*some(3, 5))
+        titles = [[each.title for each in self.document(number).entries] for number in (1, 2, 3)]
+        self.assertEqual(titles, [["3", "2", "1"], ["5", "4"], ["7", "6"]])
+
+    def test_large_entries_make_short_documents(self) -> None:
+        large = Content("image/png", data=bytes(log.MAX_DOCUMENT_BYTES))
+        self.append(Entry("large", NOON, content=large), Entry("small", NOON))
+        self.assertEqual([each.title for each in self.document(1).entries], ["large"])
+        self.assertEqual([each.title for each in self.document().entries], ["small"])
+
+    def test_times_never_go_back(self) -> None:
+        self.append(Entry("a", NOON + 5), Entry("b", NOON + 1))
+        self.append(Entry("c", NOON - 1000), Entry("d", NOON + 6))
+        times = [each.updated - NOON for each in self.document(2).entries]
+        times += [each.updated - NOON for each in self.document(1).entries]
+        self.assertEqual(times, [6, 5, 5, 5])
+
+    def test_what_fails_leaves_no_gap(self) -> None:
+        self.append(*some(1))
+        with self.assertRaises(ZeroDivisionError), self.engine.begin() as conn:
+            log.append(conn, "events", some(5))
+            raise ZeroDivisionError
+        self.assertEqual(self.append(*some(1, 2)), [2])
+
+    def test_nothing_to_append(self) -> None:
+        self.assertEqual(self.append(), [])
+        self.assertRaises(log.UnknownLog, self.append, *some(1), name="no-such-log")
+
+    def test_unknown_documents(self) -> None:
+        self.append(*some(4))
+        with self.engine.begin() as conn:
+            for name, number in (("events", 0), ("events", 3), ("no-such-log", None)):
+                self.assertIsNone(log.read_document(conn, name, number))
+
+    def test_a_cursor_reads_on(self) -> None:
+        self.append(*some(5))
+        with self.engine.begin() as conn:
+            pages = [log.entries_after(conn, "events", after, 2) for after in (0, 2, 4, 5)]
+        numbers = [[number for number, _ in page or ()] for page in pages]
+        self.assertEqual(numbers, [[1, 2], [3, 4], [5], []])
+
+    def test_pruned_documents(self) -> None:
+        self.append(*some(8))
+        with self.engine.begin() as conn:
+            self.assertEqual(log.prune(conn, "events", 1, log.Kept.FILE), 3)
+            self.assertEqual(log.prune(conn, "events", 2, log.Kept.GONE), 3)
+            self.assertEqual(log.prune(conn, "events", 2, log.Kept.FILE), 0)
+            self.assertEqual(log.prune(conn, "events", 9, log.Kept.FILE), 0)
+            self.assertIsNone(log.entries_after(conn, "events", 5, 2))
+            page = log.entries_after(conn, "events", 6, 2) or []
+        self.assertEqual([number for number, _ in page], [7, 8])
+        self.assertEqual([self.document(n).kept for n in (1, 2, 3)], ["gone", "gone", "rows"])
+        self.assertEqual(self.append(*some(1, 9)), [9])
+
+    def test_old_documents_are_found_by_time(self) -> None:
+        self.append(*some(8))
+        with self.engine.begin() as conn:
+            found = [log.archived_before(conn, "events", NOON + at) for at in (3, 3.1, 6.1, 99)]
+        self.assertEqual(found, [0, 1, 2, 2])
+
+    def test_logs_are_independent(self) -> None:
+        with self.engine.begin() as conn:
+            other = log.open_log(conn, log.Description("a", "Other"), NOON)
+            self.assertEqual([each.name for each in log.logs(conn)], ["a", "events"])
+            self.assertEqual([each.name for each in log.logs(conn, "a", 1)], ["events"])
+        self.assertNotEqual(other.feed_id, self.log.feed_id)
+        self.append(*some(2))
+        self.assertEqual(self.append(*some(1), name="a"), [1])
+        with self.engine.begin() as conn:
+            self.assertTrue(log.remove_log(conn, "events"))
+            self.assertFalse(log.remove_log(conn, "events"))
+            self.assertIsNone(log.find_log(conn, "events"))
+            counted = [conn.execute(text(f"SELECT count(*) FROM {t}")).scalar() for t in ALL]
+        self.assertEqual(counted, [1, 1, 0])
+
+    def test_several_writers(self) -> None:
+        """Numbers ascend in the order in which the transactions end, without gaps or repetition."""
+
+        def write(writer: int) -> list[int]:
+            return [self.append(Entry(str(writer), NOON))[0] for _ in range(25)]
+
+        with ThreadPoolExecutor(4) as threads:
+            written = list(threads.map(write, range(4)))
+        self.assertEqual(sorted(chain(*written)), list(range(1, 101)))
+        for numbers in written:
+            self.assertEqual(numbers, sorted(numbers))
+
+    def test_several_make_one_log(self) -> None:
+        def make(_: int) -> str:
+            with self.engine.begin() as conn:
+                return log.open_log(conn, log.Description("new", "New"), NOON).feed_id
+
+        with ThreadPoolExecutor(4) as threads:
+            self.assertEqual(len(set(threads.map(make, range(8)))), 1)
+
+    def test_steps_make_the_same_tables(self) -> None:
+        engine = open_engine(self.new_url())
+        self.addCleanup(engine.dispose)
+        with for_writing(engine).begin() as conn:
+            steps = schema.TABLES.migrations
+            alembic_steps.run(conn, steps, "simplefeed_alembic_version", schema.metadata)
+            context = MigrationContext.configure(
+                conn, opts={"version_table": "simplefeed_alembic_version"}
+            )
+            self.assertEqual(compare_metadata(context, schema.metadata), [])
+            self.assertEqual(alembic_steps.revisions(steps)[0], schema.TABLES.latest)
+
+
+ALL = [table.name for table in (schema.log, schema.entry, schema.document)]
+
+
+class PostgreSQLLogTests(LogTests):
+    """A log on PostgreSQL."""
+
+    def new_engine(self) -> AbstractContextManager[Engine]:
+        return on_postgresql()
+
+    def new_url(self) -> str:
+        return empty_database()
+
+    def test_who_commits_late_is_not_missed(self) -> None:
+        """A reader never sees an entry and later one with a smaller number."""
+        appended, seen = Event(), Event()
+
+        def slow() -> list[int]:
+            with self.engine.begin() as conn:
+                numbers = log.append(conn, "events", some(1))
+                appended.set()
+                self.assertTrue(seen.wait(TIMEOUT))
+                return numbers
+
+        with ThreadPoolExecutor(2) as threads:
+            first = threads.submit(slow)
+            self.assertTrue(appended.wait(TIMEOUT))
+            second = threads.submit(self.append, *some(1, 2))
+            with self.engine.begin() as conn:
+                blocked = text(
+                    "SELECT 1 FROM pg_locks WHERE pg_backend_pid() != pid AND NOT granted"
+                )
+                while not conn.execute(blocked).first():
+                    self.assertFalse(second.done())
+                self.assertEqual(log.entries_after(conn, "events", 0, 9), [])
+            seen.set()
+            self.assertEqual((first.result(TIMEOUT), second.result(TIMEOUT)), ([1], [2]))
