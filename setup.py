@@ -15,6 +15,7 @@ setup(
         "rsscloud_broker": [
             "py.typed",
             "example.toml",
+            "apps/*/*.html",
             "storage/migrations/*.mako",
             "web/*.css",
             "web/admin/*.html",

@@ -46,7 +46,7 @@ _XML_FILES: Final = frozenset({"xml", "rss", "rdf", "atom", "opml"})
 _TEXTS: Final = frozenset({"txt", "text", "md", "html", "htm"})
 _IMAGES: Final = {
     "gif": ("image/gif", rb"GIF8[79]a"),
-    "ico": ("image/x-icon", rb"\0\0\1\0"),
+    "ico": ("image/x-icon", rb"\x00\x00\x01\x00"),
     "jpeg": ("image/jpeg", rb"\xff\xd8\xff"),
     "jpg": ("image/jpeg", rb"\xff\xd8\xff"),
     "png": ("image/png", rb"\x89PNG\r\n\x1a\n"),
@@ -57,6 +57,8 @@ EXTENSIONS: Final = tuple(sorted({*_XML_FILES, *_TEXTS, *_IMAGES}))
 _DECLARED: Final = re.compile(
     r"""(\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["'])([A-Za-z][\w.:-]{0,40})""", re.ASCII
 )
+#: How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
+_PROLOG: Final = 512 * 1024
 #: A DOCTYPE with declarations of its own; it comes before the root element.
 _DECLARATIONS: Final = re.compile(rb"<!DOCTYPE[^>\[]*\[", re.IGNORECASE)
 _ROOT: Final = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:rss|rdf|feed)[\s>/]", re.IGNORECASE)
@@ -124,6 +126,16 @@ def check_path(path: str) -> str:
     return path
 
 
+def is_path(path: str) -> bool:
+    """Whether there may be a file with a path."""
+    return len(path) <= MAX_PATH and all(map(_SEGMENT.fullmatch, path.split("/")))
+
+
+def is_xml(path: str) -> bool:
+    """Whether a file is to be a feed or a list of feeds, by its name."""
+    return _extension(path) in _XML_FILES
+
+
 def encoded(text: str) -> bytes:
     """The bytes of an XML document that came as a text.
 
@@ -170,7 +182,7 @@ def examined(path: str, body: bytes, content_type: str = "") -> Document:
     """
     extension = _extension(path)
     said = content_type.partition(";")[0].strip().lower()
-    if extension in _XML_FILES:
+    if is_xml(path):
         if said not in _UNSAID and not said.endswith(("/xml", "+xml", "/x-opml")):
             raise NotStored(
                 f"{path!r} is to be RSS, Atom or OPML, and this came as {said[:60]}: send it as "
@@ -217,8 +229,9 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
 
 def _root(body: bytes, content_type: str) -> etree._Element:
-    first = _ROOT.search(body)
-    if _DECLARATIONS.search(body, 0, first.start() if first else len(body)):
+    beginning = body[:_PROLOG].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
+    first = _ROOT.search(beginning)
+    if _DECLARATIONS.search(beginning, 0, first.start() if first else len(beginning)):
         raise NotStored(
             "This is not stored, since its DOCTYPE declares entities or other things, with which "
             "a document can fetch files or grow without end; send it without them."

@@ -6,7 +6,7 @@ of the fan-out: see ``IPublisher``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,13 @@ from attrs import frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
 from rsscloud_broker.apps.hosting.cache import Answers, Cache, Entry, Key
-from rsscloud_broker.apps.hosting.documents import Document, NotStored
+from rsscloud_broker.apps.hosting.documents import Document, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
 from rsscloud_broker.apps.hosting.rows import File, Limits, Saved, Served, Version
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
-from rsscloud_broker.errors import TooMany
+from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.wire.links import HUB_PATHS, encode
@@ -82,11 +82,37 @@ class Hosting:
         :raises Forbidden, Unavailable: see ``IPublisher.publish``.
         """
         self._admit(caller)
-        self.check_size(body)
-        examine = partial(documents.examined, path, body, content_type)
-        is_quick = len(body) <= documents.SMALL
-        document = examine() if is_quick else await self._in_thread(examine)
+        document = await self._examined(path, body, content_type)
         return await self._put(caller, path, document, source)
+
+    async def save_all(
+        self, caller: Caller, files: Sequence[tuple[str, bytes]], source: str
+    ) -> list[str]:
+        """Store several files.  Unless all of them can be stored, by what they are, none is.
+
+        :param files: paths that ``documents.check_path`` has returned, with the bytes.
+        :returns: for each file why it was not stored, since there was no room or the account
+            saves too often; empty if it was.
+        :raises NotStored: a file is not what is stored here; nothing was stored.
+        :raises MayNot, Unavailable: as for ``save``.
+        """
+        self._check_scope(caller)
+        examined = []
+        for path, body in files:
+            try:
+                examined.append(await self._examined(path, body))
+            except NotStored as error:
+                text = f"Nothing was saved, because of {path!r}. {error}"
+                raise NotStored(text, error.status) from error
+        problems = []
+        for (path, _), document in zip(files, examined, strict=True):
+            try:
+                self._admit(caller)
+                await self._put(caller, path, document, source)
+                problems.append("")
+            except Refused as error:
+                problems.append(str(error))
+        return problems
 
     async def restore(self, caller: Caller, path: str, version: int, source: str) -> bool:
         """Make an earlier version of a file the present one, by saving it again.
@@ -95,7 +121,7 @@ class Hosting:
         :raises NotStored, MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
         """
         self._admit(caller)
-        document = await self._store.one_version(caller.account, path, version)
+        document = await self.version(caller, path, version)
         if document is None:
             return False
         await self._put(caller, path, document, source)
@@ -125,35 +151,47 @@ class Hosting:
         """The files of an account, and how much it may have."""
         return Usage(await self._store.files(caller.account), self._limits)
 
-    def versions(self, caller: Caller, path: str) -> Awaitable[list[Version]]:
+    async def versions(self, caller: Caller, path: str) -> list[Version]:
         """The versions of a file of an account, the newest first."""
-        return self._store.versions(caller.account, path)
+        return await self._store.versions(caller.account, path) if is_path(path) else []
 
-    def version(self, caller: Caller, path: str, version: int) -> Awaitable[Document | None]:
+    async def version(self, caller: Caller, path: str, version: int) -> Document | None:
         """A version of a file of an account; None if there is no such version."""
-        return self._store.one_version(caller.account, path, version)
+        if not is_path(path):
+            return None
+        return await self._store.one_version(caller.account, path, version)
 
     async def content(self, url: str) -> Content | None:
         """The content of a topic; None if there is no such topic.  See ``ServedTopics``."""
         name, _, path = url.removeprefix(f"{self.base}/").partition("/")
+        if not is_path(f"{name}/{path}"):
+            return None
         found = await self.cache.read((name, path))
         if not isinstance(found, Entry) or not found.content.is_topic:
             return None
         return Content(found.content.body, found.content.media_type)
 
-    def check_size(self, body: bytes) -> None:
-        """Check that a document is not too large.
+    async def _examined(self, path: str, body: bytes, content_type: str = "") -> Document:
+        """What is stored of a document.
 
-        :raises NotStored: it is.
+        :raises NotStored: it is too large, or not what is stored here.
         """
         if len(body) > self.max_bytes:
             raise NotStored(
                 f"This has {len(body):,} bytes; a feed or file may have {self.max_bytes:,}.", 413
             )
+        examine = partial(documents.examined, path, body, content_type)
+        if len(body) <= documents.SMALL:
+            return examine()
+        document: Document = await self._in_thread(examine)
+        return document
 
-    def _admit(self, caller: Caller) -> None:
+    def _check_scope(self, caller: Caller) -> None:
         if "publish" not in caller.scopes:
             raise MayNot("This token does not allow to save: it needs the scope publish.")
+
+    def _admit(self, caller: Caller) -> None:
+        self._check_scope(caller)
         if pause := self._take(caller.name):
             raise TooMany("your account saves too often", pause)
 

@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
+from rsscloud_broker.apps.hosting import documents
 from rsscloud_broker.apps.hosting.cache import Answers as AnswersOfFile
 from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
 from rsscloud_broker.apps.hosting.options import PREFIX
@@ -107,7 +108,9 @@ class FileResource(Answers):
         return name, rest
 
     async def _read(self, request: Request) -> Answer:
-        found = await self._cache.read(self._key(request))
+        name, path = self._key(request)
+        may_be = documents.is_path(f"{name}/{path}")  # otherwise it need not be looked up
+        found = await self._cache.read((name, path)) if may_be else None
         if found is None:
             return Answer(b"There is no such feed here.\n", PLAIN, 404)
         if not isinstance(found, Entry):
