@@ -152,14 +152,18 @@ def _version(path: str, version: Version, caller: Caller) -> Tag:
     if version.is_present:
         return tags.li(tags.span(link), facts, tags.span("This one is served."))
     fields = {"do": "restore", "version": str(version.id)}
-    return tags.li(tags.span(link), facts, _form("Restore", caller, path, **fields))
+    what = f"the version of {_shown(version.saved_at)}"
+    return tags.li(tags.span(link), facts, _form("Restore", caller, path, what, **fields))
 
 
-def _form(text: str, caller: Caller, path: str, **fields: str) -> Tag:
-    """A form with nothing but a button."""
+def _form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -> Tag:
+    """A form with nothing but a button.
+
+    :param what: what the button is for, for screen readers; empty for the file.
+    """
     given = {"csrf": caller.csrf, "file": path, **fields}
     hidden = [tags.input(type="hidden", name=name, value=value) for name, value in given.items()]
-    button = tags.button(text, **{"aria-label": f"{text} {fields.get('version', path)}"})
+    button = tags.button(text, **{"aria-label": f"{text} {what or path}"})
     return tags.form(*hidden, button, action=PREFIX, method="post")
 
 
@@ -173,8 +177,11 @@ def _used(usage: Usage) -> str:
 
 def _time(seconds: float) -> Tag:
     """A time for people, in UTC."""
-    when = datetime.fromtimestamp(int(seconds), UTC)
-    return tags.time(when.strftime("%Y-%m-%d %H:%M:%S"), datetime=iso(seconds))
+    return tags.time(_shown(seconds), datetime=iso(seconds))
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _number(text: str) -> int:
