@@ -12,6 +12,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
 from rsscloud_broker.apps import test_feed as test_feed_app
+from rsscloud_broker.apps.hosting.app import make_hosting
+from rsscloud_broker.apps.hosting.options import HostingOptions
+from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -262,4 +265,11 @@ test_feed = AppMaker(
     test_feed_app.TestFeedOptions,
     test_feed_app.make_test_feed,
     test_feed_app.TABLES,
+)
+hosting = AppMaker(
+    "hosting",
+    "stores feeds for their authors, serves them and notifies their subscribers",
+    HostingOptions,
+    make_hosting,
+    HOSTING_TABLES,
 )

@@ -27,6 +27,9 @@ PLACES: Final = (
     ("/signin", "Sign in"),
 )
 
+#: The pages for who has signed in, beside that of the account.
+OWN_PLACES: Final = (("/feeds", "Your feeds"),)
+
 
 def navigation(paths: Set[str], here: str = "") -> list[Tag]:
     """The items of the navigation, as ``li`` elements.

@@ -33,7 +33,7 @@ from twisted.web.template import (
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import Caller, IAnnouncements, IPages
-from rsscloud_broker.web.navigation import navigation
+from rsscloud_broker.web.navigation import OWN_PLACES, navigation
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -120,7 +120,8 @@ def _viewer(caller: Caller, paths: Set[str]) -> Tag:
     token = tags.input(type="hidden", name="csrf", value=caller.csrf)
     sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
     name = tags.span("Signed in as ", tags.a(caller.name, href="/account"))
-    return tags.div(name, console, sign_out, class_="viewer")
+    own = [tags.a(text, href=path) for path, text in OWN_PLACES if path in paths]
+    return tags.div(name, *own, console, sign_out, class_="viewer")
 
 
 @implementer(IPages)

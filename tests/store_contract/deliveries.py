@@ -21,11 +21,12 @@ from tests.store_contract.basics import (
     waits,
 )
 from tests.store_contract.event_log import EventLogContract
+from tests.store_contract.published import PublishedContract
 from tests.store_contract.pushed import PushedContract
 from tests.store_contract.statistics import StatisticsContract
 
 
-class DeliveriesContract(PushedContract, StatisticsContract, EventLogContract):
+class DeliveriesContract(PushedContract, PublishedContract, StatisticsContract, EventLogContract):
     """The tests of deliveries that every ``IStore`` must pass."""
 
     # fan-out

@@ -1,0 +1,189 @@
+"""The page ``/feeds``: the files of who has signed in, with their versions and the quota.
+
+``GET /feeds?file=PATH`` also lists the versions of a file, and ``GET /feeds?file=PATH&version=ID``
+shows one of them as plain text.  Forms are sent by ``POST /feeds`` with ``csrf``, ``file`` and
+``do``: ``delete``, or ``restore`` with ``version``.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+
+from twisted.web.server import Request
+from twisted.web.template import Tag, tags
+from zope.interface import implementer
+
+from rsscloud_broker.apps.hosting.documents import FEED
+from rsscloud_broker.apps.hosting.gate import source_of
+from rsscloud_broker.apps.hosting.hosting import Hosting, Usage
+from rsscloud_broker.apps.hosting.options import PREFIX
+from rsscloud_broker.apps.hosting.rows import File, Version
+from rsscloud_broker.apps.hosting.serving import SAFE
+from rsscloud_broker.errors import ForgedForm, Refused, TooMany
+from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.words import iso
+
+_TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
+_DONE: Final = {
+    "restored": "The version has been restored: it is served now.",
+    "deleted": "The file has been deleted. Who asks for it learns that it is gone for good.",
+}
+
+
+@implementer(IFrontDoor)
+class FeedsDoor(RoutesOnly):
+    """The front door for ``/feeds``."""
+
+    name = "hosting_page"
+
+    def __init__(self, hosting: Hosting, parts: AppParts) -> None:
+        self._hosting = hosting
+        self._callers = parts.callers
+        self._pages = parts.pages
+        self._public_url = parts.public_url
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(PREFIX, "GET", Answers(self._show)),
+            Route(PREFIX, "POST", Answers(self._act)),
+        ]
+
+    async def _show(self, request: Request) -> Answer:
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        path, version = parameter(request, "file"), parameter(request, "version")
+        if path and version:
+            return await self._version(caller, path, version)
+        return await self._page(caller, path, done=_DONE.get(parameter(request, "done"), ""))
+
+    async def _version(self, caller: Caller, path: str, key: str) -> Answer:
+        found = await self._hosting.version(caller, path, _number(key))
+        if found is None:
+            return Answer(b"There is no such version here.\n", PLAIN, 404, NO_STORE)
+        charset = found.media_type.partition("charset=")[2] or "utf-8"
+        is_image = found.media_type.startswith("image/")
+        shown_as = found.media_type if is_image else f"text/plain; charset={charset}"
+        return Answer(found.body, shown_as, 200, {**SAFE, **NO_STORE})
+
+    async def _act(self, request: Request) -> Answer:
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(f"/signin?next={PREFIX}")
+        path = parameter(request, "file")
+        try:
+            self._callers.check_form(request, caller)
+            return await self._do(request, caller, path)
+        except ForgedForm as error:
+            return refused(error)
+        except Refused as error:
+            status = 429 if isinstance(error, TooMany) else 400
+            text = str(error)
+            return await self._page(
+                caller, path, problem=f"{text[:1].upper()}{text[1:]}", status=status
+            )
+
+    async def _do(self, request: Request, caller: Caller, path: str) -> Answer:
+        source, do = source_of(request), parameter(request, "do")
+        if do == "delete":
+            if await self._hosting.remove(caller, path, source):
+                return redirect(f"{PREFIX}?done=deleted")
+            return await self._page(caller, problem="There is no such file any more.", status=404)
+        if do != "restore":
+            return await self._page(caller, problem="This form asks for nothing known here.")
+        version = _number(parameter(request, "version"))
+        if await self._hosting.restore(caller, path, version, source):
+            return redirect(f"{PREFIX}?done=restored&file={quote(path, safe='')}")
+        problem = "There is no such version any more: newer ones have taken its place."
+        return await self._page(caller, path, problem=problem, status=404)
+
+    async def _page(
+        self,
+        caller: Caller,
+        path: str = "",
+        *,
+        problem: str = "",
+        done: str = "",
+        status: int = 400,
+    ) -> Answer:
+        usage = await self._hosting.usage(caller)
+        versions = await self._hosting.versions(caller, path) if path else []
+        page = await self._pages.render(
+            "Your feeds",
+            _TEMPLATE,
+            caller,
+            here=PREFIX,
+            name=caller.name,
+            used=_used(usage),
+            files=[self._file(each, caller) for each in usage.files] or tags.li("None yet."),
+            path=path if versions else "",
+            versions=[_version(path, each, caller) for each in versions],
+            own=self._hosting.url_of(caller.name, FEED),
+            rpc=f"{self._public_url}/RPC2",
+            problem=problem,
+            done=done,
+        )
+        return Answer(page, status=status if problem else 200, headers=NO_STORE)
+
+    def _file(self, file: File, caller: Caller) -> Tag:
+        """An item of the list of files."""
+        link = tags.a(file.path, href=self._hosting.url_of(caller.name, file.path))
+        versions = "1 version" if file.versions == 1 else f"{file.versions} versions"
+        where = tags.a(
+            versions,
+            href=f"{PREFIX}?file={quote(file.path, safe='')}#versions",
+            **{"aria-label": f"{versions} of {file.path}"},
+        )
+        facts = tags.span(
+            f"{file.size:,} bytes, saved ", _time(file.saved_at), ", ", where, ".", class_="where"
+        )
+        return tags.li(tags.span(link), facts, _form("Delete", caller, file.path, do="delete"))
+
+
+def _version(path: str, version: Version, caller: Caller) -> Tag:
+    """An item of the list of versions."""
+    address = f"{PREFIX}?file={quote(path, safe='')}&version={version.id}"
+    link = tags.a(_time(version.saved_at), href=address)
+    facts = tags.span(f"{version.size:,} bytes, {version.media_type}", class_="where")
+    if version.is_present:
+        return tags.li(tags.span(link), facts, tags.span("This one is served."))
+    fields = {"do": "restore", "version": str(version.id)}
+    what = f"the version of {_shown(version.saved_at)}"
+    return tags.li(tags.span(link), facts, _form("Restore", caller, path, what, **fields))
+
+
+def _form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -> Tag:
+    """A form with nothing but a button.
+
+    :param what: what the button is for, for screen readers; empty for the file.
+    """
+    given = {"csrf": caller.csrf, "file": path, **fields}
+    hidden = [tags.input(type="hidden", name=name, value=value) for name, value in given.items()]
+    button = tags.button(text, **{"aria-label": f"{text} {what or path}"})
+    return tags.form(*hidden, button, action=PREFIX, method="post")
+
+
+def _used(usage: Usage) -> str:
+    files = "1 file" if len(usage.files) == 1 else f"{len(usage.files)} files"
+    return (
+        f"{files} of at most {usage.limits.files}, with {usage.bytes:,} of at most "
+        f"{usage.limits.bytes:,} bytes"
+    )
+
+
+def _time(seconds: float) -> Tag:
+    """A time for people, in UTC."""
+    return tags.time(_shown(seconds), datetime=iso(seconds))
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _number(text: str) -> int:
+    """A whole number of at most 18 digits; 0 if the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

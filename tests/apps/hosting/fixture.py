@@ -1,0 +1,260 @@
+"""The application in memory: behind its real front doors are the real store and publisher."""
+
+from __future__ import annotations
+
+import xmlrpc.client
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from attrs import evolve
+from twisted.internet.defer import execute
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.hosting.app import make_hosting
+from rsscloud_broker.apps.hosting.options import HostingOptions
+from rsscloud_broker.apps.hosting.schema import metadata
+from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.config import Http, Topics
+from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
+from rsscloud_broker.core.rate_limits import RateLimit
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
+from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import AppParts, Caller, IDatabase
+from rsscloud_broker.model import Callback, Lease, Ping, Subscription
+from rsscloud_broker.storage import Store
+from rsscloud_broker.testing import (
+    FakeBroker,
+    FakeFetcher,
+    FakeOutbound,
+    FakeTopicView,
+    front_door_parts,
+)
+from rsscloud_broker.testing.memory import CallersThread
+from rsscloud_broker.web.callers import Callers
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from rsscloud_broker.wire import soap
+from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
+from tests.core.house import Bus, FakeDiskSpace, change_detector
+from tests.front_doors.exchange import FORM, Answer, Exchange, address, envelope, request_bytes
+
+PUBLIC_URL = "https://broker.example"
+BASE = f"{PUBLIC_URL}/feeds"
+URL = f"{BASE}/dave/rss.xml"
+PATH = "/feeds/dave/rss.xml"
+
+#: The address that requests come from: a trusted proxy, which speaks of somebody elsewhere.
+PROXY = "10.0.0.1"
+HTTPS = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
+
+
+def a_feed(text: str = "1", size: int = 0) -> bytes:
+    """A feed of RSS 2.0.
+
+    :param size: how many bytes it has at least.
+    """
+    filling = "x" * size
+    return (
+        f'<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel><title>{text}'
+        f"</title><description>{filling}</description></channel></rss>"
+    ).encode()
+
+
+def basic(name: str = "dave", password: str = PASSWORD) -> dict[str, str]:
+    """The header with a name and a password."""
+    return {"Authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}
+
+
+class HostingHouse(AccountHouse):
+    """Accounts, the application, and the part of a broker that publishes.
+
+    :ivar subscription: none, until ``subscribe``.
+    """
+
+    def __init__(
+        self,
+        case: SynchronousTestCase,
+        options: HostingOptions | None = None,
+        accounts: AccountOptions = PATIENT,
+        public_url: str = PUBLIC_URL,
+        *,
+        has_hub: bool = True,
+        http: Http | None = None,
+    ) -> None:
+        super().__init__(case, accounts)
+        self.case = case
+        self.threads = CallersThread()
+        self.broker_store = Store(cast(IReactorFromThreads, self.clock), "sqlite://", self.threads)
+        self.broker_store.startService()
+        case.addCleanup(self.broker_store.stopService)
+        metadata.create_all(self.threads._engine)
+        self.bus, counters, self.blocks = Bus(), Counters(), Blocks()
+        self.space = FakeDiskSpace()
+        self.fetcher = FakeFetcher()
+        detector = change_detector(
+            self.broker_store,
+            self.fetcher,
+            self.bus,
+            self.clock,
+            counters,
+            FairLimiter(self.clock),
+        )
+        detector.startService()
+        case.addCleanup(detector.stopService)
+        access = Access(Topics(), self.blocks)
+        self.publisher = Publisher(
+            self.broker_store, detector, self.bus, self.clock, access, self.space
+        )
+        self.callers = Callers(self.accounts, public_url)
+        pages = Pages()
+        door_parts = front_door_parts(
+            pages=pages,
+            clock=self.clock,
+            public_url=public_url,
+            accounts=self.accounts,
+            callers=self.callers,
+        )
+        self.parts = AppParts(
+            broker=FakeBroker(),
+            publisher=self.publisher,
+            database=cast(IDatabase, self.threads),
+            accounts=self.accounts,
+            callers=self.callers,
+            pages=pages,
+            topics=FakeTopicView(),
+            web=FakeOutbound(),
+            outbound=FakeOutbound(),
+            clock=self.clock,
+            counters=counters,
+            directory=FilePath("no-such-directory"),
+            public_url=public_url,
+            has_hub=has_hub,
+            has_cloud=True,
+            in_thread=execute,
+            rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
+            running=frozenset({"rsscloud", "hosting"}),
+        )
+        self.app = make_hosting(options or HostingOptions(), self.parts)
+        doors = [
+            *self.app.front_doors,
+            AccountsDoor(AccountsOptions(), door_parts),
+            RssCloudDoor(RssCloudOptions(), door_parts),
+        ]
+        root = Root(doors, public_url)
+        pages.link_to(root.pages)
+        self.limits = HTTPLimits(http or Http(trusted_proxies=(PROXY,)), self.clock)
+        self.factory = bounded_site(root, self.limits, counters, pages.error)
+
+    # asking
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        peer: str = PROXY,
+    ) -> Answer:
+        """Send one request, by default over HTTPS through a proxy; return the answer."""
+        sent = {**(HTTPS if peer == PROXY else {}), **(headers or {})}
+        where = address(peer)
+        exchange = Exchange(self.factory.buildProtocol(where), where)
+        exchange.send(request_bytes(method, path, body, sent))
+        return exchange.answer(method)
+
+    def put(
+        self, body: bytes, path: str = PATH, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send a file with the name and the password of dave."""
+        return self.ask(
+            "PUT", path, body, {**basic(), "Content-Length": str(len(body))} | dict(headers or {})
+        )
+
+    def get(self, path: str = PATH, **headers: str) -> Answer:
+        """Read a file.  An underscore in the name of a header stands for a hyphen."""
+        return self.ask(
+            "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
+
+    def form(self, path: str, fields: Mapping[str, Any], **headers: str) -> Answer:
+        """Send a form."""
+        return self.ask("POST", path, urlencode(fields).encode(), {"Content-Type": FORM, **headers})
+
+    def xmlrpc(self, method: str, *params: Any) -> Any:
+        """Call an XML-RPC procedure.
+
+        :raises xmlrpc.client.Fault: the answer is a fault.
+        """
+        document = xmlrpc.client.dumps(params, method, allow_none=True).encode()
+        answer = self.ask("POST", "/RPC2", document, {"Content-Type": "text/xml"})
+        self.case.assertEqual(answer.status, 200, answer.text)
+        return xmlrpc.client.loads(answer.body, use_builtin_types=True)[0][0]
+
+    def fault(self, method: str, *params: Any) -> str:
+        """Call an XML-RPC procedure; the text of the fault that must come."""
+        error = self.case.assertRaises(xmlrpc.client.Fault, self.xmlrpc, method, *params)
+        self.case.assertEqual(error.faultCode, 4)
+        text: str = error.faultString
+        return text
+
+    def soap(self, operation: str, members: Mapping[str, Any], action: str = "/rssCloud") -> Any:
+        """Call a SOAP operation.
+
+        :raises soap.SoapFault: the answer is a fault.
+        """
+        headers = {"Content-Type": "text/xml", "SOAPAction": f'"{action}"'}
+        answer = self.ask("POST", "/soap", envelope(operation, members), headers)
+        return soap.decode_response(answer.body)
+
+    # what is stored
+
+    def subscribe(self, topic: str = URL, *, wants_content: bool = False) -> Subscription:
+        """Store a subscription, as if it had been verified."""
+        callback = Callback("http://reader.example/notify", "carrier")
+        lease = Lease(self.clock.wall_seconds(), 86_400)
+        wanted = Subscription(topic, callback, lease, wants_content=wants_content)
+        return self.case.successResultOf(self.broker_store.put_subscription(wanted))
+
+    def walks(self) -> list[Any]:
+        """The fan-outs that have begun."""
+        return self.case.successResultOf(self.broker_store.fanouts(100))
+
+    def pings(self) -> list[Ping]:
+        """The pings that are recorded."""
+        return self.case.successResultOf(self.broker_store.pings(0, 9e9, None, 1000))
+
+    def caller(self, name: str = "dave") -> Caller:
+        """An account that may save."""
+        found: Caller = self.result(self.accounts.caller_of_password(name, PASSWORD, "192.0.2.7"))
+        return found
+
+    def token(self, *scopes: str) -> str:
+        """The secret of a token of dave."""
+        caller = evolve(self.caller(), scopes=frozenset(scopes))
+        _, secret = self.result(
+            self.accounts.add_token(caller, "a tool", set(scopes), None, PASSWORD, "192.0.2.7")
+        )
+        return str(secret)
+
+
+class HostingTestCase(SynchronousTestCase):
+    """A test case with the application.
+
+    :cvar options: those of the application.
+    """
+
+    options = HostingOptions()
+
+    def setUp(self) -> None:
+        self.house = HostingHouse(self, self.options)
+
+    def assert_nothing_stored(self) -> None:
+        """Check that no file, no ping and no fan-out is stored."""
+        self.assertEqual(self.house.get().status, 404)
+        self.assertEqual((self.house.pings(), self.house.walks()), ([], []))

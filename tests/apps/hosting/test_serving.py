@@ -1,0 +1,266 @@
+"""GET and HEAD of stored files, and that none is ever older than the last save."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.apps.hosting import cache as cache_module
+from rsscloud_broker.apps.hosting.documents import examined
+from rsscloud_broker.apps.hosting.options import HostingOptions
+from rsscloud_broker.apps.hosting.rows import Limits, Stored
+from rsscloud_broker.apps.hosting.store import HostingStore
+from tests.apps.hosting.fixture import (
+    BASE,
+    PATH,
+    URL,
+    HostingHouse,
+    HostingTestCase,
+    a_feed,
+    basic,
+)
+
+LARGE = a_feed(size=5000)
+LINK = f'<https://broker.example/websub>; rel="hub", <{URL}>; rel="self"'
+
+
+class ServingTests(HostingTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.assertEqual(self.house.put(LARGE).status, 201)
+
+    def test_headers(self) -> None:
+        answer = self.house.get()
+        self.assertEqual((answer.status, answer.body), (200, LARGE))
+        headers = answer.headers
+        self.assertEqual(headers["content-type"], "application/rss+xml; charset=utf-8")
+        self.assertEqual(headers["content-length"], str(len(LARGE)))
+        self.assertEqual(headers["link"], LINK)
+        self.assertEqual(headers["x-content-type-options"], "nosniff")
+        self.assertIn("sandbox", headers["content-security-policy"])
+        self.assertEqual(headers["vary"], "accept-encoding")
+        self.assertEqual(headers["cache-control"], "public, max-age=0, must-revalidate")
+        self.assertEqual(headers["last-modified"], "Sun, 09 Sep 2001 01:46:40 GMT")
+        self.assertEqual(headers["access-control-allow-origin"], "*")
+
+    def test_head(self) -> None:
+        answer = self.house.ask("HEAD", PATH)
+        self.assertEqual((answer.status, answer.body), (200, b""))
+        self.assertEqual(answer.headers["content-length"], str(len(LARGE)))
+        self.assertEqual(answer.headers["etag"], self.house.get().headers["etag"])
+
+    def test_gzip(self) -> None:
+        plain = self.house.get()
+        for accepted in ("gzip", "deflate, GZIP;q=0.5", "br, gzip"):
+            answer = self.house.get(Accept_Encoding=accepted)
+            self.assertEqual(answer.headers["content-encoding"], "gzip")
+            self.assertEqual(gzip.decompress(answer.body), LARGE)
+            self.assertNotEqual(answer.headers["etag"], plain.headers["etag"])
+        for refused in ("", "identity", "gzip;q=0", "gzip; q=0.0, br"):
+            self.assertEqual(self.house.get(Accept_Encoding=refused).body, LARGE)
+
+    def test_conditional_requests(self) -> None:
+        plain = self.house.get().headers
+        packed = self.house.get(Accept_Encoding="gzip").headers
+        since = {"If_Modified_Since": plain["last-modified"]}
+        for headers, status in (
+            ({"If_None_Match": plain["etag"]}, 304),
+            ({"If_None_Match": packed["etag"]}, 304),
+            ({"If_None_Match": f"W/{plain['etag']}"}, 304),
+            ({"If_None_Match": f'"x", {plain["etag"]}'}, 304),
+            ({"If_None_Match": "*"}, 304),
+            ({"If_None_Match": packed["etag"], "Accept_Encoding": "gzip"}, 304),
+            ({"If_None_Match": '"x"'}, 200),
+            ({"If_None_Match": '"x"', **since}, 200),
+            ({"If_None_Match": ""}, 200),
+            (since, 304),
+            ({"If_Modified_Since": "Sun, 09 Sep 2035 01:46:40 GMT"}, 304),
+            ({"If_Modified_Since": "Sun, 09 Sep 2001 01:46:39 GMT"}, 200),
+            ({"If_Modified_Since": "yesterday"}, 200),
+        ):
+            answer = self.house.get(**headers)
+            self.assertEqual(answer.status, status, headers)
+            self.assertEqual(answer.body, LARGE if status == 200 else b"", headers)
+            if status == 304:
+                for name in ("etag", "vary", "cache-control"):
+                    self.assertIn(name, answer.headers)
+        self.house.put(a_feed("2"))
+        self.assertEqual(self.house.get(If_None_Match=plain["etag"]).status, 200)
+        self.assertEqual(self.house.get(**since).status, 200)
+
+    def test_no_date_is_in_the_future(self) -> None:
+        self.house.put(a_feed("2"))
+        self.assertNotIn("last-modified", self.house.get().headers)
+        self.house.clock.advance(2)
+        self.assertEqual(self.house.get().headers["last-modified"], "Sun, 09 Sep 2001 01:46:41 GMT")
+
+    def test_what_is_not_there(self) -> None:
+        for path in (
+            "/feeds/nobody/rss.xml",
+            "/feeds/dave/x.xml",
+            "/feeds/dave",
+            "/feeds/dave/",
+            "/feeds/dave/../dave/rss.xml",
+            "/feeds/dave/rss.xml/",
+            "/feeds/dave/rss.xml%00",
+        ):
+            self.assertEqual(self.house.get(path).status, 404, path)
+
+    def test_deleted_file_is_gone(self) -> None:
+        self.assertEqual(self.house.ask("DELETE", PATH, headers=basic()).status, 204)
+        answer = self.house.get()
+        self.assertEqual(answer.status, 410)
+        self.assertIn("its author has deleted it", answer.text)
+        self.house.put(a_feed("2"))
+        self.assertEqual(self.house.get().body, a_feed("2"))
+
+    def test_other_methods(self) -> None:
+        answer = self.house.ask("OPTIONS", PATH)
+        self.assertEqual(answer.headers["allow"], "DELETE, GET, HEAD, OPTIONS, PUT")
+
+    # topics
+
+    def read(self, url: str) -> Any:
+        (topics,) = self.house.app.topics
+        self.assertTrue(url.startswith(topics.prefix))
+        return self.house.result(topics.read(url))
+
+    def test_topics_are_read_from_the_store(self) -> None:
+        content = self.read(URL)
+        self.assertEqual(content.body, LARGE)
+        self.assertEqual(content.content_type, "application/rss+xml; charset=utf-8")
+        self.house.put(b"hello", "/feeds/dave/hello.txt")
+        for url in (f"{BASE}/dave/hello.txt", f"{BASE}/dave/none.xml", f"{BASE}/x", f"{BASE}/"):
+            self.assertIsNone(self.read(url))
+        self.house.ask("DELETE", PATH, headers=basic())
+        self.assertIsNone(self.read(URL))
+
+    def test_link_only_if_there_is_a_hub(self) -> None:
+        house = HostingHouse(self, has_hub=False)
+        house.put(LARGE)
+        self.assertNotIn("link", house.get().headers)
+        self.house.put(b"hello", "/feeds/dave/hello.txt")
+        self.assertNotIn("link", self.house.get("/feeds/dave/hello.txt").headers)
+
+
+class CacheTests(HostingTestCase):
+    """What is in memory."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.reads: list[tuple[Any, ...]] = []
+        self.held: list[Deferred[None]] | None = None
+        files: Any = next(iter(self.house.app.front_doors))
+        self.cache = files.routes()[0].resource._cache
+        present = self.cache._present
+
+        def read(*arguments: Any) -> Deferred[Stored | None]:
+            self.reads.append(arguments)
+            result: Deferred[Stored | None] = present(*arguments)
+            if self.held is None:
+                return result
+            gate: Deferred[None] = Deferred()
+            self.held.append(gate)
+            return gate.addCallback(lambda _: result)
+
+        self.cache._present = read
+
+    def test_second_request_reads_nothing(self) -> None:
+        self.house.put(LARGE)
+        for _ in range(3):
+            self.assertEqual(self.house.get().body, LARGE)
+        self.assertEqual(len(self.reads), 1)
+
+    def test_compared_with_the_store_after_a_second(self) -> None:
+        self.house.put(LARGE)
+        self.house.get()
+        self.house.clock.advance(1)
+        self.assertEqual(self.house.get().body, LARGE)
+        self.assertEqual([known > 0 for _, _, known in self.reads], [False, True])
+        self.house.get()
+        self.assertEqual(len(self.reads), 2)
+
+    def test_save_of_another_process_is_seen_after_a_second(self) -> None:
+        self.house.put(LARGE)
+        self.house.get()
+        account, document = self.house.caller().account, examined("rss.xml", a_feed("2"))
+        other = HostingStore(self.house.parts.database)
+        self.successResultOf(other.save(account, "rss.xml", document, 2000.0, Limits(9999, 9)))
+        self.assertEqual(self.house.get().body, LARGE)
+        self.house.clock.advance(1)
+        self.assertEqual(self.house.get().body, a_feed("2"))
+        self.successResultOf(other.remove(account, "rss.xml"))
+        self.house.clock.advance(1)
+        self.assertEqual(self.house.get().status, 410)
+
+    def test_save_is_seen_at_once(self) -> None:
+        for number in range(5):
+            self.house.put(a_feed(str(number)))
+            self.assertEqual(self.house.get().body, a_feed(str(number)))
+
+    def test_what_was_read_before_a_save_is_not_kept(self) -> None:
+        self.house.put(a_feed("old"))
+        self.held = []
+        early = Deferred.fromCoroutine(self.cache.read(("dave", "rss.xml")))
+        self.house.put(a_feed("new"))
+        self.held[0].callback(None)
+        self.assertEqual(self.successResultOf(early).content.body, a_feed("old"))
+        self.held = None
+        self.assertEqual(self.house.get().body, a_feed("new"))
+
+    def test_nothing_is_kept_during_a_save(self) -> None:
+        self.house.put(a_feed("old"))
+        key = ("dave", "rss.xml")
+        with self.cache.changing(key), self.cache.changing(key):
+            self.assertEqual(self.house.get().body, a_feed("old"))
+            self.assertIsNone(self.cache.fresh(key))
+        self.assertIsNone(self.cache.fresh(key))
+        self.house.get()
+        self.assertIsNotNone(self.cache.fresh(key))
+        self.assertEqual((dict(self.cache._changing), self.cache._reads), ({}, {}))
+
+    def test_failed_save_changes_nothing(self) -> None:
+        self.house.put(a_feed("old"))
+        self.house.space.full = True
+        self.assertEqual(self.house.put(a_feed("new")).status, 503)
+        self.assertEqual(self.house.get().body, a_feed("old"))
+
+    def test_memory_is_limited(self) -> None:
+        self.patch(cache_module, "BYTES", 20_000)
+        self.patch(cache_module, "LARGEST", 9_000)
+        for number in range(9):
+            path = f"/feeds/dave/{number}.txt"
+            self.house.put(bytes(range(256)) * 20, path)
+            self.house.get(path)
+        self.assertLessEqual(self.cache._size, 20_000)
+        self.assertEqual(self.cache._size, sum(e.size for e in self.cache._entries.values()))
+        self.assertEqual(len(self.cache._entries), 2)
+        self.house.put(bytes(range(256)) * 40, "/feeds/dave/large.txt")
+        self.house.get("/feeds/dave/large.txt")
+        self.assertIsNone(self.cache.fresh(("dave", "large.txt")))
+
+
+class BaseTests(HostingTestCase):
+    """Feeds at a host of their own, behind a proxy."""
+
+    options = HostingOptions(base_url="https://Static.example/people/")
+
+    def test_urls(self) -> None:
+        url = "https://static.example/people/dave/rss.xml"
+        self.assertEqual(self.house.put(LARGE).headers["location"], url)
+        for path in (PATH, "/people/dave/rss.xml"):
+            answer = self.house.get(path)
+            self.assertEqual(answer.body, LARGE)
+            self.assertIn(f'<{url}>; rel="self"', answer.headers["link"])
+        (topics,) = self.house.app.topics
+        self.assertEqual(topics.prefix, "https://static.example/people/")
+        content = self.house.result(topics.read(url))
+        self.assertEqual(content.body, LARGE)
+
+    def test_bases_that_cannot_be_used(self) -> None:
+        for url in ("static.example", "ftp://x/", "https://", "https://x/?y", "https://x/#y",
+                    "https://a@x/", "https://x:0/"):  # fmt: skip
+            error = self.assertRaises(ValueError, HostingOptions, base_url=url)
+            self.assertIn("'base_url'", str(error))

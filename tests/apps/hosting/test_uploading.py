@@ -1,0 +1,138 @@
+"""PUT and DELETE of files."""
+
+from __future__ import annotations
+
+from rsscloud_broker.apps.hosting.options import HostingOptions
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import SignIn
+from tests.accounts.fixture import PASSWORD
+from tests.apps.hosting.fixture import PATH, URL, HostingTestCase, a_feed, basic
+from tests.front_doors.exchange import Answer
+
+
+class PutTests(HostingTestCase):
+    options = HostingOptions(max_feed_bytes=1100 * 1024, max_account_bytes=3000 * 1024)
+
+    def test_first_and_second(self) -> None:
+        answer = self.house.put(a_feed())
+        self.assertEqual((answer.status, answer.headers["location"]), (201, URL))
+        answer = self.house.put(a_feed("2"))
+        self.assertEqual((answer.status, answer.headers["location"], answer.body), (204, URL, b""))
+        self.assertNotIn("content-length", answer.headers)
+        self.assertEqual(self.house.get().body, a_feed("2"))
+        self.assertEqual(len(self.house.pings()), 2)
+
+    def test_by_token(self) -> None:
+        token = self.house.token("publish")
+        bearer = {"Authorization": f"Bearer {token}"}
+        self.assertEqual(self.house.put(a_feed(), headers=bearer).status, 201)
+        self.assertEqual(self.house.ask("DELETE", PATH, headers=bearer).status, 204)
+
+    def test_a_token_may_come_over_plain_http(self) -> None:
+        """It is random and can be removed; the broker never refused one."""
+        bearer = {"Authorization": f"Bearer {self.house.token('publish')}", "Content-Length": "1"}
+        answer = self.house.ask("PUT", PATH, b"x", bearer, "198.51.100.9")
+        self.assertEqual(answer.status, 422)
+
+    def test_who_does_not_say_who_it_is(self) -> None:
+        for headers in (
+            {"Authorization": ""},
+            {"Authorization": "Basic"},
+            {"Authorization": "Basic ====="},
+            {"Authorization": "Basic /w=="},
+            {"Authorization": "Bearer rsb_unknown"},
+            {"Authorization": "Digest x"},
+            basic(password="wrong"),
+            basic("nobody"),
+        ):
+            for method in ("PUT", "DELETE"):
+                answer = self.house.ask(method, PATH, a_feed(), headers)
+                self.assertEqual(answer.status, 401, headers)
+                self.assertIn("Basic realm=", answer.headers["www-authenticate"])
+                self.assertIn("Bearer realm=", answer.headers["www-authenticate"])
+        self.assert_nothing_stored()
+
+    def test_a_cookie_is_not_enough(self) -> None:
+        """A browser adds it to requests that other sites make it send."""
+        signed_in = self.house.result(
+            self.house.accounts.sign_in(SignIn("dave", PASSWORD, "192.0.2.7"))
+        )
+        cookie = {"Cookie": f"__Host-rsscloud-session={signed_in.secret}", "Authorization": "x"}
+        self.assertEqual(self.house.put(a_feed(), headers=cookie).status, 401)
+        self.assert_nothing_stored()
+
+    def test_who_may_not(self) -> None:
+        metrics = {"Authorization": f"Bearer {self.house.token('metrics')}"}
+        for answer, said in (
+            (self.house.put(a_feed(), headers=metrics), "needs the scope publish"),
+            (self.house.put(a_feed(), "/feeds/anna/rss.xml"), "You are dave"),
+            (self.house.put(a_feed(), "/feeds/Dave/rss.xml"), "You are dave"),
+            (self.house.ask("DELETE", "/feeds/anna/rss.xml", headers=basic()), "You are dave"),
+        ):
+            self.assertEqual(answer.status, 403)
+            self.assertIn(said, answer.text)
+        self.assert_nothing_stored()
+
+    def assert_refused(self, answer: Answer, status: int, said: str) -> None:
+        self.assertEqual((answer.status, said in answer.text), (status, True), answer.text)
+        self.assertEqual(answer.headers.get_content_type(), "text/plain")
+
+    def test_what_is_not_stored(self) -> None:
+        self.assert_refused(self.house.put(b"<html/>"), 422, "neither RSS nor Atom")
+        html = {"Content-Type": "text/html"}
+        self.assert_refused(self.house.put(a_feed(), headers=html), 415, "text/html")
+        for path in ("x.svg", "x.php"):
+            answer = self.house.put(b"<svg/>", f"/feeds/dave/{path}")
+            self.assert_refused(answer, 415, ".rss")
+        for path in ("../x.xml", "%2e%2e/x.xml", "..%2fx.xml", ".x.xml", "a b.xml", "\xff.xml"):
+            answer = self.house.put(a_feed(), f"/feeds/dave/{path}")
+            self.assertIn(answer.status, (400, 403), path)
+        self.assert_nothing_stored()
+
+    def test_large_bodies(self) -> None:
+        """More than the broker accepts elsewhere, up to what is configured."""
+        large = a_feed(size=1_090_000)
+        self.assertEqual(self.house.put(large).status, 201)
+        self.assertEqual(self.house.get().body, large)
+        answer = self.house.put(a_feed(size=1100 * 1024))
+        self.assertEqual(answer.status, 413)
+        self.assertEqual(self.house.get().body, large)
+
+    def test_full_account(self) -> None:
+        for path in ("a.xml", "b.xml"):
+            answer = self.house.put(a_feed(size=1_090_000), f"/feeds/dave/{path}")
+            self.assertEqual(answer.status, 201)
+        answer = self.house.put(a_feed(size=1_090_000))
+        self.assert_refused(answer, 507, "Delete some first")
+
+    def test_files_in_directories(self) -> None:
+        path = "/feeds/dave/2026/11/log.txt"
+        self.assertEqual(self.house.put(b"hello", path).status, 201)
+        answer = self.house.get(path)
+        self.assertEqual(answer.body, b"hello")
+        self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+        self.assertEqual(self.house.pings(), [])
+
+    def test_database_that_cannot_be_used(self) -> None:
+        self.house.put(a_feed())
+
+        def fail(*arguments: object) -> None:
+            raise Unavailable("the disk is on fire")
+
+        self.patch(self.house.threads, "write", fail)
+        self.assertEqual(self.house.put(a_feed("2")).status, 503)
+        self.assertEqual(self.house.get().body, a_feed())
+
+    def test_delete(self) -> None:
+        self.house.put(a_feed())
+        self.house.subscribe()
+        self.assertEqual(self.house.ask("DELETE", PATH, headers=basic()).status, 204)
+        self.assertEqual(self.house.ask("DELETE", PATH, headers=basic()).status, 404)
+        topic = self.successResultOf(self.house.broker_store.topic(URL))
+        assert topic is not None
+        self.assertEqual(topic.ended, "its author has deleted it")
+        self.assertEqual([walk.topic for walk in self.house.walks()], [URL])
+        self.house.put(a_feed())
+        topic = self.successResultOf(self.house.broker_store.topic(URL))
+        assert topic is not None
+        self.assertEqual(topic.ended, "")

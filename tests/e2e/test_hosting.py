@@ -1,0 +1,271 @@
+"""Feeds that the broker stores: real clients save them, and real subscribers are told."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from itertools import count
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from xmlrpc.client import Error, Fault, ServerProxy
+
+from lxml import etree
+from playwright.sync_api import expect
+from sqlalchemy import text
+
+from rsscloud_broker.storage import open_database
+from rsscloud_broker.wire.soap import decode_response
+from tests.e2e.browser import PHONE, BrowserTestCase
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, post_form, request, run_here, until
+from tests.e2e.programs import program
+from tests.e2e.servers import RECEIVERS
+from tests.e2e.websub_servers import HubReceiver
+from tests.front_doors.exchange import envelope
+from tests.postgresql import borrowed_database
+
+PASSWORD = "correct horse"
+
+#: The feeds are public at the address that the broker knows.
+ACCESS_LOG = '[log]\naccess = "access.log"\n'
+
+
+def a_feed(text: str = "1") -> str:
+    """A feed with a letter that is not of ASCII."""
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
+        f"<title>Ünïcode {text}</title></channel></rss>\n"
+    )
+
+
+def with_account(broker: Broker, *names: str) -> Broker:
+    """A broker that runs, with accounts."""
+    for name in names or ("dave",):
+        command = ("account", "add", name, "--password-stdin", "--config", broker.configuration)
+        run_here(*command, "--data", broker.data, stdin=PASSWORD).check_returncode()
+    broker.start()
+    return broker
+
+
+def save(broker: Broker, feed: str, name: str = "dave") -> str:
+    """Save a feed by XML-RPC; its public URL."""
+    with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
+        return str(proxy.rssCloud.saveRss(name, PASSWORD, feed))
+
+
+class SubscribersTests(EndToEndTestCase):
+    def test_all_are_told_with_the_content_and_nothing_is_fetched(self) -> None:
+        broker = with_account(self.own_broker(ACCESS_LOG))
+        feed = save(broker, a_feed())
+        self.assertEqual(feed, f"http://localhost:{broker.port}/feeds/dave/rss.xml")
+        receivers = [self.served(make()) for make in RECEIVERS]
+        for receiver in receivers:
+            self.subscribed(broker, receiver, feed)
+        hub = self.served(HubReceiver())
+        answer = request(f"{broker.url}/feeds/dave/rss.xml")
+        (hub_url,) = re.findall(r'<([^>]*)>; rel="hub"', answer.headers["link"])
+        (topic,) = re.findall(r'<([^>]*)>; rel="self"', answer.headers["link"])
+        intent = {"hub.mode": "subscribe", "hub.topic": topic, "hub.callback": hub.callback}
+        self.assertEqual(post_form(hub_url, intent).status, 202)
+        until(lambda: hub.asked, "the hub to ask")
+
+        save(broker, a_feed("2"))
+        for receiver in receivers:
+            self.assert_told(receiver, feed)
+        self.assert_told(hub, feed)
+        (delivery,) = hub.delivered
+        self.assertEqual(delivery.body, a_feed("2").encode())
+        self.assertEqual(delivery.headers["content-type"], "application/rss+xml; charset=utf-8")
+        save(broker, a_feed("2"))  # unchanged: nobody is told
+        save(broker, a_feed("3"))
+        self.assert_told(hub, feed)
+        self.assertEqual(hub.bodies, [a_feed("2").encode(), a_feed("3").encode()])
+        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("3"))
+        broker.stop()
+        log = Path(broker.directory, "access.log").read_text(encoding="utf-8")
+        self.assertEqual(log.count("GET /feeds/dave/rss.xml"), 2, "this test has read it twice")
+
+    def test_deleted_feed_ends(self) -> None:
+        broker = with_account(self.own_broker())
+        feed, hub = save(broker, a_feed()), self.served(HubReceiver())
+        intent = {"hub.mode": "subscribe", "hub.topic": feed, "hub.callback": hub.callback}
+        post_form(f"{broker.url}/websub", intent)
+        until(lambda: hub.asked, "the hub to ask")
+        with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
+            deleted: Any = proxy.xmlStorageSystem.deleteMultipleFiles("dave", PASSWORD, ["rss.xml"])
+        self.assertEqual((deleted["flError"], deleted["errorList"]), (False, [""]))
+        until(lambda: hub.asked[-1]["hub.mode"] == "denied", "the subscriber to learn of the end")
+        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").status, 410)
+        answer = broker.subscribe(self.served(RECEIVERS[0]()), feed)
+        self.assertIn('success="false"', answer.text)
+
+
+class ClientsTests(EndToEndTestCase):
+    def try_out(self, broker: Broker) -> None:
+        with_account(broker, "dave")
+        feed = save(broker, a_feed())
+        with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
+            for parameters, said in (
+                (("dave", "wrong", a_feed()), "the name or the password is wrong"),
+                (("dave", PASSWORD, "<html/>"), "neither RSS nor Atom"),
+                (("dave", PASSWORD, a_feed().encode("utf-16")[:-9]), "not well-formed"),
+            ):
+                error = self.assertRaises(Fault, proxy.rssCloud.saveRss, *parameters)
+                self.assertIn(said, error.faultString)
+            in_utf_16 = a_feed("x").replace("utf-8", "utf-16").encode("utf-16")
+            self.assertEqual(proxy.rssCloud.saveRss("dave", PASSWORD, in_utf_16), feed)
+            self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").body, in_utf_16)
+        answer = post_form(
+            f"{broker.url}/rsscloud/saveRss",
+            {"username": "dave", "password": PASSWORD, "rsstext": a_feed("form")},
+        )
+        self.assertEqual(etree.fromstring(answer.body).get("url"), feed)
+        members = {"username": "dave", "password": PASSWORD, "rsstext": a_feed("soap")}
+        headers = {"Content-Type": "text/xml", "SOAPAction": '"/rssCloud"'}
+        answer = request(f"{broker.url}/soap", "POST", envelope("saveRss", members), headers)
+        self.assertEqual(decode_response(answer.body), feed)
+        file = broker.directory / "rss.xml"
+        file.write_text(a_feed("curl"), encoding="utf-8")
+        self.assertEqual(self.curl(broker, "--upload-file", file), ("204", ""))
+        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("curl"))
+        file.write_text("<html/>", encoding="utf-8")
+        status, said = self.curl(broker, "--upload-file", file)
+        self.assertEqual(status, "422")
+        self.assertIn("its root element is html", said)
+        self.assertEqual(self.curl(broker, "--request", "DELETE"), ("204", ""))
+        # What is stored outlives the process.
+        save(broker, a_feed("again"))
+        broker.restart()
+        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("again"))
+        self.assertNotIn(PASSWORD, broker.log)
+
+    def curl(self, broker: Broker, *options: object) -> tuple[str, str]:
+        """What curl says of a request to the feed: the status, and the body of the answer."""
+        command = [program("curl"), "-s", "--noproxy", "*", "--user", f"dave:{PASSWORD}"]
+        url = f"{broker.url}/feeds/dave/rss.xml"
+        done = subprocess.run(
+            [*command, "--write-out", "\n%{http_code}", *map(str, options), url],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        body, _, status = done.stdout.rpartition("\n")
+        return status, body.strip()
+
+    def test_on_sqlite(self) -> None:
+        self.try_out(self.own_broker())
+
+    def test_on_postgresql(self) -> None:
+        url = self.enterContext(borrowed_database())
+        broker = self.own_broker(f'database = "{url}"\n')
+        self.addCleanup(_drop_tables, url)
+        self.addCleanup(broker.end)
+        self.try_out(broker)
+
+
+def _drop_tables(url: str) -> None:
+    """Remove the tables of applications from a database that others will borrow."""
+    with open_database(url) as conn:
+        names = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        for name in conn.execute(text(names)).scalars().all():
+            if name.startswith("hosting_"):
+                conn.execute(text(f"DROP TABLE {name} CASCADE"))
+
+
+class AtOnceTests(EndToEndTestCase):
+    def test_saves_at_the_same_moment(self) -> None:
+        broker = with_account(self.own_broker("[apps.hosting]\nsaves_burst = 1000\n"))
+        feeds = [a_feed(str(number)) for number in range(40)]
+        with ThreadPoolExecutor(8) as threads:
+            urls = set(threads.map(lambda feed: save(broker, feed), feeds))
+        self.assertEqual(len(urls), 1)
+        served = request(f"{broker.url}/feeds/dave/rss.xml").text
+        with open_database(broker.database, writes=False) as conn:
+            bodies = "SELECT body FROM hosting_version ORDER BY id"
+            kept = [body.decode() for body in conn.execute(text(bodies)).scalars()]
+            pings = conn.execute(text("SELECT count(*) FROM ping")).scalar()
+        self.assertEqual((len(kept), kept[-1], pings), (20, served, 40))
+        self.assertLessEqual(set(kept), set(feeds))
+
+
+class Savers:
+    """Save feeds from several threads until the broker is gone.
+
+    :ivar acknowledged: the number of the last save of each account that was acknowledged.
+    """
+
+    def __init__(self, broker: Broker, names: list[str]) -> None:
+        self.acknowledged: dict[str, int] = dict.fromkeys(names, -1)
+        self._broker = broker
+        self._threads = [Thread(target=self._save, args=(name,)) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    def _save(self, name: str) -> None:
+        with contextlib.suppress(OSError, Error, HTTPException):
+            for number in count():
+                save(self._broker, a_feed(f"{name} {number} {'x' * 5000}"), name)
+                self.acknowledged[name] = number
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+class KilledWhileSavingTests(EndToEndTestCase):
+    def test_nothing_acknowledged_is_lost_and_nothing_is_half_stored(self) -> None:
+        names = [f"author-{number}" for number in range(6)]
+        configuration = "[apps.hosting]\nsaves_burst = 10000\n"
+        broker = with_account(self.own_broker(configuration), *names)
+        for _ in range(2):
+            savers = Savers(broker, names)
+            try:
+                until(lambda: min(savers.acknowledged.values()) >= 10, "ten saves of each")  # noqa: B023 # called at once
+            finally:
+                broker.kill()
+                savers.join()
+            broker.start()
+            for name, last in savers.acknowledged.items():
+                body = request(f"{broker.url}/feeds/{name}/rss.xml").body
+                title = str(etree.fromstring(body).findtext("channel/title"))
+                self.assertIn(int(title.split()[2]), (last, last + 1))
+                self.assertEqual(body.decode(), a_feed(title.removeprefix("Ünïcode ")))
+            self.assert_consistent(broker)
+
+    def assert_consistent(self, broker: Broker) -> None:
+        """Check that each feed has its version, its topic and its ping."""
+        with open_database(broker.database, writes=False) as conn:
+            differing = (
+                "SELECT count(*) FROM hosting_feed f JOIN hosting_version v ON v.id = f.version_id "
+                "LEFT JOIN topic t ON t.url LIKE '%/feeds/' || f.account || '/rss.xml' "
+                "WHERE t.digest IS NULL OR t.digest != v.digest"
+            )
+            self.assertEqual(conn.execute(text(differing)).scalar(), 0)
+            sums = "SELECT sum(stored) - (SELECT sum(size) FROM hosting_version) FROM hosting_feed"
+            self.assertEqual(conn.execute(text(sums)).scalar(), 0)
+
+
+class PageTests(BrowserTestCase):
+    """A real browser restores and deletes."""
+
+    def test_an_author_who_made_a_mistake(self) -> None:
+        broker = with_account(self.own_broker())
+        save(broker, a_feed("good"))
+        save(broker, a_feed("<![CDATA[<script>document.title = 'hacked'</script>]]>"))
+        tab = self.page(PHONE)
+        tab.goto(f"{broker.url}/feeds")
+        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
+        expect(tab).to_have_url(f"{broker.url}/feeds")
+        self.assert_fits(tab, "/feeds")
+        tab.click("text=2 versions")
+        self.assert_fits(tab, "versions")
+        tab.click("main button:text('Restore')")
+        expect(tab.get_by_role("status")).to_contain_text("has been restored")
+        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("good"))
+        tab.click("main button:text('Delete')")
+        expect(tab.get_by_role("status")).to_contain_text("has been deleted")
+        self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").status, 410)

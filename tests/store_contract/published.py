@@ -1,0 +1,98 @@
+"""The contract of ``IStore``: topics that the broker serves itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from rsscloud_broker.storage.schema import counter
+from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription
+from tests.store_contract.hub import HubContract
+
+
+class _Broken(Exception):
+    """An operation of an application has failed."""
+
+
+class PublishedContract(HubContract):
+    """The tests of publishing together with an operation that every ``IStore`` must pass."""
+
+    def put(self, conn: Any) -> str:
+        """Store a row, as an application does."""
+        conn.execute(insert(counter).values(name=f"row {self.rows(conn)}", value=1))
+        return "stored"
+
+    def put_and_fail(self, conn: Any) -> str:
+        """Store a row, and raise an error."""
+        self.put(conn)
+        raise _Broken
+
+    def rows(self, conn: Any) -> int:
+        """How many rows are stored."""
+        names = conn.execute(select(counter.c.name)).scalars()
+        return sum(name.startswith("row ") for name in names)
+
+    async def rows_stored(self) -> int:
+        """How many rows are stored, as a transaction sees it that changes nothing."""
+        seen = []
+
+        def look(conn: Any) -> None:
+            seen.append(self.rows(conn))
+            raise _Broken
+
+        await self.assertFailure(self.store.unpublish(FEED, "", 1.0, look), _Broken)  # type: ignore[arg-type] # every store returns Deferreds
+        return seen[-1]
+
+    async def test_published_together_with_an_operation(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        result, record = await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        self.assertEqual((result, record.changed), ("stored", True))
+        assert record.ping is not None
+        self.assertGreater(record.ping.id, 0)
+        self.assertEqual([walk.topic for walk in await self.store.fanouts(10)], [FEED])
+        self.assertEqual(await self.rows_stored(), 1)
+
+    async def test_same_content_again(self) -> None:
+        await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        await self.store.put_subscription(a_subscription())
+        result, record = await self.store.publish(a_fetch(b"1", at=2000), a_ping(), self.put)
+        self.assertEqual((result, record.changed, record.ping), ("stored", False, None))
+        self.assertEqual(await self.store.fanouts(10), [])
+        self.assertEqual(await self.rows_stored(), 2)
+
+    async def test_operation_that_fails_stores_nothing(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        failing = self.store.publish(a_fetch(b"1"), a_ping(), self.put_and_fail)
+        await self.assertFailure(failing, _Broken)  # type: ignore[arg-type] # every store returns Deferreds
+        self.assertEqual(await self.store.fanouts(10), [])
+        self.assertEqual(await self.store.count_pings(), 0)
+        topic = await self.store.topic(FEED)
+        assert topic is not None
+        self.assertIsNone(topic.digest)
+        self.assertEqual(await self.rows_stored(), 0)
+
+    async def test_ended_topic_is_revived_when_it_is_published(self) -> None:
+        await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        await self.store.put_subscription(a_subscription())
+        self.assertEqual(
+            await self.store.unpublish(FEED, "it is deleted", 2000, self.put), ("stored", True)
+        )
+        topic = await self.store.topic(FEED)
+        assert topic is not None
+        self.assertEqual(topic.ended, "it is deleted")
+        again = await self.store.unpublish(FEED, "it is deleted", 2000, self.put)
+        self.assertEqual(again, ("stored", False))
+        _, record = await self.store.publish(a_fetch(b"1", at=3000), a_ping(), self.put)
+        self.assertEqual((record.topic.url, await self.rows_stored()), (FEED, 4))
+        topic = await self.store.topic(FEED)
+        assert topic is not None
+        self.assertEqual(topic.ended, "")
+
+    async def test_operation_that_fails_ends_nothing(self) -> None:
+        await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        failing = self.store.unpublish(FEED, "it is deleted", 2000, self.put_and_fail)
+        await self.assertFailure(failing, _Broken)  # type: ignore[arg-type] # every store returns Deferreds
+        topic = await self.store.topic(FEED)
+        assert topic is not None
+        self.assertEqual((topic.ended, await self.rows_stored()), ("", 1))
