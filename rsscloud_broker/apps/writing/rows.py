@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, post, unsent, upload
@@ -141,7 +142,9 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
         "next_id": made.next_id,
         "changed_at": 0,
     }
-    conn.execute(insert(author).values(values))
+    # Another process may do the same at this moment.
+    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
+    conn.execute(dialect.insert(author).values(values).on_conflict_do_nothing())
     return made
 
 

@@ -112,7 +112,7 @@
   outline.addEventListener("keydown", (event) => {
     const plain = !event.ctrlKey && !event.metaKey;
     if (event.key === "Escape") leaving = true;
-    else if (event.key === "Tab" && plain && !event.altKey && !leaving) {
+    else if (event.key === "Tab" && plain && !event.altKey && !leaving && outline.value) {
       event.preventDefault();
       if (event.shiftKey) outdent();
       else indent();
