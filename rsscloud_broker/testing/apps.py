@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from twisted.cred.portal import Portal
@@ -59,7 +59,7 @@ class FakePublisher:
     """A publisher that notifies nobody: it runs the operations, and records its calls.
 
     :param database: runs the operations.
-    :ivar published: the URL, the content and the source of each call of ``publish``, in order.
+    :ivar published: the URL, the content and the source of each topic that was published, in order.
     :ivar removed: the URL, the reason and the source of each call of ``remove``, in order.
     :ivar failure: the exception to raise; None for none.
     """
@@ -73,9 +73,18 @@ class FakePublisher:
     async def publish(
         self, url: str, content: Content, operation: Callable[[Any], Any], source: str
     ) -> Any:
+        return await self.publish_all({url: content}, operation, source)
+
+    async def publish_all(
+        self, contents: Mapping[str, Content], operation: Callable[[Any], Any], source: str
+    ) -> Any:
         result = await self._run(operation)
-        self.published.append((url, content, source))
+        self.published += [(url, content, source) for url, content in contents.items()]
         return result
+
+    def check(self, url: str, source: str) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     async def remove(
         self, url: str, reason: str, operation: Callable[[Any], Any], source: str
@@ -102,6 +111,9 @@ class FakeCallers:
 
     async def caller(self, request: Request) -> Caller | None:
         return self.signed_in
+
+    def is_confidential(self, request: Request) -> bool:
+        return True
 
     def check_form(self, request: Request, caller: Caller) -> None:
         sent = (request.args or {}).get(b"csrf", [b""])[0]

@@ -14,6 +14,8 @@ from twisted.web.template import Tag, tags
 PLACES: Final = (
     ("/write", "Write"),
     ("/river", "River"),
+    ("/feeds", "Feeds"),
+    ("/people", "People"),
     ("/pingSiteForm", "Ping"),
     ("/rssCloud", "rssCloud"),
     ("/websub", "WebSub"),
@@ -27,8 +29,9 @@ PLACES: Final = (
     ("/signin", "Sign in"),
 )
 
-#: The pages for who has signed in, beside that of the account.
-OWN_PLACES: Final = (("/feeds", "Your feeds"),)
+#: Those that only people who have signed in can use, and those that only others need.
+FOR_MEMBERS: Final = frozenset({"/feeds", "/river", "/write"})
+FOR_STRANGERS: Final = frozenset({"/signin"})
 
 
 def navigation(paths: Set[str], here: str = "") -> list[Tag]:

@@ -33,7 +33,7 @@ from twisted.web.template import (
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import Caller, IAnnouncements, IPages
-from rsscloud_broker.web.navigation import OWN_PLACES, navigation
+from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, navigation
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -120,8 +120,7 @@ def _viewer(caller: Caller, paths: Set[str]) -> Tag:
     token = tags.input(type="hidden", name="csrf", value=caller.csrf)
     sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
     name = tags.span("Signed in as ", tags.a(caller.name, href="/account"))
-    own = [tags.a(text, href=path) for path, text in OWN_PLACES if path in paths]
-    return tags.div(name, *own, console, sign_out, class_="viewer")
+    return tags.div(name, console, sign_out, class_="viewer")
 
 
 @implementer(IPages)
@@ -167,14 +166,14 @@ class Pages:
     def _rendered(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
-        # Who has signed in already need not be asked to.
-        paths = self._paths - {"/signin"} if viewer else self._paths
+        paths = self._paths - (FOR_STRANGERS if viewer else FOR_MEMBERS)
         frame = {
             "title": title,
             "navigation": navigation(paths, str(slots.pop("here", ""))),
             "front_page": "/" if "/" in self._paths else "",
             "no_front_page": "" if "/" in self._paths else "none",
             "viewer": _viewer(viewer, self._paths) if viewer else "",
+            "alternates": slots.pop("alternates", ""),
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import insert, select
 
 from rsscloud_broker.storage.schema import counter
@@ -46,24 +47,34 @@ class PublishedContract(HubContract):
 
     async def test_published_together_with_an_operation(self) -> None:
         await self.store.put_subscription(a_subscription())
-        result, record = await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        result, (record,) = await self.store.publish([a_fetch(b"1")], a_ping(), self.put)
         self.assertEqual((result, record.changed), ("stored", True))
         assert record.ping is not None
         self.assertGreater(record.ping.id, 0)
         self.assertEqual([walk.topic for walk in await self.store.fanouts(10)], [FEED])
         self.assertEqual(await self.rows_stored(), 1)
 
-    async def test_same_content_again(self) -> None:
-        await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+    async def test_several_that_change_together(self) -> None:
+        other = "http://feeds.example/atom.xml"
         await self.store.put_subscription(a_subscription())
-        result, record = await self.store.publish(a_fetch(b"1", at=2000), a_ping(), self.put)
+        both = [a_fetch(b"1"), evolve(a_fetch(b"2"), url=other, pinged=False)]
+        _, (first, second) = await self.store.publish(both, a_ping(), self.put)
+        self.assertEqual((first.topic.url, second.topic.url), (FEED, other))
+        self.assertEqual((first.changed, second.changed), (True, True))
+        self.assertEqual((first.ping is None, second.ping is None), (False, True))
+        self.assertEqual(await self.rows_stored(), 1)
+
+    async def test_same_content_again(self) -> None:
+        await self.store.publish([a_fetch(b"1")], a_ping(), self.put)
+        await self.store.put_subscription(a_subscription())
+        result, (record,) = await self.store.publish([a_fetch(b"1", at=2000)], a_ping(), self.put)
         self.assertEqual((result, record.changed, record.ping), ("stored", False, None))
         self.assertEqual(await self.store.fanouts(10), [])
         self.assertEqual(await self.rows_stored(), 2)
 
     async def test_operation_that_fails_stores_nothing(self) -> None:
         await self.store.put_subscription(a_subscription())
-        failing = self.store.publish(a_fetch(b"1"), a_ping(), self.put_and_fail)
+        failing = self.store.publish([a_fetch(b"1")], a_ping(), self.put_and_fail)
         await self.assertFailure(failing, _Broken)  # type: ignore[arg-type] # every store returns Deferreds
         self.assertEqual(await self.store.fanouts(10), [])
         self.assertEqual(await self.store.count_pings(), 0)
@@ -73,7 +84,7 @@ class PublishedContract(HubContract):
         self.assertEqual(await self.rows_stored(), 0)
 
     async def test_ended_topic_is_revived_when_it_is_published(self) -> None:
-        await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        await self.store.publish([a_fetch(b"1")], a_ping(), self.put)
         await self.store.put_subscription(a_subscription())
         self.assertEqual(
             await self.store.unpublish(FEED, "it is deleted", 2000, self.put), ("stored", True)
@@ -83,14 +94,14 @@ class PublishedContract(HubContract):
         self.assertEqual(topic.ended, "it is deleted")
         again = await self.store.unpublish(FEED, "it is deleted", 2000, self.put)
         self.assertEqual(again, ("stored", False))
-        _, record = await self.store.publish(a_fetch(b"1", at=3000), a_ping(), self.put)
+        _, (record,) = await self.store.publish([a_fetch(b"1", at=3000)], a_ping(), self.put)
         self.assertEqual((record.topic.url, await self.rows_stored()), (FEED, 4))
         topic = await self.store.topic(FEED)
         assert topic is not None
         self.assertEqual(topic.ended, "")
 
     async def test_operation_that_fails_ends_nothing(self) -> None:
-        await self.store.publish(a_fetch(b"1"), a_ping(), self.put)
+        await self.store.publish([a_fetch(b"1")], a_ping(), self.put)
         failing = self.store.unpublish(FEED, "it is deleted", 2000, self.put_and_fail)
         await self.assertFailure(failing, _Broken)  # type: ignore[arg-type] # every store returns Deferreds
         topic = await self.store.topic(FEED)

@@ -1,0 +1,125 @@
+"""What the authoring tool works with: messages, their enclosures, and outlines below them."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from rsscloud_broker.errors import Refused
+
+
+class InvalidPost(Refused):
+    """A message or an upload cannot be accepted.  Nothing was changed.
+
+    The text of the error says what was wrong, what the rule is and what to do.
+    """
+
+
+@frozen
+class Enclosure:
+    """A file that belongs to a message, such as a picture (RSS 2.0, ``enclosure``).
+
+    :ivar url: where the file is.
+    :ivar media_type: such as ``audio/mpeg``.
+    :ivar size: the number of its bytes; 0 if its server does not tell.
+    """
+
+    url: str
+    media_type: str
+    size: int
+
+
+@frozen
+class OutlineItem:
+    """An item of the outline below a message.
+
+    :ivar text: plain text.
+    :ivar title: empty for none.
+    :ivar link: an http or https URL; empty for none.
+    :ivar items: the items below this one.
+    """
+
+    text: str
+    title: str = ""
+    link: str = ""
+    items: tuple[OutlineItem, ...] = ()
+
+
+@frozen
+class NewPost:
+    """What somebody wants to publish: a new message, or the new state of one that exists.
+
+    :ivar text: plain text; HTML in it is shown as it was typed.
+    :ivar title: empty for none.
+    :ivar link: the http or https URL of what the message is about; empty for none.
+    :ivar enclosure_url: the URL of a file that belongs to the message, perhaps one that was
+        uploaded before; empty for none.  Its type and size are found out.
+    :ivar categories: words or paths by which readers can find the message.
+    :ivar items: the outline below the message.
+    :ivar is_draft: whether only the author sees it.
+    """
+
+    text: str
+    title: str = ""
+    link: str = ""
+    enclosure_url: str = ""
+    categories: tuple[str, ...] = ()
+    items: tuple[OutlineItem, ...] = ()
+    is_draft: bool = False
+
+
+@frozen
+class Post:
+    """A message.
+
+    :ivar id: a number that no other message of the account ever has.
+    :ivar guid: the id by which feed readers know the message; it never changes.
+    :ivar account_id: the account that wrote it.
+    :ivar created_at: when it was published, in seconds since the epoch; of a draft, when it was
+        first stored.
+    :ivar changed_at: when it was last changed.
+    :ivar author: the name of the account.
+
+    The others are those of `NewPost`.
+    """
+
+    id: int
+    guid: str
+    account_id: int
+    text: str
+    title: str
+    link: str
+    enclosure: Enclosure | None
+    categories: tuple[str, ...]
+    items: tuple[OutlineItem, ...]
+    created_at: float
+    changed_at: float
+    is_draft: bool
+    author: str = field(default="", kw_only=True)
+
+    def as_new(self) -> NewPost:
+        """What would make this message again, for a program that changes only a part of it."""
+        return NewPost(
+            self.text,
+            self.title,
+            self.link,
+            self.enclosure.url if self.enclosure else "",
+            self.categories,
+            self.items,
+            self.is_draft,
+        )
+
+
+@frozen
+class Upload:
+    """A file that an account has uploaded.
+
+    :ivar url: where everybody can get it.
+    :ivar media_type: what the broker found it to be by its first bytes.
+    :ivar size: the number of its bytes.
+    :ivar name: the name for people: that of the file that was uploaded, made harmless.
+    """
+
+    url: str
+    media_type: str
+    size: int
+    name: str
