@@ -21,6 +21,7 @@ from rsscloud_broker.accounts import (
     Passwords,
 )
 from rsscloud_broker.accounts.portal import PasswordCheckerOptions
+from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.interfaces import (
@@ -183,5 +184,6 @@ def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
         "has_hub": True,
         "has_cloud": True,
         "in_thread": execute,
+        "rate_limit": lambda rate, burst: RateLimit(rate, burst, clock).take,
     }
     return AppParts(**(fakes | parts))
