@@ -37,6 +37,12 @@ def media_of(post: Post) -> list[tuple[str, Link]]:
     return found
 
 
+def media_in(new: NewPost) -> list[Link]:
+    """The enclosure of a message that is not stored yet, and the other files that it comes with."""
+    enclosure = [Link(new.enclosure_url, "")] if new.enclosure_url else []
+    return enclosure + [Link(item.link, item.text) for item in new.items if is_medium(item)]
+
+
 def is_medium(item: OutlineItem) -> bool:
     """Whether an item of an outline stands for a picture, a sound or a film."""
     return not item.items and medium_of(item.link) != ""
@@ -55,6 +61,15 @@ def with_media(new: NewPost, media: Iterable[Link], *, captioned: bool = False) 
         OutlineItem(link.text or _NAMES[medium_of(link.url)], link=link.url) for link in described
     ]
     return evolve(new, enclosure_url=first[0].url if first else "", items=tuple(items))
+
+
+def with_enclosure(new: NewPost, url: str) -> NewPost:
+    """A message with another enclosure.  The one that it had becomes an item of its outline.
+
+    :param url: the URL of the enclosure; empty for none.
+    """
+    first = [Link(url, "")] if url else []
+    return with_media(new, [*first, *media_in(new)])
 
 
 # --- messages as HTML -------------------------------------------------------------
