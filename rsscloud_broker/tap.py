@@ -43,6 +43,7 @@ from rsscloud_broker.core import (
     TopicView,
     Verifier,
 )
+from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
@@ -210,6 +211,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
             has_hub=has_hub,
             has_cloud="rsscloud" in running,
             in_thread=filing,
+            rate_limit=lambda rate, burst: RateLimit(rate, burst, clock).take,
             running=running | {maker.name for maker, _ in chosen["apps"]},
             max_connections=lambda: limits.http.max_connections,
         ),

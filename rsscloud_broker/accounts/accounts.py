@@ -22,7 +22,8 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.account_options import Accounts as AccountOptions
-from rsscloud_broker.accounts.names import is_name
+from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
+from rsscloud_broker.accounts.names import check_name, is_name
 from rsscloud_broker.accounts.passwords import Passwords, check_password
 from rsscloud_broker.accounts.secrets import (
     check_token,
@@ -47,7 +48,7 @@ from rsscloud_broker.interfaces import (
     StoredPassword,
     Token,
 )
-from rsscloud_broker.interfaces.accounts import SCOPES
+from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.text import clean
 
@@ -92,6 +93,7 @@ class Accounts:
         self._options = options
         self._take_source = take_source
         self._take_name = take_name
+        self._checked_passwords = CheckedPasswords(options, clock)
 
     # callers
 
@@ -117,6 +119,15 @@ class Accounts:
             await _if_possible(self._store.touch_token(token.id, now))
         withheld = frozenset() if account.is_admin else frozenset({"admin"})
         return Caller(account, (token.scopes & SCOPES.keys()) - withheld)
+
+    async def caller_of_password(self, name: str, password: str, source: str) -> Caller:
+        name = name.strip().lower()
+        stored = await self._store.stored_password(name) if is_name(name) else None
+        if not self._checked_passwords.has(password, stored):
+            stored = await self._checked(name, password, source, "")
+            self._checked_passwords.add(password, stored)
+        assert stored is not None  # no password of nobody was ever right
+        return Caller(stored.account, frozenset({"publish"}))
 
     def _caller(self, account: Account, session: Session, secret: str) -> Caller:
         return Caller(account, _scopes_of(account), csrf_of(secret), session)
@@ -216,6 +227,18 @@ class Accounts:
             account, session = found
             await self._store.end_session(account.id, session.id)
 
+    async def register(self, name: str, password: str, source: str) -> Account:
+        name = name.strip().lower()
+        check_name(name)
+        check_password(password, name, self._options.min_password)
+        self._limit(self._take_source(bucket_of(source)), "from your address")
+        hashed = await self._passwords.hash(password)
+        account = await self._store.add_account(name, hashed, False, self._clock.wall_seconds())
+        if account is None:
+            raise InvalidAccount(f"the name {name!r} is taken; choose another one")
+        self.log.info("{name} registered from {source}.", name=name, source=source)
+        return account
+
     # what belongs to an account
 
     async def sessions(self, caller: Caller) -> Sequence[Session]:
@@ -297,4 +320,4 @@ async def _if_possible(storing: Awaitable[None]) -> None:
 
 def _scopes_of(account: Account) -> frozenset[str]:
     """What a person may do who has signed in to an account."""
-    return frozenset(SCOPES) if account.is_admin else frozenset()
+    return frozenset(SCOPES) if account.is_admin else OF_EVERYBODY

@@ -42,7 +42,6 @@ from rsscloud_broker.front_doors.connections import (
     HTTPLimits,
     LimitedConnections,
 )
-from rsscloud_broker.front_doors.negotiation import wants_page
 from rsscloud_broker.front_doors.proxies import is_own_host, senders
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
@@ -61,6 +60,7 @@ from rsscloud_broker.wire.codings import (
     TooLong,
     decode_content,
 )
+from rsscloud_broker.wire.negotiation import wants_page
 
 __all__ = ["LINGER", "MAX_FIELDS", "HTTPLimits", "bounded_site"]
 
@@ -224,8 +224,7 @@ class BoundedRequest(Request):
         if not self._connection.from_proxy:
             return peer
         host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has no host
-        for sender in self._senders():
-            host = sender or host
+        host = next((each for each in reversed([*self._senders()]) if each), host)
         kind = IPv6Address if ":" in host else IPv4Address
         return kind("TCP", host, getattr(peer, "port", 0))
 
@@ -246,6 +245,12 @@ class BoundedRequest(Request):
             return all(is_loopback(sender or "") for sender in self._senders())
         return peer is not None and not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))
 
+    def sent_by(self) -> str:
+        """How the client sent it: ``https``, ``http``, or empty if a proxy does not say."""
+        if self._connection.from_proxy:
+            return (header(self, "x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
+        return "https" if self.isSecure() else "http"
+
     def _senders(self) -> Iterator[str | None]:
         """What a trusted proxy says of whom the request passed before: see ``senders``."""
         forwarded = header(self, "x-forwarded-for")
@@ -253,8 +258,7 @@ class BoundedRequest(Request):
 
     def refuse_body(self) -> None:
         """Answer that the body is too large, and end the connection."""
-        limit = self._limit
-        self._refuse(413, f"The body must not be larger than {limit} bytes.")
+        self._refuse(413, f"The body must not be larger than {self._limit} bytes.")
 
     def _refuse(self, status: int, text: str) -> None:
         self._cancel_deadline()

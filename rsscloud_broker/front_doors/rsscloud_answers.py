@@ -12,9 +12,9 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.front_doors.negotiation import preferred, wants_page
 from rsscloud_broker.front_doors.requests import header, plain, respond
 from rsscloud_broker.wire import rsscloud
+from rsscloud_broker.wire.negotiation import preferred, wants_page
 from rsscloud_broker.wire.rsscloud import BadRegistration
 from rsscloud_broker.wire.text import clean
 

@@ -62,7 +62,8 @@ class SoapRoot:
             call = soap.call_from(root)
             operation = self._operation(request, call)
             values = _named(call.parameters, operation.parameters)
-            result = await operation.answer(values, caller(request))
+            asker = request if operation.takes_request else caller(request)
+            result = await operation.answer(values, asker)
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)
         except (MalformedXML, Refused) as error:

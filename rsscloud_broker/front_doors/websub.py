@@ -42,7 +42,6 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.negotiation import wants_page
 from rsscloud_broker.front_doors.requests import (
     all_parameters,
     body_of,
@@ -56,6 +55,7 @@ from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, Routes
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.links import HUB_PATHS
+from rsscloud_broker.wire.negotiation import wants_page
 from rsscloud_broker.wire.text import decode_exactly
 from rsscloud_broker.wire.websub import BadRequest, HubRequest
 

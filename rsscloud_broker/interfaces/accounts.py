@@ -21,13 +21,17 @@ from zope.interface import Attribute, Interface, implementer
 from rsscloud_broker.interfaces.broker import IClock
 
 #: The scopes, with what each allows.  A session of an administrator has all of them,
-#: and other sessions have none.
+#: and other sessions have those of ``OF_EVERYBODY``.
 SCOPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admin": "do everything that an administrator may do",
         "metrics": "read the metrics and the health of the broker",
+        "publish": "save feeds and post",
     }
 )
+
+#: The scopes that each account has.
+OF_EVERYBODY: Final = frozenset({"publish"})
 
 
 class IAccount(Interface):
@@ -304,6 +308,27 @@ class IAccounts(Interface):
     def caller_of_token(secret: str) -> Awaitable[Caller | None]:
         """The caller with an API token; None if it has expired or there is no such token."""
 
+    def caller_of_password(name: str, password: str, source: str) -> Awaitable[Caller]:
+        """The caller with a name and a password, which a program sends with each request.
+
+        The caller has the scope ``publish`` and no other.  A password that was right is
+        remembered in memory for as long as a session would last, or until it is changed; such a
+        request is no attempt that counts for the limits.  Otherwise it is an attempt to sign in,
+        and the time and the error tell as little.
+
+        :param source: the address of the caller.
+        :raises SignInFailed: the name or the password is wrong.
+        :raises TooMany: as for ``sign_in``.
+        """
+
+    def register(name: str, password: str, source: str) -> Awaitable[Account]:
+        """Make an account for a stranger, which is no administrator's.
+
+        :param source: the address of the caller.
+        :raises InvalidAccount: the name or the password cannot be used, or the name is taken.
+        :raises TooMany: as for ``sign_in``.
+        """
+
     def sign_in(attempt: SignIn) -> Awaitable[SignedIn]:
         """Check a name and a password, and begin a session.
 
@@ -387,6 +412,12 @@ class ICallers(Interface):
 
         :raises ForgedForm: the form has no field ``csrf`` with the caller's ``csrf``, or the
             browser says that another site sent it.
+        """
+
+    def is_confidential(request: Request) -> bool:
+        """Whether nobody on the way could read a request, and with it a password.
+
+        It came over TLS, to the broker or to a trusted proxy, or from a program on this machine.
         """
 
     def sign_in_url(request: Request) -> str:

@@ -140,6 +140,8 @@ class AppParts:
     :ivar in_thread: calls a function in a thread, for work that takes longer than a few
         milliseconds.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
+    :ivar rate_limit: makes a limit, given how many requests a second and how many at once.  The
+        limit takes a key, such as the name of an account, and returns 0, or the seconds to wait.
     """
 
     broker: IBroker
@@ -158,6 +160,7 @@ class AppParts:
     has_hub: bool
     has_cloud: bool
     in_thread: Callable[..., Awaitable[Any]]
+    rate_limit: Callable[[float, int], Callable[[str], int]]
     running: frozenset[str] = field(default=frozenset())
     max_connections: Callable[[], int] = lambda: 2000
 

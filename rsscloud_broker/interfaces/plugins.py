@@ -73,10 +73,12 @@ class SoapOperation:
     :ivar parameters: the names of its parameters.  If a client uses other names, they are taken
         in this order.  If neither SOAPAction nor the path says which service is meant, these
         names do.
+    :ivar takes_request: whether ``answer`` takes the request in place of the address.
     """
 
-    answer: Callable[[Mapping[str, Any], str], Awaitable[Any]]
+    answer: Callable[[Mapping[str, Any], Any], Awaitable[Any]]
     parameters: tuple[str, ...]
+    takes_request: bool = False
 
 
 @frozen

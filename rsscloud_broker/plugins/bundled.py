@@ -11,6 +11,9 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
+from rsscloud_broker.apps.hosting.app import make_hosting
+from rsscloud_broker.apps.hosting.options import HostingOptions
+from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -253,4 +256,12 @@ password = CheckerMaker(
     "accepts the passwords that the broker stores",
     PasswordCheckerOptions,
     PasswordChecker,
+)
+
+hosting = AppMaker(
+    "hosting",
+    "stores feeds for their authors, serves them and notifies their subscribers",
+    HostingOptions,
+    make_hosting,
+    HOSTING_TABLES,
 )

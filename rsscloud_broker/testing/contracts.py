@@ -280,7 +280,7 @@ class _FrontDoorContract(TestCase):
             self.assertTrue(route.path.startswith("/"), route)
             self.assertNotIn("?", route.path)
             self.assertNotIn("*", route.path.removesuffix("/*"), route)
-            self.assertIn(route.method, ("GET", "POST"), route)
+            self.assertIn(route.method, ("GET", "POST", "PUT", "DELETE"), route)
             self.assertTrue(verifyObject(IResource, route.resource))
             self.assertEqual(route.requires, {name.lower() for name in route.requires}, route)
             types = {kind.partition(";")[0].strip().lower() for kind in route.content_types}

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
-from twisted.web.http import CACHED
+from twisted.web.http import CACHED, NO_BODY_CODES
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
@@ -42,7 +42,8 @@ class Answer:
 class Answers(Resource):
     """A resource whose answers one async function makes.
 
-    An answer with status 200 has an ETag, and a client that has the same version gets 304.
+    An answer with status 200 gets an ETag if it has none, and a client that has the same version
+    gets 304.
 
     :param respond: takes the request and returns the answer.
     """
@@ -72,7 +73,7 @@ class Answers(Resource):
             self.log.failure("A request to {path} failed.", path=request.path)
             answer = _error(500, "The broker made a mistake. It has been logged.")
         if request.channel is not None:  # otherwise the client has hung up
-            _send(request, answer)
+            send(request, answer)
 
 
 def _error(status: int, text: str, retry_after: str = "") -> Answer:
@@ -80,20 +81,42 @@ def _error(status: int, text: str, retry_after: str = "") -> Answer:
     return Answer(f"{text}\n".encode(), PLAIN, status, headers)
 
 
-def _send(request: Request, answer: Answer) -> None:
+def send(request: Request, answer: Answer) -> None:
+    """Send an answer, and end the request."""
     request.setResponseCode(answer.status)
     request.setHeader("content-type", answer.content_type)
     for name, value in answer.headers.items():
         request.setHeader(name, value)
     body = answer.body
-    if answer.status == 200 and request.method in {b"GET", b"HEAD"}:
+    is_read = request.method in {b"GET", b"HEAD"}
+    if answer.status == 200 and is_read and "etag" not in answer.headers:
         etag = f'"{sha256(body).hexdigest()[:16]}"'.encode("ascii")
         if request.setETag(etag) is CACHED:
             request.finish()
             return
-    request.setHeader("content-length", str(len(body)))
+    if answer.status not in NO_BODY_CODES:
+        request.setHeader("content-length", str(len(body)))
     request.write(body)
     request.finish()
+
+
+def body_of(request: Request) -> bytes:
+    """The body of a request.  It is in memory, since bodies are limited."""
+    if request.content is None:
+        return b""
+    request.content.seek(0)
+    body: bytes = request.content.read()
+    return body
+
+
+def raw_parameter(request: Request, name: str) -> bytes | None:
+    """The bytes of the first value of a parameter in the query or the form; None if it is absent.
+
+    :param name: upper and lower case do not matter.
+    """
+    wanted = name.lower().encode("ascii")
+    fields = (request.args or {}).items()
+    return next((values[0] for key, values in fields if key.lower() == wanted), None)
 
 
 def parameter(request: Request, name: str) -> str:

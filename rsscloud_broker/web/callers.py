@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 from urllib.parse import quote, urlsplit
 
 from twisted.web.server import Request
@@ -41,6 +41,17 @@ SESSION, FORM, KNOWN = "session", "form", "known"
 
 #: Seconds for which a browser keeps the last of these.
 KNOWN_SECONDS: Final = 365 * 86_400
+
+
+@runtime_checkable
+class _Traceable(Protocol):
+    """A request that knows how it came: see ``front_doors.limits``."""
+
+    def is_local(self) -> bool:
+        """Whether the client is a program on this machine."""
+
+    def sent_by(self) -> str:
+        """The scheme by which the client sent the request; empty if a proxy does not say."""
 
 
 def header(request: Request, name: str) -> str:
@@ -94,6 +105,7 @@ class Callers:
         self._accounts = accounts
         self._cookies = Cookies(public_url)
         self._origin = origin_of(public_url)
+        self._is_secure = public_url.startswith("https:")
 
     async def caller(self, request: Request) -> Caller | None:
         if bearer := _BEARER.fullmatch(header(request, "authorization")):
@@ -110,6 +122,13 @@ class Callers:
                 "the form does not belong to your session: you may have signed in anew meanwhile; "
                 "load its page again, and send it from there"
             )
+
+    def is_confidential(self, request: Request) -> bool:
+        if not isinstance(request, _Traceable):
+            return bool(request.isSecure())
+        # A proxy that does not say how it was called is called by the broker's own URL.
+        sent_by = request.sent_by()
+        return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
 
     def sign_in_url(self, request: Request) -> str:
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path

@@ -317,14 +317,19 @@ def _number(key: str) -> int:
     return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
 
 
-def result_document(root: str, *, success: bool, msg: str, reason: str = "") -> bytes:
+def result_document(
+    root: str, *, success: bool, msg: str, reason: str = "", url: str = ""
+) -> bytes:
     """The XML answer of the REST interface.
 
     :param root: the name of the root element, ``notifyResult`` or ``result``.
     :param success: whether the request succeeded.
     :param msg: the sentence for the client.
     :param reason: why the request failed, for people; it becomes a comment, which programs ignore.
+    :param url: the URL of what was saved; empty if nothing was.
     """
     comment = f"<!-- {_NO_COMMENT.sub('- ', reason)} -->\n" if reason else ""
     attributes = f'success="{str(success).lower()}" msg={quoteattr(msg)}'
+    if url:
+        attributes += f" url={quoteattr(url)}"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} {attributes}/>\n{comment}'.encode()

@@ -13,10 +13,10 @@ from twisted.web.server import NOT_DONE_YET, Request
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import TooMany, Unavailable
 from rsscloud_broker.front_doors.answering import RETRY_AFTER, Page
-from rsscloud_broker.front_doors.negotiation import wants_page
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import Route
+from rsscloud_broker.wire.negotiation import wants_page
 from tests.front_doors.exchange import FORM, Answer
 from tests.front_doors.fixture import PUBLIC_URL, House
 from tests.front_doors.test_site import Door

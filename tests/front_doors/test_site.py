@@ -15,11 +15,11 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Refused, TooMany, Unavailable
 from rsscloud_broker.front_doors.answering import RETRY_AFTER, Page
-from rsscloud_broker.front_doors.negotiation import preferred
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
+from rsscloud_broker.wire.negotiation import preferred
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PUBLIC_URL, House
 

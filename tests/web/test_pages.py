@@ -273,6 +273,9 @@ class EverybodySignedIn:
     def check_form(self, request: Request, caller: Caller) -> None:
         """Every form will do."""
 
+    def is_confidential(self, request: Request) -> bool:
+        return True
+
     def sign_in_url(self, request: Request) -> str:
         return "/signin"
 

@@ -1,0 +1,28 @@
+"""Makes the application from its options and the parts of the broker."""
+
+from __future__ import annotations
+
+from rsscloud_broker.apps.hosting.calls import SaveRss, SaveRssDoor
+from rsscloud_broker.apps.hosting.gate import Gate
+from rsscloud_broker.apps.hosting.hosting import Hosting
+from rsscloud_broker.apps.hosting.options import HostingOptions
+from rsscloud_broker.apps.hosting.serving import FilesDoor
+from rsscloud_broker.apps.hosting.uploading import UploadDoor
+from rsscloud_broker.interfaces import App, AppParts, ServedTopics
+
+NAME = "hosting"
+
+
+def make_hosting(options: HostingOptions, parts: AppParts) -> App:
+    """Make the application."""
+    hosting = Hosting(options, parts)
+    gate = Gate(parts.accounts, parts.callers, allow_plain=options.allow_plain_passwords)
+    return App(
+        NAME,
+        front_doors=[
+            FilesDoor(hosting.cache, hosting.base),
+            UploadDoor(hosting, gate),
+            SaveRssDoor(SaveRss(hosting, gate)),
+        ],
+        topics=[ServedTopics(f"{hosting.base}/", hosting.content)],
+    )

@@ -1,0 +1,146 @@
+"""Keeps the files in memory that are often read, so that they are served at once.
+
+What is served is never older than the last save of this process.  While a file is being changed it
+is read from the store and not kept, and neither is what was read while it was being changed.
+Other processes may use the same database, so an entry is compared with the store once a second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from rsscloud_broker.apps.hosting.rows import Served, Stored
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.web.answers import Answer
+
+#: How many bytes are kept, and the most of one file.
+BYTES, LARGEST = 32 * 1024 * 1024, 4 * 1024 * 1024
+
+#: Seconds for which an entry is not compared with the store.
+FRESH: Final = 1.0
+
+#: The name of an account, and the path of a file below it.
+Key: TypeAlias = tuple[str, str]
+
+
+@frozen
+class Entry:
+    """A file in memory.
+
+    :ivar answers: the answers to requests for it: see ``serving``.
+    :ivar checked_at: when it was compared with the store.
+    """
+
+    version: int
+    content: Served
+    answers: Answers
+    checked_at: float
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return len(self.content.body) + len(self.content.packed) + 2000
+
+
+@frozen
+class Answers:
+    """All answers to requests for a file.
+
+    :ivar etags: the ETags of the plain and of the compressed one.
+    """
+
+    plain: Answer
+    packed: Answer
+    plain_unchanged: Answer
+    packed_unchanged: Answer
+    etags: frozenset[str]
+
+
+class Cache:
+    """The files in memory, of limited size.
+
+    :param present: reads a file from the store: see ``rows.present``.
+    :param answers: makes the answers for a file.
+    """
+
+    def __init__(
+        self,
+        present: Callable[[str, str, int], Awaitable[Stored | None]],
+        answers: Callable[[Key, Served], Answers],
+        clock: IClock,
+    ) -> None:
+        self._present = present
+        self._answers = answers
+        self._clock = clock
+        self._entries: OrderedDict[Key, Entry] = OrderedDict()
+        self._size = 0
+        self._changing: Counter[Key] = Counter()
+        self._reads: dict[Key, object] = {}
+
+    def fresh(self, key: Key) -> Entry | None:
+        """A file, if it is in memory and need not be compared with the store."""
+        entry = self._entries.get(key)
+        if entry is None or self._clock.seconds() >= entry.checked_at + FRESH:
+            return None
+        self._entries.move_to_end(key)
+        return entry
+
+    async def read(self, key: Key) -> Entry | Stored | None:
+        """A file as the store has it.
+
+        :returns: None if there never was such a file; a ``Stored`` if it was deleted.
+        """
+        read = self._reads[key] = object()
+        known = self._entries.get(key)
+        at = self._clock.seconds()
+        try:
+            stored = await self._present(*key, known.version if known else 0)
+            may_keep = self._reads.get(key) is read and not self._changing[key]
+        finally:
+            if self._reads.get(key) is read:
+                del self._reads[key]
+        if stored is None or stored.version == 0:
+            self._drop(key)
+            return stored
+        content = stored.content or (known.content if known else None)
+        assert content is not None  # the store leaves out nothing but what is known
+        entry = Entry(stored.version, content, self._answers(key, content), at)
+        if may_keep:
+            self._keep(key, entry)
+        return entry
+
+    @contextmanager
+    def changing(self, key: Key) -> Iterator[None]:
+        """Do not keep a file while it is being changed."""
+        self._changing[key] += 1
+        self._forget(key)
+        try:
+            yield
+        finally:
+            self._forget(key)
+            self._changing[key] -= 1
+            if not self._changing[key]:
+                del self._changing[key]
+
+    def _forget(self, key: Key) -> None:
+        self._reads.pop(key, None)
+        self._drop(key)
+
+    def _keep(self, key: Key, entry: Entry) -> None:
+        self._drop(key)
+        if entry.size > LARGEST:
+            return
+        self._entries[key] = entry
+        self._size += entry.size
+        while self._size > BYTES:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._size -= entry.size

@@ -1,0 +1,141 @@
+"""``rssCloud.saveRss``: an author sends a feed, and gets its public URL.
+
+By XML-RPC ``rssCloud.saveRss(username, password, rsstext)`` returns the URL; by SOAP 1.1 the
+operation ``saveRss`` of the service ``/rssCloud`` does.  By REST, the answer is XML or JSON, with
+status 200 even if the save failed, as for the other requests of rssCloud::
+
+    POST /rsscloud/saveRss
+      username=dave&password=...&rsstext=<rss version="2.0">...
+    <result success="true" msg="Thanks for the feed." url="https://broker.example/feeds/..."/>
+
+``rsstext`` may be a string or base64.  The bytes of base64 are stored as they came.  A string was
+decoded with the call, so it is encoded again as its XML declaration says.
+
+Source: the implementor's guide to rssCloud (2009), "Saving the feed through the cloud".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC, withRequest
+from zope.interface import implementer
+
+from rsscloud_broker.apps.hosting.documents import FEED, NotStored, encoded, of_form
+from rsscloud_broker.apps.hosting.gate import Gate, source_of
+from rsscloud_broker.apps.hosting.hosting import Hosting
+from rsscloud_broker.errors import Refused
+from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, raw_parameter
+from rsscloud_broker.wire import rsscloud
+from rsscloud_broker.wire.negotiation import preferred
+from rsscloud_broker.wire.rsscloud import BadRegistration
+from rsscloud_broker.wire.text import text_of
+
+SAVED: Final = "Thanks for the feed."
+
+_NAMES: Final = ("username", "password", "rsstext")
+_KINDS: Final = ("text/xml", "application/xml", "application/json")
+
+#: For ``system.methodSignature``.
+_SIGNATURE: Final = (("string", "string", "string", "string"),)
+
+#: A form percent-encodes most bytes of a feed.
+_FORM_FACTOR: Final = 3
+
+
+class SaveRss:
+    """Saves a feed for the three interfaces."""
+
+    def __init__(self, hosting: Hosting, gate: Gate) -> None:
+        self.hosting = hosting
+        self._gate = gate
+
+    async def save(self, request: Request, name: Any, password: Any, feed: Any) -> str:
+        """Save the feed of an account.
+
+        :param feed: a str, or bytes.
+        :returns: its public URL.
+        :raises Refused: it was not saved; the text is for the author.
+        """
+        name, password = text_of(name), text_of(password)
+        if name is None or password is None or not isinstance(feed, str | bytes):
+            raise NotStored("The username, the password and the rsstext must be strings.", 400)
+        caller = await self._gate.by_password(request, name, password)
+        body = encoded(feed) if isinstance(feed, str) else feed
+        await self.hosting.save(caller, FEED, body, source_of(request))
+        return self.hosting.url_of(caller.name, FEED)
+
+
+class SaveProcedures(XMLRPC):
+    """The XML-RPC procedure ``rssCloud.saveRss``; a save that fails is answered with a fault."""
+
+    def __init__(self, save_rss: SaveRss) -> None:
+        super().__init__()
+        self._save_rss = save_rss
+
+    @withRequest  # type: ignore[untyped-decorator] # of Twisted
+    async def xmlrpc_saveRss(self, request: Request, *values: Any) -> str:
+        """Save an RSS or Atom feed: username, password, and the text of the feed.  The broker
+        notifies the subscribers, and returns the public URL of the feed.
+        """
+        try:
+            rsscloud.check_count("saveRss", values, 3, 3)
+        except BadRegistration as error:
+            raise Refused(str(error)) from error
+        return await self._save_rss.save(request, *values)
+
+    xmlrpc_saveRss.signature = _SIGNATURE
+
+
+@implementer(IFrontDoor)
+class SaveRssDoor:
+    """The front door for ``saveRss``."""
+
+    name = "hosting_save_rss"
+
+    def __init__(self, save_rss: SaveRss) -> None:
+        self._save_rss = save_rss
+
+    def routes(self) -> Sequence[Route]:
+        limit = _FORM_FACTOR * self._save_rss.hosting.max_bytes
+        page = Answers(self._rest)
+        return [Route("/rsscloud/saveRss", "POST", page, for_everybody=True, body_limit=limit)]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {"rssCloud": SaveProcedures(self._save_rss)}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        operation = SoapOperation(self._soap, _NAMES, takes_request=True)
+        return [SoapService("/rssCloud", {"saveRss": operation})]
+
+    async def _soap(self, values: Mapping[str, Any], request: Request) -> str:
+        if absent := [name for name in _NAMES if values.get(name) is None]:
+            raise Refused(rsscloud.missing(absent))
+        return await self._save_rss.save(request, *(values[name] for name in _NAMES))
+
+    async def _rest(self, request: Request) -> Answer:
+        kind = preferred(request.getHeader("accept"), _KINDS)
+        if kind is None:
+            return Answer(b"Not Acceptable\n", PLAIN, 406)
+        msg, url = SAVED, ""
+        try:
+            url = await self._save_form(request)
+        except Refused as error:
+            msg = str(error)
+        if kind == "application/json":
+            fields = {"success": bool(url), "msg": msg} | ({"url": url} if url else {})
+            return Answer(json.dumps(fields).encode(), kind)
+        document = rsscloud.result_document("result", success=bool(url), msg=msg, url=url)
+        return Answer(document, "text/xml; charset=utf-8")
+
+    async def _save_form(self, request: Request) -> str:
+        sent = [raw_parameter(request, name) for name in _NAMES]
+        absent = [name for name, value in zip(_NAMES, sent, strict=True) if value is None]
+        if absent:
+            raise Refused(rsscloud.missing(absent))
+        name, password, feed = (value or b"" for value in sent)
+        return await self._save_rss.save(request, name, password, of_form(feed))

@@ -1,0 +1,185 @@
+"""The verbs of the application: saves, restores and deletes files, and publishes the feeds.
+
+A feed or a list of feeds is a topic.  Its save is one transaction with the ping and the beginning
+of the fan-out: see ``IPublisher``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from rsscloud_broker.apps.hosting import documents, rows
+from rsscloud_broker.apps.hosting.cache import Answers, Cache, Entry, Key
+from rsscloud_broker.apps.hosting.documents import Document, NotStored
+from rsscloud_broker.apps.hosting.gate import MayNot
+from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
+from rsscloud_broker.apps.hosting.rows import File, Limits, Saved, Served, Version
+from rsscloud_broker.apps.hosting.serving import answers_of
+from rsscloud_broker.apps.hosting.store import HostingStore
+from rsscloud_broker.errors import TooMany
+from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.model import Content
+from rsscloud_broker.wire.links import HUB_PATHS, encode
+
+
+@frozen
+class Usage:
+    """How much an account has stored.
+
+    :ivar bytes: the bytes of its files.
+    """
+
+    files: list[File]
+    limits: Limits
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files."""
+        return sum(each.size for each in self.files)
+
+
+class Hosting:
+    """Stores the files of accounts.
+
+    :ivar base: the URL below which the files are public, without a slash at the end.
+    :ivar cache: the files as they are served.
+    """
+
+    def __init__(self, options: HostingOptions, parts: AppParts) -> None:
+        self.base = options.base_url or f"{parts.public_url}{PREFIX}"
+        self.max_bytes = options.max_feed_bytes
+        self._limits = Limits(options.max_account_bytes, options.max_files)
+        self._take = parts.rate_limit(options.saves_per_account, options.saves_burst)
+        self._publisher = parts.publisher
+        self._store = HostingStore(parts.database)
+        self._clock = parts.clock
+        self._in_thread = parts.in_thread
+        self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
+        self.cache = Cache(self._store.present, self._answers, parts.clock)
+
+    def url_of(self, name: str, path: str = "") -> str:
+        """The public URL of a file, or of the files of an account.
+
+        :param name: the name of the account.
+        """
+        return f"{self.base}/{name}/{path}"
+
+    async def save(
+        self, caller: Caller, path: str, body: bytes, source: str, content_type: str = ""
+    ) -> Saved:
+        """Store a new version of a file, and notify its subscribers.
+
+        :param path: a path that ``documents.check_path`` has returned.
+        :param source: the address of the caller.
+        :param content_type: the Content-Type header that came with the body; empty if none came.
+        :raises NotStored: the body is not what is stored here, or there is no room for it.
+        :raises MayNot: the caller may not save.
+        :raises TooMany: the account saves too often.
+        :raises Forbidden, Unavailable: see ``IPublisher.publish``.
+        """
+        self._admit(caller)
+        self.check_size(body)
+        examine = partial(documents.examined, path, body, content_type)
+        is_quick = len(body) <= documents.SMALL
+        document = examine() if is_quick else await self._in_thread(examine)
+        return await self._put(caller, path, document, source)
+
+    async def restore(self, caller: Caller, path: str, version: int, source: str) -> bool:
+        """Make an earlier version of a file the present one, by saving it again.
+
+        :returns: whether there is such a version.
+        :raises NotStored, MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
+        """
+        self._admit(caller)
+        document = await self._store.one_version(caller.account, path, version)
+        if document is None:
+            return False
+        await self._put(caller, path, document, source)
+        return True
+
+    async def remove(self, caller: Caller, path: str, source: str) -> bool:
+        """Delete a file with all versions.  If it is a topic, the topic ends.
+
+        :returns: whether there was such a file.
+        :raises MayNot, TooMany, Forbidden, Unavailable: as for ``save``.
+        """
+        self._admit(caller)
+        key = (caller.name, path)
+        files = await self._store.files(caller.account)
+        found = next((each for each in files if each.path == path), None)
+        if found is None:
+            return False
+        operation = partial(_removing, caller=caller, path=path)
+        url, reason = self.url_of(*key), "its author has deleted it"
+        with self.cache.changing(key):
+            if not found.is_topic:
+                return await self._store.remove(caller.account, path)
+            removed: bool = await self._publisher.remove(url, reason, operation, source)
+        return removed
+
+    async def usage(self, caller: Caller) -> Usage:
+        """The files of an account, and how much it may have."""
+        return Usage(await self._store.files(caller.account), self._limits)
+
+    def versions(self, caller: Caller, path: str) -> Awaitable[list[Version]]:
+        """The versions of a file of an account, the newest first."""
+        return self._store.versions(caller.account, path)
+
+    def version(self, caller: Caller, path: str, version: int) -> Awaitable[Document | None]:
+        """A version of a file of an account; None if there is no such version."""
+        return self._store.one_version(caller.account, path, version)
+
+    async def content(self, url: str) -> Content | None:
+        """The content of a topic; None if there is no such topic.  See ``ServedTopics``."""
+        name, _, path = url.removeprefix(f"{self.base}/").partition("/")
+        found = await self.cache.read((name, path))
+        if not isinstance(found, Entry) or not found.content.is_topic:
+            return None
+        return Content(found.content.body, found.content.media_type)
+
+    def check_size(self, body: bytes) -> None:
+        """Check that a document is not too large.
+
+        :raises NotStored: it is.
+        """
+        if len(body) > self.max_bytes:
+            raise NotStored(
+                f"This has {len(body):,} bytes; a feed or file may have {self.max_bytes:,}.", 413
+            )
+
+    def _admit(self, caller: Caller) -> None:
+        if "publish" not in caller.scopes:
+            raise MayNot("This token does not allow to save: it needs the scope publish.")
+        if pause := self._take(caller.name):
+            raise TooMany("your account saves too often", pause)
+
+    async def _put(self, caller: Caller, path: str, document: Document, source: str) -> Saved:
+        key = (caller.name, path)
+        now = self._clock.wall_seconds()
+        arguments: tuple[Any, ...] = (caller.account, path, document, now, self._limits)
+        with self.cache.changing(key):
+            if not document.is_topic:
+                return await self._store.save(*arguments)
+            content = Content(document.body, document.media_type)
+            operation = partial(_saving, arguments=arguments)
+            url = self.url_of(*key)
+            saved: Saved = await self._publisher.publish(url, content, operation, source)
+            return saved
+
+    def _answers(self, key: Key, content: Served) -> Answers:
+        link = ""
+        if self._hub and content.is_topic:
+            link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
+        return answers_of(content, link, self._clock.wall_seconds())
+
+
+def _saving(conn: Any, arguments: tuple[Any, ...]) -> Saved:
+    return rows.save(conn, *arguments)
+
+
+def _removing(conn: Any, caller: Caller, path: str) -> bool:
+    return rows.remove(conn, caller.account, path)

@@ -1,0 +1,1 @@
+"""The steps of migrations, oldest first by their numbers."""

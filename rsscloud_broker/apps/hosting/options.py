@@ -1,0 +1,64 @@
+"""``[apps.hosting]`` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+from attrs import field, frozen
+from attrs.validators import and_, ge, le
+
+from rsscloud_broker.urls import normal_form
+
+#: The path below which the broker serves the files, whatever their public URLs are.
+PREFIX = "/feeds"
+
+_MB = 1024 * 1024
+
+#: XML-RPC has no larger integers.
+_LARGEST = 2**31 - 1
+
+
+def _is_base(_: object, key: attrs.Attribute[Any], url: str) -> None:
+    """Require the beginning of http or https URLs, or no text."""
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or "?" in url or "#" in url or "@" in url or len(url) > 500:
+        raise ValueError(
+            f"'{key.name}' is {url!r}; it must be the http or https URL below which your reverse "
+            'proxy serves the feeds, such as "https://static.example.org"'
+        )
+
+
+def _as_base(url: str) -> str:
+    return normal_form(url).rstrip("/")
+
+
+@frozen
+class HostingOptions:
+    """``[apps.hosting]``: the store for feeds.
+
+    :ivar base_url: the URL below which the feeds are public; empty for ``/feeds`` of the broker.
+    :ivar max_feed_bytes: the largest feed or other file, in bytes.
+    :ivar max_account_bytes: how many bytes the files of an account may have together.
+    :ivar max_files: how many files an account may have.
+    :ivar saves_per_account: saves per second that are accepted from one account.
+    :ivar saves_burst: how many saves of an account are accepted at once after a quiet time.
+    :ivar allow_plain_passwords: whether passwords are accepted over plain HTTP from other machines.
+    :ivar open_registration: whether ``xmlStorageSystem.registerUser`` makes accounts for strangers.
+    """
+
+    base_url: str = field(default="", converter=_as_base, validator=_is_base)
+    max_feed_bytes: int = field(default=_MB, validator=and_(ge(1024), le(10 * _MB)))
+    max_account_bytes: int = field(default=20 * _MB, validator=and_(ge(1024), le(_LARGEST)))
+    max_files: int = field(default=100, validator=and_(ge(1), le(10_000)))
+    saves_per_account: float = field(default=1.0, validator=and_(ge(0.001), le(1000.0)))
+    saves_burst: int = field(default=100, validator=and_(ge(1), le(10_000)))
+    allow_plain_passwords: bool = False
+    open_registration: bool = False

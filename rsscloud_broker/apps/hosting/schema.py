@@ -1,0 +1,70 @@
+"""The tables of the application: files, and the versions of each.
+
+Of an account that was removed, the rows stay until another account has the name.  Ids are never
+used twice.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.tables import Key, new_metadata
+
+metadata = new_metadata()
+
+feed = Table(
+    "hosting_feed",
+    metadata,
+    Column("id", Key, primary_key=True),
+    # The name of the account, and the path below it.
+    Column("account", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("account_id", BigInteger, nullable=False),
+    # The present version; null if the file was deleted.
+    Column("version_id", BigInteger),
+    # The bytes of the present version, those of all versions, and how many versions there are.
+    Column("size", Integer, nullable=False),
+    Column("stored", BigInteger, nullable=False),
+    Column("versions", Integer, nullable=False),
+    # Whether others may subscribe to it.
+    Column("is_topic", Boolean, nullable=False),
+    UniqueConstraint("account", "path"),
+    sqlite_autoincrement=True,
+)
+
+version = Table(
+    "hosting_version",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column(
+        "feed_id",
+        Key,
+        ForeignKey("hosting_feed.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    Column("account_id", BigInteger, nullable=False),
+    Column("saved_at", BigInteger, nullable=False),
+    # What Last-Modified says, in whole seconds: each version has a later one than that before it.
+    Column("modified_at", BigInteger, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    # The body compressed by gzip; empty if that is no shorter.
+    Column("packed", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+TABLES = AppTables(metadata, "rsscloud_broker.apps.hosting:migrations", "0001")

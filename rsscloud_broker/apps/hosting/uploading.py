@@ -1,0 +1,112 @@
+"""Saves and deletes files by PUT and DELETE of their URLs.
+
+::
+
+    PUT /feeds/dave/rss.xml HTTP/1.1
+    Authorization: Basic ZGF2ZTouLi4=
+    Content-Type: application/rss+xml
+
+    <rss version="2.0">...
+
+==========  ======================================================================
+Status      What came of it
+==========  ======================================================================
+201, 204    it was saved: for the first time, or again; ``Location`` is its URL
+400         the name cannot be the name of a file
+401         who makes the request is not said, or not rightly
+403         the file belongs to another account, or the token lacks the scope ``publish``
+413         it is too large
+415         it is of another type than its name says
+422         it is no well-formed feed
+429         the account saves too often, or a password was wrong too often
+507         the account has no room for it
+==========  ======================================================================
+"""
+
+from __future__ import annotations
+
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.apps.hosting.documents import NotStored, check_path
+from rsscloud_broker.apps.hosting.gate import (
+    CHALLENGE,
+    Gate,
+    MayNot,
+    NotConfidential,
+    NotSaid,
+    source_of,
+)
+from rsscloud_broker.apps.hosting.hosting import Hosting
+from rsscloud_broker.apps.hosting.options import PREFIX
+from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
+from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of
+
+
+@implementer(IFrontDoor)
+class UploadDoor(RoutesOnly):
+    """The front door for PUT and DELETE."""
+
+    name = "hosting_uploads"
+
+    def __init__(self, hosting: Hosting, gate: Gate) -> None:
+        self._hosting = hosting
+        self._gate = gate
+
+    def routes(self) -> list[Route]:
+        limit = self._hosting.max_bytes
+        return [
+            Route(f"{PREFIX}/*", "PUT", Answers(self._put), body_limit=limit),
+            Route(f"{PREFIX}/*", "DELETE", Answers(self._delete)),
+        ]
+
+    async def _put(self, request: Request) -> Answer:
+        try:
+            caller, path = await self._allowed(request)
+            said = request.getHeader("content-type") or ""
+            saved = await self._hosting.save(
+                caller, path, body_of(request), source_of(request), said
+            )
+        except TooMany:
+            raise
+        except Refused as error:
+            return _refused(error)
+        headers = {"location": self._hosting.url_of(caller.name, path)}
+        return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
+
+    async def _delete(self, request: Request) -> Answer:
+        try:
+            caller, path = await self._allowed(request)
+            was_there = await self._hosting.remove(caller, path, source_of(request))
+        except TooMany:
+            raise
+        except Refused as error:
+            return _refused(error)
+        if not was_there:
+            return Answer(b"There is no such file here.\n", PLAIN, 404)
+        return Answer(b"", PLAIN, 204)
+
+    async def _allowed(self, request: Request) -> tuple[Caller, str]:
+        """Who makes a request, and the path below the name of the account."""
+        caller = await self._gate.by_header(request)
+        whole = request.path.decode("latin-1").removeprefix(f"{PREFIX}/")
+        name, _, path = whole.partition("/")
+        if name != caller.name:
+            raise MayNot(f"You are {caller.name}: save below {PREFIX}/{caller.name}/.")
+        return caller, check_path(path)
+
+
+def _refused(error: Refused) -> Answer:
+    text = str(error)
+    headers: dict[str, str] = {}
+    status = 400
+    if isinstance(error, NotStored):
+        status = error.status
+    elif isinstance(error, NotSaid | SignInFailed):
+        status, headers = 401, {"www-authenticate": CHALLENGE}
+    elif isinstance(error, MayNot | NotConfidential | Forbidden):
+        status = 403
+    if isinstance(error, SignInFailed | Forbidden):
+        text = f"This was not accepted: {text}."
+    return Answer(f"{text}\n".encode(), PLAIN, status, headers)
