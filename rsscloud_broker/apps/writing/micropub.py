@@ -41,7 +41,7 @@ from rsscloud_broker.apps.writing.properties import (
 )
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, Route
-from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.answers import Answer, Answers, body_of, parameter
 from rsscloud_broker.web.callers import header
 from rsscloud_broker.wire.text import decode
 
@@ -291,7 +291,7 @@ class Micropub:
 
         :raises Refused: it cannot be read.
         """
-        body = _body(request)
+        body = body_of(request)
         kind = media_type(request)
         if kind == _MULTIPART:
             form = await self._parts.in_thread(read_form, body, header(request, "content-type"))
@@ -301,15 +301,6 @@ class Micropub:
         read = _document if kind == _JSON else _fields
         sent: _Sent = await self._parts.in_thread(read, body)
         return sent
-
-
-def _body(request: Request) -> bytes:
-    """The bytes of the body of a request."""
-    if request.content is None:
-        return b""
-    request.content.seek(0)
-    body: bytes = request.content.read()
-    return body
 
 
 def _fields(body: bytes) -> _Sent:
