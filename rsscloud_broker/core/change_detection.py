@@ -299,15 +299,16 @@ class ChangeDetector(Service):
         self._tell(fetched, record, announce=announce)
         return record
 
-    async def publish(self, fetched: FetchResult, operation: Callable[[Any], T]) -> T:
-        """Record the content of a topic that the broker itself serves, and publish the change.
+    async def publish(self, fetched: Sequence[FetchResult], operation: Callable[[Any], T]) -> T:
+        """Record the contents of topics that the broker itself serves, and publish the changes.
 
         :param operation: see ``IStore.publish``.
         :returns: what the operation returned.
         """
-        ping = self._ping_of(fetched.url)
-        result, record = await self._store.publish(fetched, ping, operation)
-        self._tell(fetched, record)
+        ping = self._ping_of(fetched[0].url)
+        result, records = await self._store.publish(fetched, ping, operation)
+        for each, record in zip(fetched, records, strict=True):
+            self._tell(each, record)
         return result
 
     def _ping_of(self, url: str) -> Ping:

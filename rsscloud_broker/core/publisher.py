@@ -6,7 +6,7 @@ since the content is at hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from zope.interface import implementer
@@ -48,21 +48,32 @@ class Publisher:
     async def publish(
         self, url: str, content: Content, operation: Callable[[Any], T], source: str
     ) -> T:
-        topic = self._admit(url, source)
+        return await self.publish_all({url: content}, operation, source)
+
+    async def publish_all(
+        self, contents: Mapping[str, Content], operation: Callable[[Any], T], source: str
+    ) -> T:
+        topics = [self._admit(url, source) for url in contents]
         now = self._clock.wall_seconds()
-        fetched = FetchResult(
-            url=topic,
-            digest=content.digest,
-            size=len(content.body),
-            started_at=now,
-            content=content,
-            pinged=True,
-            result=f"published at this broker, {in_bytes(content.body)}",
-            asked_at=now,
-        )
+        fetched = [
+            FetchResult(
+                url=topic,
+                digest=content.digest,
+                size=len(content.body),
+                started_at=now,
+                content=content,
+                pinged=topic == topics[0],
+                result=f"published at this broker, {in_bytes(content.body)}",
+                asked_at=now,
+            )
+            for topic, content in zip(topics, contents.values(), strict=True)
+        ]
         result = await self._detector.publish(fetched, operation)
-        self._bus.publish(PingAccepted(topic, self._clock.wall_seconds(), source, False))
+        self._bus.publish(PingAccepted(topics[0], self._clock.wall_seconds(), source, False))
         return result
+
+    def check(self, url: str, source: str) -> None:
+        self._admit(url, source)
 
     async def remove(self, url: str, reason: str, operation: Callable[[Any], T], source: str) -> T:
         topic = self._admit(url, source)

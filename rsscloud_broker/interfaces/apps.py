@@ -7,7 +7,7 @@ these, with tables of its own in the database.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
@@ -100,6 +100,23 @@ class IPublisher(Interface):
         :raises Forbidden: the topic or the source is blocked.
         :raises Unavailable: the disk is nearly full, or the database cannot be used.
         :raises Exception: what the operation raised; then nothing is stored.
+        """
+
+    def publish_all(
+        contents: Mapping[str, Content], operation: Callable[[Any], Any], source: str
+    ) -> Awaitable[Any]:
+        """As ``publish``, for several topics that change together, such as a feed in two formats.
+
+        All of it is one transaction.  Only the first topic is recorded as pinged, so that lists of
+        changes name the site once.
+
+        :param contents: the new contents by URL; at least one.
+        """
+
+    def check(url: str, source: str) -> None:
+        """Check that a topic may be published now, for work that comes before its publication.
+
+        :raises Forbidden, Unavailable: as for ``publish``.
         """
 
     def remove(

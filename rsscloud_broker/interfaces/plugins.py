@@ -164,7 +164,8 @@ class IPages(Interface):
             form to sign out.  Caches must not keep such a page.
         :param slots: contents for the slots of the template: texts, which are escaped, or
             elements made with ``twisted.web.template.tags``.  The slot ``here`` is the path of
-            the page, which the navigation marks as the current one.  An element with
+            the page, which the navigation marks as the current one; the slot ``alternates`` has
+            ``link`` elements for the head, such as those of feeds.  An element with
             ``t:render="show"`` is shown if the slot named by its attribute ``when`` is not
             empty.  An element with ``t:render="link"`` links to the URL in the slot named by
             its attribute ``to``, if that is http or https.  A ``select`` with

@@ -122,12 +122,15 @@ class IStore(IStatistics):
         """
 
     def publish(
-        fetched: FetchResult, ping: Ping, operation: Callable[[Any], T]
-    ) -> Awaitable[tuple[T, FetchRecord]]:
-        """Record the content of a topic that the broker itself serves.
+        fetched: Sequence[FetchResult], ping: Ping, operation: Callable[[Any], T]
+    ) -> Awaitable[tuple[T, list[FetchRecord]]]:
+        """Record the contents of topics that the broker itself serves.
 
-        As ``record_fetch``, together with what an operation stores: see ``IDatabase``.  If the
-        topic has ended, it is revived.
+        As ``record_fetch`` for each, together with what an operation stores: see ``IDatabase``.
+        A topic that has ended is revived.
+
+        :param ping: the ping of the first topic.
+        :returns: what the operation returned, and the records in the order of the topics.
         """
 
     def unpublish(

@@ -14,6 +14,9 @@ from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOpti
 from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
+from rsscloud_broker.apps.writing.app import make as make_writing
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -249,6 +252,14 @@ resourcesync_source = PushingSinkMaker(
     ResourceSyncSinkOptions,
     ResourceSyncSink,
     pushed_by_the_source,
+)
+
+writing = AppMaker(
+    "writing",
+    "people write short messages at /write, which are published as feeds",
+    WritingOptions,
+    make_writing,
+    TABLES_OF_WRITING,
 )
 
 password = CheckerMaker(

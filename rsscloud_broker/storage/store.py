@@ -169,8 +169,8 @@ class Store(Service):
         return self._database.write(Heavy(whole, lambda record: whole if record.stored else lean))
 
     def publish(
-        self, fetched: FetchResult, ping: Ping, operation: Operation[T]
-    ) -> Deferred[tuple[T, FetchRecord]]:
+        self, fetched: Sequence[FetchResult], ping: Ping, operation: Operation[T]
+    ) -> Deferred[tuple[T, list[FetchRecord]]]:
         return self._database.write(
             lambda conn: topics.publish(conn, fetched, ping, operation, self._bounds)
         )

@@ -189,15 +189,18 @@ def record_fetch(
 
 def publish(
     conn: Connection,
-    fetched: FetchResult,
+    fetched: Sequence[FetchResult],
     ping: Ping,
     operation: Operation[T],
     bounds: Bounds = DEFAULT_BOUNDS,
-) -> tuple[T, FetchRecord]:
+) -> tuple[T, list[FetchRecord]]:
     """See ``IStore.publish``."""
     result = operation(conn)
-    revive_topic(conn, fetched.url)
-    return result, record_fetch(conn, fetched, ping, bounds)
+    records = []
+    for number, each in enumerate(fetched):
+        revive_topic(conn, each.url)
+        records.append(record_fetch(conn, each, None if number else ping, bounds))
+    return result, records
 
 
 def _keep_content(

@@ -45,13 +45,14 @@ class Answers(Resource):
     An answer with status 200 gets an ETag if it has none, and a client that has the same version
     gets 304.
 
-    :param respond: takes the request and returns the answer.
+    :param respond: takes the request and returns the answer; None if it has answered the request
+        itself.
     """
 
     isLeaf = True
     log = Logger()
 
-    def __init__(self, respond: Callable[[Request], Awaitable[Answer]]) -> None:
+    def __init__(self, respond: Callable[[Request], Awaitable[Answer | None]]) -> None:
         super().__init__()
         self._respond = respond
 
@@ -72,7 +73,7 @@ class Answers(Resource):
         except Exception:  # a bug: log it, and still answer
             self.log.failure("A request to {path} failed.", path=request.path)
             answer = _error(500, "The broker made a mistake. It has been logged.")
-        if request.channel is not None:  # otherwise the client has hung up
+        if answer is not None and request.channel is not None:  # None: it has hung up
             send(request, answer)
 
 

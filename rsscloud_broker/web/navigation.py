@@ -12,6 +12,7 @@ from twisted.web.template import Tag, tags
 
 #: The pages, in the order of the navigation: the path, and the text of the link.
 PLACES: Final = (
+    ("/write", "Write"),
     ("/pingSiteForm", "Ping"),
     ("/rssCloud", "rssCloud"),
     ("/websub", "WebSub"),

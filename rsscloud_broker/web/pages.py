@@ -174,6 +174,7 @@ class Pages:
             "front_page": "/" if "/" in self._paths else "",
             "no_front_page": "" if "/" in self._paths else "none",
             "viewer": _viewer(viewer, self._paths) if viewer else "",
+            "alternates": slots.pop("alternates", ""),
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),
         }

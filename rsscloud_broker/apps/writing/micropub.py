@@ -29,7 +29,8 @@ from urllib.parse import parse_qsl
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.apps.writing.forms import Form, InvalidForm, read_form
+from rsscloud_broker.apps.writing import forms
+from rsscloud_broker.apps.writing.forms import Form, UnreadableForm
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import InvalidPost, Post
 from rsscloud_broker.apps.writing.properties import (
@@ -194,11 +195,11 @@ class Micropub:
             properties = of_form(sent.document.get("fields", ()))
         # The message is checked before its files are stored, which would be left over otherwise.
         await self._parts.in_thread(new_post, properties)
-        for name, file in sent.form.files if sent.form else ():
-            kind = name.removesuffix("[]")
+        for field, name, data in sent.form.files if sent.form else ():
+            kind = field.removesuffix("[]")
             if kind not in _FILES:
                 raise InvalidPost(f"files must be in fields named {', '.join(_FILES)}")
-            upload = await self._writing.upload(caller, file.name, file.data, source)
+            upload = await self._writing.upload(caller, name, data, source)
             properties.setdefault(kind, []).append(upload.url)
         new = await self._parts.in_thread(new_post, properties)
         post = await self._writing.add(caller, new, source)
@@ -265,11 +266,12 @@ class Micropub:
     async def _upload(self, request: Request) -> Answer:
         sent = await self._read(request)
         caller = await self._caller(request, sent.token)
-        file = sent.form.file("file") if sent.form else None
-        if file is None:
-            raise InvalidPost("the file must be in a field named file")
+        named = [each for each in sent.form.files if each[0] == "file"] if sent.form else []
+        if len(named) != 1:
+            raise InvalidPost("send one file, in a field named file")
+        (_, name, data) = named[0]
         source = str(request.getClientAddress().host)
-        upload = await self._writing.upload(caller, file.name, file.data, source)
+        upload = await self._writing.upload(caller, name, data, source)
         return Answer(b"", _JSON, 201, {"location": upload.url})
 
     async def _query_media(self, request: Request) -> Answer:
@@ -294,10 +296,10 @@ class Micropub:
         body = body_of(request)
         kind = media_type(request)
         if kind == _MULTIPART:
-            form = await self._parts.in_thread(read_form, body, header(request, "content-type"))
-            return _sent(form.fields, form)
+            form = await self._parts.in_thread(forms.read, header(request, "content-type"), body)
+            return _sent(form.pairs, form)
         if len(body) > _MAX_OVERHEAD:
-            raise InvalidForm(f"a request without files has at most {_MAX_OVERHEAD} bytes")
+            raise UnreadableForm(f"a request without files has at most {_MAX_OVERHEAD} bytes")
         read = _document if kind == _JSON else _fields
         sent: _Sent = await self._parts.in_thread(read, body)
         return sent
@@ -307,7 +309,7 @@ def _fields(body: bytes) -> _Sent:
     try:
         fields = parse_qsl(body, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        raise InvalidForm(f"a form has at most {_MAX_FIELDS} fields") from None
+        raise UnreadableForm(f"a form has at most {_MAX_FIELDS} fields") from None
     return _sent(tuple((decode(name), decode(value)) for name, value in fields))
 
 

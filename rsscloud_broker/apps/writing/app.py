@@ -1,0 +1,21 @@
+"""Makes the authoring tool from its options and what the broker gives it."""
+
+from __future__ import annotations
+
+from rsscloud_broker.apps.writing.door import WritingDoor
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.serving import FeedTopics
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.interfaces import App, AppParts, ServedTopics
+
+
+def make(options: WritingOptions, parts: AppParts) -> App:
+    """Make the application."""
+    writing = Writing(options, parts)
+    return App(
+        "writing",
+        front_doors=[
+            WritingDoor(parts, writing),
+        ],
+        topics=[ServedTopics(f"{parts.public_url}/people/", FeedTopics(writing).read)],
+    )

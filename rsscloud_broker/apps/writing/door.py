@@ -1,0 +1,110 @@
+"""The front door of the authoring tool.
+
+===================================  ==============================================================
+``GET /people``                      everybody who has published something
+``GET /people/NAME``                 the messages of one author, the newest first
+``GET /people/NAME/ID``              one message
+``GET /people/NAME/rss.xml``         the feed; also ``atom.xml`` and ``feed.json``
+``GET /people/NAME/files/...``       an uploaded file
+``GET /write``                       the page to write on, for who has signed in; ``?id=ID`` to edit
+``POST /write``                      what its forms do: ``do=post``, ``draft``, ``delete``,
+                                     ``discard`` or ``delete-file``
+``POST /write/unsent``               keeps what is being typed
+===================================  ==============================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+
+from twisted.python.filepath import FilePath
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.apps.writing.people_pages import NOTHING_HERE, PeoplePages
+from rsscloud_broker.apps.writing.serving import send_feed, send_upload
+from rsscloud_broker.apps.writing.write_page import WritePage
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.assets import Asset
+
+_FEED: Final = re.compile(r"/people/([a-z0-9-]{2,32})/(rss\.xml|atom\.xml|feed\.json)")
+_PAGE: Final = re.compile(r"/people/([a-z0-9-]{2,32})(?:/([1-9][0-9]{0,17}))?/?")
+_FILES: Final = FilePath(str(files("rsscloud_broker.apps.writing")))
+
+#: How many bytes a form has beside the file in it.
+_FORM_BYTES: Final = 512 * 1024
+
+
+@implementer(IFrontDoor)
+class WritingDoor(RoutesOnly):
+    """Serves messages and feeds to everybody, and the page to write on."""
+
+    name = "writing"
+
+    def __init__(self, parts: AppParts, writing: Writing) -> None:
+        page = WritePage(parts, writing)
+        self._people = PeoplePages(parts, writing)
+        self._writing = writing
+        self._in_thread = parts.in_thread
+        script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
+        style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
+        limit = writing.options.max_upload_bytes + _FORM_BYTES
+        with_files = frozenset({"multipart/form-data"})
+        self._routes = (
+            Route("/people", "GET", Answers(self._people.everybody)),
+            Route("/people/*", "GET", Answers(self._below_people), for_everybody=True),
+            Route("/write", "GET", Answers(page.show)),
+            Route("/write", "POST", Answers(page.act)),
+            Route(
+                "/write",
+                "POST",
+                Answers(page.act_with_file),
+                content_types=with_files,
+                body_limit=limit,
+            ),
+            Route("/write/unsent", "POST", Answers(page.keep)),
+            Route("/write.js", "GET", script),
+            Route("/write.css", "GET", style),
+        )
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    async def _below_people(self, request: Request) -> Answer | None:
+        """Answer a request below ``/people/``."""
+        path = request.path.decode("latin-1")
+        if found := _PAGE.fullmatch(path):
+            number = int(found[2]) if found[2] else None
+            return await self._people.of_author(request, found[1], number)
+        if found := _FEED.fullmatch(path):
+            return await self._feed(request, found[1], found[2])
+        if file := self._writing.files.in_path(path):
+            return await self._file(request, *file)
+        return NOTHING_HERE
+
+    async def _feed(self, request: Request, name: str, file: str) -> Answer | None:
+        author = await self._writing.store.author_named(name)
+        if author is None or not author.is_public:
+            return NOTHING_HERE
+        feeds = self._writing.feeds
+        feed = (await self._writing.feeds_of(author))[feeds.url(name, file)]
+        if request.channel is not None:  # the client has not hung up
+            send_feed(request, feed, author.changed_at, feeds.link_header(name, file))
+        return None
+
+    async def _file(self, request: Request, name: str, digest: str) -> Answer | None:
+        author = await self._writing.store.author_named(name)
+        upload = await self._writing.store.upload_named(name, digest)
+        if author is None or upload is None:
+            return NOTHING_HERE
+        path = self._writing.files.file(author.account_id, digest)
+        if not await self._in_thread(path.exists):
+            return NOTHING_HERE
+        if request.channel is not None:
+            send_upload(request, path, upload)
+        return None

@@ -1,0 +1,69 @@
+"""Finds out type and size of the file at a URL, by asking its server with HEAD.
+
+Servers that do not know HEAD are asked for the first byte (RFC 9110, section 14).
+"""
+
+from __future__ import annotations
+
+import re
+from mimetypes import guess_type
+from typing import Final
+from urllib.parse import urlsplit
+
+from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.interfaces import IOutbound, OutboundReply
+
+_REDIRECTS: Final = 5
+_NO_HEAD: Final = frozenset({400, 403, 405, 501})
+_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}")
+_SIZE: Final = re.compile(r"[0-9]{1,18}")
+_RANGE: Final = re.compile(r"bytes 0-0/([0-9]{1,18})")
+
+#: What a server sends if there is a page at an address, and no file.
+_PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
+
+
+async def facts_of(web: IOutbound, url: str) -> Enclosure:
+    """Ask the server of a file for its type and size.
+
+    :param web: calls no addresses that the operator forbids for topics.
+    :raises InvalidPost: the server does not answer, or has no such file.
+    :raises Unavailable: the broker lacks resources.
+    """
+    try:
+        reply = await web.request("HEAD", url, redirects=_REDIRECTS)
+        if reply.status in _NO_HEAD:
+            reply = await web.request("GET", url, {"range": "bytes=0-0"}, redirects=_REDIRECTS)
+    except OutboundError as error:
+        raise _unusable(url, str(error)) from error
+    if not reply.success:
+        raise _unusable(url, f"its server answers with status {reply.status}")
+    media_type = _media_type(reply, url)
+    if media_type in _PAGES:
+        raise InvalidPost(
+            f"there is a page at {url} and not a file; put the address into the field for the link"
+        )
+    return Enclosure(url, media_type, _size(reply))
+
+
+def _unusable(url: str, reason: str) -> InvalidPost:
+    return InvalidPost(
+        f"the enclosure {url} cannot be used: {reason}; check the address, or upload the file here"
+    )
+
+
+def _media_type(reply: OutboundReply, url: str) -> str:
+    said = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if _TYPE.fullmatch(said):
+        return said
+    return guess_type(urlsplit(url).path)[0] or "application/octet-stream"
+
+
+def _size(reply: OutboundReply) -> int:
+    """The size of the file; 0 if the server does not tell."""
+    if part := _RANGE.fullmatch(reply.headers.get("content-range", "").strip()):
+        return int(part[1])
+    said = reply.headers.get("content-length", "").strip()
+    is_whole = reply.status == 200 and not reply.compressed
+    return int(said) if is_whole and _SIZE.fullmatch(said) else 0

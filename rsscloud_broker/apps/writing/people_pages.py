@@ -1,0 +1,203 @@
+"""The pages that everybody may read: who writes here, the messages of one author, one message."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.apps.writing.feeds import FORMATS
+from rsscloud_broker.apps.writing.model import OutlineItem, Post
+from rsscloud_broker.apps.writing.rows import Author
+from rsscloud_broker.apps.writing.texts import shown, shown_outline
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.interfaces import AppParts
+from rsscloud_broker.web.answers import PLAIN, Answer, parameter
+from rsscloud_broker.web.callers import private, viewer_of
+from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.words import clipped, counted, moment
+
+NOTHING_HERE: Final = Answer(b"There is nothing at this address.\n", PLAIN, 404)
+
+#: The package of the templates.
+TEMPLATES: Final = "rsscloud_broker.apps.writing"
+
+#: How many messages a page has, and how many authors.
+PER_PAGE: Final = 20
+MAX_AUTHORS: Final = 200
+
+#: With more items than these, the outline of a message is shown on its own page only.
+_MAX_LISTED: Final = 30
+
+
+class PeoplePages:
+    """Makes the pages."""
+
+    def __init__(self, parts: AppParts, writing: Writing) -> None:
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._clock = parts.clock
+        self._writing = writing
+        self._public_url = parts.public_url
+
+    async def everybody(self, request: Request) -> Answer:
+        """Who writes here."""
+        viewer = await viewer_of(self._callers, request)
+        authors = await self._writing.store.authors(MAX_AUTHORS)
+        now = self._clock.wall_seconds()
+        page = await self._pages.render(
+            "People",
+            f"{TEMPLATES}:people.html",
+            viewer,
+            here="/people",
+            people=[
+                tags.li(
+                    tags.a(each.name, href=f"/people/{each.name}"),
+                    " ",
+                    tags.span(moment(each.changed_at, now), class_="where"),
+                )
+                for each in authors
+            ],
+            nobody="" if authors else "nobody",
+        )
+        return Answer(page, headers=private(viewer))
+
+    async def of_author(self, request: Request, name: str, number: int | None) -> Answer:
+        """The messages of an author, or one of them.
+
+        :param number: the id of that message; None for all.
+        """
+        author = await self._writing.store.author_named(name)
+        if author is None or not author.is_public:
+            return NOTHING_HERE
+        if number is None:
+            return await self._list(request, author)
+        found = await self._writing.store.placed(author, number)
+        if found is None or found.post.is_draft:
+            return NOTHING_HERE
+        return await self._message(request, author, found.post)
+
+    async def _list(self, request: Request, author: Author) -> Answer:
+        typed = parameter(request, "before")
+        if typed and not (typed.isascii() and typed.isdigit() and len(typed) < 19):
+            text = "The parameter before is no position; take it from the link to older messages.\n"
+            return Answer(text.encode(), PLAIN, 400)
+        before = int(typed) if typed else None
+        found = await self._writing.store.published(author, PER_PAGE + 1, before)
+        viewer = await viewer_of(self._callers, request)
+        home = f"/people/{author.name}"
+        links: list[Flattenable] = []
+        if before is not None:
+            links.append(tags.a("The newest messages", href=home))
+        if len(found) > PER_PAGE:
+            older = f"{home}?before={found[PER_PAGE - 1].position}"
+            links.append(tags.a("Older messages", href=older, rel="next"))
+        page = await self._pages.render(
+            author.name,
+            f"{TEMPLATES}:author.html",
+            viewer,
+            alternates=self._alternates(author),
+            name=author.name,
+            feeds=self._feed_links(author),
+            posts=[self._article(each.post, alone=False) for each in found[:PER_PAGE]],
+            nothing="" if found else "nothing",
+            paging=links,
+        )
+        return Answer(page, headers=private(viewer))
+
+    async def _message(self, request: Request, author: Author, post: Post) -> Answer:
+        viewer = await viewer_of(self._callers, request)
+        is_own = viewer is not None and viewer.account.id == author.account_id
+        page = await self._pages.render(
+            f"{author.name}: {clipped(title_of(post), 60)}",
+            f"{TEMPLATES}:message.html",
+            viewer,
+            alternates=self._alternates(author),
+            name=tags.a(author.name, href=f"/people/{author.name}"),
+            post=self._article(post, alone=True),
+            edit=tags.a("Edit this message", href=f"/write?id={post.id}") if is_own else "",
+        )
+        return Answer(page, headers=private(viewer))
+
+    def _alternates(self, author: Author) -> list[Tag]:
+        """Links to the feeds for the head of a page, by which feed readers find them."""
+        urls = {file: self._writing.feeds.url(author.name, file) for file in FORMATS}
+        return [
+            tags.link(
+                rel="alternate",
+                type=FORMATS[file][0].partition(";")[0],
+                title=f"{author.name} ({FORMATS[file][2]})",
+                href=url,
+            )
+            for file, url in urls.items()
+        ]
+
+    def _feed_links(self, author: Author) -> list[Flattenable]:
+        links: list[Flattenable] = []
+        for file, (_, _, format_name) in FORMATS.items():
+            links.append(tags.a(format_name, href=f"/people/{author.name}/{file}"))
+        return links
+
+    def _article(self, post: Post, *, alone: bool) -> Tag:
+        """A message.
+
+        :param alone: whether it is the only one on the page.
+        """
+        parts: list[Flattenable] = []
+        if post.title:
+            named = linked(post.link, post.title) if post.link else post.title
+            parts.append(tags.h2(tags.bdi(named)))
+        parts.append(tags.p(shown(post.text), class_="message", dir="auto"))
+        if post.link and not post.title:
+            parts.append(tags.p(linked(post.link, clipped(post.link))))
+        if post.enclosure:
+            parts.append(self._enclosure(post))
+        number = _number_of(post.items)
+        if alone or number <= _MAX_LISTED:
+            parts.append(shown_outline(post.items))
+        else:
+            below = f"{counted(number, 'item')} below"
+            parts.append(tags.p(tags.a(below, href=self._path(post))))
+        parts.append(self._about(post, alone=alone))
+        return tags.article(*parts, class_="post")
+
+    def _enclosure(self, post: Post) -> Tag:
+        """A picture that is kept here; or a link to a file, since pages load nothing of others."""
+        file = post.enclosure
+        assert file is not None  # the caller has looked
+        path = file.url.removeprefix(self._public_url)
+        is_own = self._writing.files.named(file.url) is not None
+        if is_own and file.media_type.startswith("image/"):
+            picture = tags.img(src=path, alt="The picture that belongs to this message")
+            return tags.p(tags.a(picture(loading="lazy"), href=path), class_="enclosure")
+        size = f", {file.size:,} bytes" if file.size else ""
+        kind = f" ({file.media_type}{size})"
+        name = clipped(file.url.rpartition("/")[2] or file.url, 40)
+        return tags.p("File: ", linked(file.url, name), kind, class_="enclosure")
+
+    def _about(self, post: Post, *, alone: bool) -> Tag:
+        now = self._clock.wall_seconds()
+        about: list[Flattenable] = [moment(post.created_at, now)]
+        if not alone:
+            about = [tags.a(*about, href=self._path(post))]
+        if post.changed_at - post.created_at > 1:
+            about += [", changed ", moment(post.changed_at, now)]
+        if post.categories:
+            about += [" · ", tags.bdi(", ".join(post.categories))]
+        return tags.p(*about, class_="quiet")
+
+    def _path(self, post: Post) -> str:
+        return f"/people/{post.author}/{post.id}"
+
+
+def title_of(post: Post) -> str:
+    """What a message is called in a list: its title, or the beginning of what it has."""
+    file = post.enclosure.url if post.enclosure else ""
+    first = post.items[0].text if post.items else ""
+    return post.title or " ".join(post.text.split()) or post.link or first or file
+
+
+def _number_of(items: tuple[OutlineItem, ...]) -> int:
+    """How many items an outline has, on all levels."""
+    return sum(1 + _number_of(each.items) for each in items)

@@ -1,0 +1,338 @@
+"""Stores messages and what belongs to them.
+
+Each function runs as one step of a transaction that the caller began; ``store`` runs them as
+transactions of their own.
+
+A change of messages is based on a *version* of all messages of the author: somebody reads them,
+makes the feeds with the change, and stores both.  If another change was stored meanwhile, by
+another process or another tab, `apply` raises `Outdated` and stores nothing, and the caller begins
+again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
+from rsscloud_broker.apps.writing.schema import author, category, post, unsent, upload
+from rsscloud_broker.tables import to_micros, to_seconds
+
+#: How many categories of an author are kept for completion; the last used ones.
+MAX_CATEGORIES = 300
+
+
+class Outdated(Exception):
+    """A change is based on a version that is not the present one.  Nothing was stored."""
+
+
+@frozen
+class Author:
+    """An account that has written something.
+
+    :ivar base: the URL with which the ids of its messages begin.
+    :ivar version: how often its messages have changed.
+    :ivar next_id: the id of its next message.
+    :ivar changed_at: when its feeds last changed; 0 if it has published nothing yet.
+    """
+
+    account_id: int
+    name: str
+    base: str
+    version: int
+    next_id: int
+    changed_at: float
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it has a page and feeds: it has published something at some time."""
+        return self.changed_at > 0
+
+
+@frozen
+class Placed:
+    """A message with its position: that of a newer one is larger; 0 for a draft."""
+
+    post: Post
+    position: int
+
+
+@frozen
+class Snapshot:
+    """The present messages of an author, as far as a change needs them.
+
+    :ivar published: the newest first.
+    :ivar old: the message that is to be changed; None if there is no such message.
+    """
+
+    author: Author
+    published: tuple[Placed, ...]
+    old: Placed | None
+
+
+@frozen
+class ChangeOfPosts:
+    """A change: a message in its new state, or one that is deleted.
+
+    :ivar author: the author before the change.
+    :ivar new: None if the message is deleted.
+    :ivar is_public: whether the feeds change.
+    """
+
+    author: Author
+    post_id: int
+    new: Placed | None
+    is_public: bool
+    at: float
+
+
+# --- authors ----------------------------------------------------------------
+
+
+def author_of(conn: Connection, account_id: int) -> Author | None:
+    """The author by the account; None if the account has written nothing yet."""
+    row = conn.execute(select(author).where(author.c.account_id == account_id)).first()
+    return None if row is None else _author(row)
+
+
+def author_named(conn: Connection, name: str) -> Author | None:
+    """The author by name; None if there is none."""
+    row = conn.execute(select(author).where(author.c.name == name)).first()
+    return None if row is None else _author(row)
+
+
+def authors(conn: Connection, limit: int) -> list[Author]:
+    """The authors who have published something, those whose feeds changed last first."""
+    chosen = select(author).where(author.c.changed_at > 0)
+    newest = chosen.order_by(author.c.changed_at.desc()).limit(limit)
+    return list(map(_author, conn.execute(newest)))
+
+
+def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Author:
+    """The author of an account; stores it if need be.
+
+    If an account that is gone had the name, its messages disappear, and the numbers of the new
+    ones go on after them: so nobody's feed reader takes a new message for an old one.
+    """
+    found = author_of(conn, account_id)
+    if found is not None:
+        return found
+    former = author_named(conn, name)
+    if former is not None:
+        for table in (author, post, category, unsent, upload):
+            conn.execute(delete(table).where(table.c.account_id == former.account_id))
+    made = Author(
+        account_id,
+        name,
+        former.base if former else base,
+        former.version if former else 0,
+        former.next_id if former else 1,
+        0.0,
+    )
+    values = {
+        "account_id": account_id,
+        "name": name,
+        "base": made.base,
+        "version": made.version,
+        "next_id": made.next_id,
+        "changed_at": 0,
+    }
+    conn.execute(insert(author).values(values))
+    return made
+
+
+def _author(row: Row[Any]) -> Author:
+    return Author(
+        row.account_id, row.name, row.base, row.version, row.next_id, to_seconds(row.changed_at)
+    )
+
+
+# --- messages ---------------------------------------------------------------
+
+
+def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -> Snapshot:
+    """What a change needs to know.
+
+    :param owner: only its account is used: the version may have changed meanwhile.
+    :param limit: how many published messages.
+    :param post_id: the message that is to be changed; None for a new one.
+    """
+    present = author_of(conn, owner.account_id) or owner
+    old = None if post_id is None else placed(conn, present, post_id)
+    return Snapshot(present, tuple(published(conn, present, limit)), old)
+
+
+def published(
+    conn: Connection, owner: Author, limit: int, before: int | None = None
+) -> list[Placed]:
+    """The published messages of an author, the newest first.
+
+    :param before: only those with smaller positions.
+    """
+    chosen = select(post).where(post.c.account_id == owner.account_id, post.c.position > 0)
+    if before is not None:
+        chosen = chosen.where(post.c.position < before)
+    rows = conn.execute(chosen.order_by(post.c.position.desc()).limit(limit))
+    return [_to_placed(row, owner) for row in rows]
+
+
+def placed(conn: Connection, owner: Author, post_id: int) -> Placed | None:
+    """One message, which may be a draft; None if there is no such message."""
+    wanted = (post.c.account_id == owner.account_id, post.c.id == post_id)
+    row = conn.execute(select(post).where(*wanted)).first()
+    return None if row is None else _to_placed(row, owner)
+
+
+def all_posts(
+    conn: Connection, account_id: int, limit: int, before: int | None, is_draft: bool | None
+) -> list[Post]:
+    """The messages of an account with the largest ids.
+
+    :param before: only those with smaller ids; None for no limit.
+    :param is_draft: only drafts, or only published ones; None for both.
+    """
+    owner = author_of(conn, account_id)
+    if owner is None:
+        return []
+    chosen = select(post).where(post.c.account_id == account_id)
+    if before is not None:
+        chosen = chosen.where(post.c.id < before)
+    if is_draft is not None:
+        chosen = chosen.where(post.c.position == 0 if is_draft else post.c.position > 0)
+    rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit))
+    return [_to_placed(row, owner).post for row in rows]
+
+
+def apply(conn: Connection, change: ChangeOfPosts) -> None:
+    """Store a change.
+
+    :raises Outdated: another change was stored meanwhile.
+    """
+    owner, new = change.author, change.new
+    values: dict[str, int] = {"version": owner.version + 1}
+    if change.is_public:
+        values["changed_at"] = to_micros(change.at)
+    if new is not None:
+        values["next_id"] = max(owner.next_id, new.post.id + 1)
+    same = (author.c.account_id == owner.account_id, author.c.version == owner.version)
+    if not conn.execute(update(author).where(*same).values(values)).rowcount:
+        raise Outdated
+    wanted = (post.c.account_id == owner.account_id, post.c.id == change.post_id)
+    conn.execute(delete(post).where(*wanted))
+    if new is not None:
+        conn.execute(insert(post).values(_values(new)))
+        for name in new.post.categories:
+            _use_category(conn, owner.account_id, name, to_micros(change.at))
+
+
+def _values(new: Placed) -> dict[str, object]:
+    given = new.post
+    file = given.enclosure
+    return {
+        "account_id": given.account_id,
+        "id": given.id,
+        "position": new.position,
+        "text": given.text,
+        "title": given.title,
+        "link": given.link,
+        "enclosure_url": file.url if file else "",
+        "enclosure_type": file.media_type if file else "",
+        "enclosure_size": file.size if file else 0,
+        "categories": json.dumps(given.categories, ensure_ascii=False),
+        "items": json.dumps(list(map(_as_json, given.items)), ensure_ascii=False),
+        "created_at": to_micros(given.created_at),
+        "changed_at": to_micros(given.changed_at),
+    }
+
+
+def _as_json(item: OutlineItem) -> list[Any]:
+    return [item.text, item.title, item.link, list(map(_as_json, item.items))]
+
+
+def _item(value: list[Any]) -> OutlineItem:
+    text, title, link, items = value
+    return OutlineItem(text, title, link, tuple(map(_item, items)))
+
+
+def _to_placed(row: Row[Any], owner: Author) -> Placed:
+    file = None
+    if row.enclosure_url:
+        file = Enclosure(row.enclosure_url, row.enclosure_type, row.enclosure_size)
+    made = Post(
+        row.id,
+        f"{owner.base}/{row.id}",
+        row.account_id,
+        row.text,
+        row.title,
+        row.link,
+        file,
+        tuple(json.loads(row.categories)),
+        tuple(map(_item, json.loads(row.items))),
+        to_seconds(row.created_at),
+        to_seconds(row.changed_at),
+        row.position == 0,
+        author=owner.name,
+    )
+    return Placed(made, row.position)
+
+
+# --- categories -------------------------------------------------------------
+
+
+def categories(conn: Connection, account_id: int) -> list[str]:
+    """The categories that an account has used, sorted."""
+    rows = conn.execute(select(category.c.name).where(category.c.account_id == account_id))
+    return sorted(rows.scalars(), key=str.casefold)
+
+
+def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None:
+    same = (category.c.account_id == account_id, category.c.name == name)
+    if conn.execute(update(category).where(*same).values(used_at=at)).rowcount:
+        return
+    conn.execute(insert(category).values(account_id=account_id, name=name, used_at=at))
+    mine = category.c.account_id == account_id
+    by_use = select(category.c.name).where(mine).order_by(category.c.used_at.desc())
+    surplus = list(conn.execute(by_use.offset(MAX_CATEGORIES)).scalars())
+    if surplus:
+        conn.execute(delete(category).where(mine, category.c.name.in_(surplus)))
+
+
+# --- what is being typed ----------------------------------------------------
+
+
+def keep_unsent(
+    conn: Connection, account_id: int, post_id: int, fields: Mapping[str, str], at: float, most: int
+) -> None:
+    """Store what somebody is typing, in place of what was typed there before.
+
+    :param post_id: the message that is being edited; 0 for a new one.
+    :param most: how many such texts an account may have; the oldest are forgotten.
+    """
+    drop_unsent(conn, account_id, post_id)
+    values = {"account_id": account_id, "post_id": post_id, "saved_at": to_micros(at)}
+    text = json.dumps(dict(fields), ensure_ascii=False)
+    conn.execute(insert(unsent).values(values | {"fields": text}))
+    mine = unsent.c.account_id == account_id
+    newest = select(unsent.c.post_id).where(mine).order_by(unsent.c.saved_at.desc())
+    surplus = list(conn.execute(newest.offset(most)).scalars())
+    if surplus:
+        conn.execute(delete(unsent).where(mine, unsent.c.post_id.in_(surplus)))
+
+
+def unsent_of(
+    conn: Connection, account_id: int, post_id: int
+) -> tuple[dict[str, str], float] | None:
+    """What somebody was typing, and when it was stored; None if there is nothing."""
+    wanted = (unsent.c.account_id == account_id, unsent.c.post_id == post_id)
+    row = conn.execute(select(unsent).where(*wanted)).first()
+    return None if row is None else (json.loads(row.fields), to_seconds(row.saved_at))
+
+
+def drop_unsent(conn: Connection, account_id: int, post_id: int) -> None:
+    """Forget what somebody was typing."""
+    wanted = (unsent.c.account_id == account_id, unsent.c.post_id == post_id)
+    conn.execute(delete(unsent).where(*wanted))

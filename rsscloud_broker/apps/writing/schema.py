@@ -1,0 +1,101 @@
+"""The tables of the authoring tool.
+
+Rows are found by the account's id, which no other account ever has.  An account appears here with
+its first message.  Numbers of messages begin at 1 for each account and are never used twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.tables import Key, new_metadata
+
+metadata = new_metadata()
+
+author = Table(
+    "writing_author",
+    metadata,
+    Column("account_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    # The URL of the author's page when the first message was written: ids in feeds begin with it,
+    # so that they stay when the broker moves to another address.
+    Column("base", Text, nullable=False),
+    # Counts the changes.  Who changes something says on which version it is based.
+    Column("version", BigInteger, nullable=False),
+    Column("next_id", BigInteger, nullable=False),
+    # When something that is published last changed; 0 if nothing ever was.
+    Column("changed_at", BigInteger, nullable=False),
+    UniqueConstraint("name"),
+)
+
+post = Table(
+    "writing_post",
+    metadata,
+    Column("account_id", BigInteger, nullable=False),
+    Column("id", BigInteger, nullable=False),
+    # The version that published it: the larger, the newer.  0 for a draft.
+    Column("position", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("link", Text, nullable=False),
+    Column("enclosure_url", Text, nullable=False),
+    Column("enclosure_type", Text, nullable=False),
+    Column("enclosure_size", BigInteger, nullable=False),
+    # JSON: an array of texts; and an array of [text, title, link, [items below]].
+    Column("categories", Text, nullable=False),
+    Column("items", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("account_id", "id"),
+)
+Index("ix_writing_post_position", post.c.account_id, post.c.position)
+
+category = Table(
+    "writing_category",
+    metadata,
+    Column("account_id", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("used_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("account_id", "name"),
+)
+
+# What somebody is typing, and has not sent yet.
+unsent = Table(
+    "writing_unsent",
+    metadata,
+    Column("account_id", BigInteger, nullable=False),
+    # The message that is being edited; 0 for a new one.
+    Column("post_id", BigInteger, nullable=False),
+    # JSON: the fields of the form by name.
+    Column("fields", Text, nullable=False),
+    Column("saved_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("account_id", "post_id"),
+)
+
+upload = Table(
+    "writing_upload",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("account_id", BigInteger, nullable=False),
+    # SHA-256 of the file, in hexadecimal: also the name of the file on the disk.
+    Column("digest", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("account_id", "digest"),
+    sqlite_autoincrement=True,
+)
+
+TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0001")

@@ -1,0 +1,36 @@
+"""The part of the database that belongs to the authoring tool."""
+
+from __future__ import annotations
+
+from rsscloud_broker.apps.writing import rows, upload_rows
+from rsscloud_broker.database import reading, writing
+from rsscloud_broker.interfaces import IDatabase
+
+
+class PostStore:
+    """Runs the functions of ``rows`` and ``upload_rows``, each as one transaction.
+
+    :param database: for the tables of the application.
+    """
+
+    def __init__(self, database: IDatabase) -> None:
+        self._database = database
+
+    author_of = reading(rows.author_of)
+    author_named = reading(rows.author_named)
+    authors = reading(rows.authors)
+    ensure_author = writing(rows.ensure_author)
+    snapshot = reading(rows.snapshot)
+    published = reading(rows.published)
+    placed = reading(rows.placed)
+    all_posts = reading(rows.all_posts)
+    apply = writing(rows.apply)
+    categories = reading(rows.categories)
+    keep_unsent = writing(rows.keep_unsent)
+    unsent_of = reading(rows.unsent_of)
+    drop_unsent = writing(rows.drop_unsent)
+    add_upload = writing(upload_rows.add_upload)
+    upload_of = reading(upload_rows.upload_of)
+    upload_named = reading(upload_rows.upload_named)
+    uploads = reading(upload_rows.uploads)
+    remove_upload = writing(upload_rows.remove_upload)

@@ -1,0 +1,339 @@
+"""The page ``/write``: a form for a message, and what its author has written before.
+
+The form is sent by ``POST /write`` with ``csrf`` and ``do``, which says what to do: ``post`` or
+``draft`` what is in the form, ``discard`` what was typed before, ``delete`` a message, or
+``delete-file``.  It has ``id`` if it changes a message.
+
+While somebody types, ``write.js`` sends the fields to ``POST /write/unsent``, and the page shows
+them when it is opened again, in whatever browser.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.apps.writing import forms, outline
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
+from rsscloud_broker.apps.writing.pace import Pace
+from rsscloud_broker.apps.writing.people_pages import TEMPLATES, title_of
+from rsscloud_broker.apps.writing.rules import graphemes, tidy
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.errors import Forbidden, ForgedForm, TooMany
+from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.answers import PLAIN, Answer, parameter
+from rsscloud_broker.web.words import clipped, moment
+
+#: The fields of the form that are kept while somebody types.
+FIELDS: Final = ("text", "title", "link", "enclosure", "categories", "outline")
+
+#: How many characters of all fields together are kept while somebody types; and for how many
+#: messages that are being edited.
+MAX_TYPED: Final = 100_000
+MAX_UNSENT: Final = 20
+
+#: How often in a minute an account may keep what it types.
+_KEEPS_PER_MINUTE: Final = 120
+
+#: How many messages, drafts and files the page lists.
+_LISTED: Final = 20
+
+#: What the page says after something was done, by the word in the address to which it leads.
+_DONE: Final = {
+    "draft": "The draft is stored. Only you can see it.",
+    "deleted": "The message is deleted.",
+    "file": "The file is deleted.",
+}
+
+JSON: Final = "application/json"
+
+
+class WritePage:
+    """Shows the page, and does what its forms ask for."""
+
+    def __init__(self, parts: AppParts, writing: Writing) -> None:
+        self._writing = writing
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._clock = parts.clock
+        self._in_thread = parts.in_thread
+        self._keeps = Pace(parts.clock, _KEEPS_PER_MINUTE, "requests to keep what is typed")
+        self._actions: dict[
+            str, Callable[[Request, Caller, tuple[str, bytes] | None], Awaitable[Answer]]
+        ] = {
+            "post": self._send,
+            "draft": self._send,
+            "discard": self._discard,
+            "delete": self._delete,
+            "delete-file": self._delete_file,
+        }
+
+    async def show(self, request: Request) -> Answer:
+        """The page; who has not signed in is led to the form for that."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        number = _number(parameter(request, "id"))
+        post = await self._writing.post(caller, number) if number else None
+        if number and post is None:
+            text = "You have no such message; it may have been deleted."
+            return await self._page(caller, None, {}, problem=text, status=404)
+        kept = await self._writing.store.unsent_of(caller.account.id, number)
+        fields = kept[0] if kept else _fields_of(post)
+        restored: Flattenable = ""
+        if kept:
+            restored = moment(kept[1], self._clock.wall_seconds())
+        done, about = parameter(request, "done"), _number(parameter(request, "about"))
+        said: Flattenable = _DONE.get(done, "")
+        if done == "posted" and about and (made := await self._writing.post(caller, about)):
+            url = urlsplit(self._writing.page_url(made)).path
+            said = ["Published: ", tags.a(clipped(title_of(made), 60), href=url)]
+        return await self._page(caller, post, fields, done=said, restored=restored)
+
+    async def act(self, request: Request) -> Answer:
+        """Do what a form asks for."""
+        return await self._act(request, None)
+
+    async def act_with_file(self, request: Request) -> Answer:
+        """Do what a form asks for that may have a file in it."""
+        body = request.content.read() if request.content else b""
+        kind = request.getHeader("content-type") or ""
+        try:
+            form = await self._in_thread(forms.read, kind, body)
+        except forms.UnreadableForm as error:
+            text = f"This was not accepted: {error}.\n"
+            return Answer(text.encode(), PLAIN, 400, NO_STORE)
+        encoded = {name.encode(): [value.encode()] for name, value in form.fields.items()}
+        request.args = {**(request.args or {}), **encoded}
+        return await self._act(request, form.file)
+
+    async def _act(self, request: Request, file: tuple[str, bytes] | None) -> Answer:
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect("/signin?next=/write")
+        try:
+            self._callers.check_form(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        action = self._actions.get(parameter(request, "do"))
+        try:
+            if action is None:
+                raise InvalidPost("this form asks for nothing known here")
+            return await action(request, caller, file)
+        except InvalidPost as error:
+            return await self._again(request, caller, str(error), 400)
+        except TooMany as error:
+            return await self._again(request, caller, str(error), 429)
+        except Forbidden as error:
+            return await self._again(request, caller, str(error), 403)
+
+    async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:
+        """The page with what was sent, and with what is wrong with it."""
+        number = _number(parameter(request, "id"))
+        post = await self._writing.post(caller, number) if number else None
+        sentence = f"{problem[:1].upper()}{problem[1:]}."
+        return await self._page(caller, post, _sent(request), problem=sentence, status=status)
+
+    async def _send(
+        self, request: Request, caller: Caller, file: tuple[str, bytes] | None
+    ) -> Answer:
+        """Publish a message, or store it as a draft."""
+        source = str(request.getClientAddress().host)
+        number = _number(parameter(request, "id"))
+        old = await self._writing.post(caller, number) if number else None
+        new = self._new_post(request, old)
+        if file is not None and any(file):
+            upload = await self._writing.upload(caller, *file, source)
+            # If the message is refused, the form comes back with the address of the file.
+            assert request.args is not None  # there were fields
+            request.args[b"enclosure"] = [upload.url.encode()]
+            new = self._new_post(request, old)
+        if number:
+            post = await self._writing.edit(caller, number, new, source)
+        else:
+            post = await self._writing.add(caller, new, source)
+        await self._writing.store.drop_unsent(caller.account.id, number)
+        if post.is_draft:
+            return redirect(f"/write?id={post.id}&done=draft")
+        return redirect(f"/write?done=posted&about={post.id}")
+
+    def _new_post(self, request: Request, old: Post | None) -> NewPost:
+        typed = parameter(request, "outline")
+        # What nobody changed stays, with the titles of items, which the form does not have.
+        is_same = old is not None and _lines(typed) == _lines(outline.written(old.items))
+        return NewPost(
+            parameter(request, "text"),
+            parameter(request, "title"),
+            parameter(request, "link"),
+            parameter(request, "enclosure"),
+            tuple(parameter(request, "categories").split(",")),
+            old.items if old is not None and is_same else outline.parse(typed),
+            is_draft=parameter(request, "do") == "draft",
+        )
+
+    async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
+        number = _number(parameter(request, "id"))
+        await self._writing.store.drop_unsent(caller.account.id, number)
+        return redirect(f"/write?id={number}" if number else "/write")
+
+    async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
+        number = _number(parameter(request, "id"))
+        source = str(request.getClientAddress().host)
+        await self._writing.delete(caller, number, source)
+        await self._writing.store.drop_unsent(caller.account.id, number)
+        return redirect("/write?done=deleted")
+
+    async def _delete_file(self, request: Request, caller: Caller, _: object) -> Answer:
+        await self._writing.remove_upload(caller, parameter(request, "file"))
+        return redirect("/write?done=file")
+
+    async def keep(self, request: Request) -> Answer:
+        """Keep what somebody is typing."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return _said(403, "you are not signed in any more; sign in again in another tab")
+        try:
+            self._callers.check_form(request, caller)
+            self._keeps.take(caller.account.id)
+        except ForgedForm as error:
+            return _said(403, str(error))
+        except TooMany as error:
+            return _said(429, str(error))
+        number = _number(parameter(request, "id"))
+        fields = _sent(request)
+        if sum(map(len, fields.values())) > MAX_TYPED:
+            return _said(413, f"only {MAX_TYPED:,} characters can be kept")
+        if number and await self._writing.post(caller, number) is None:
+            return _said(404, "this message is deleted")
+        store, account_id = self._writing.store, caller.account.id
+        if any(fields.values()):
+            at = self._clock.wall_seconds()
+            await store.keep_unsent(account_id, number, fields, at, MAX_UNSENT)
+        else:
+            await store.drop_unsent(account_id, number)
+        return Answer(b'{"kept": true}\n', JSON, headers=NO_STORE)
+
+    # --- the page
+
+    async def _page(
+        self,
+        caller: Caller,
+        post: Post | None,
+        fields: Mapping[str, str],
+        *,
+        problem: str = "",
+        done: Flattenable = "",
+        restored: Flattenable = "",
+        status: int = 200,
+    ) -> Answer:
+        drafts = await self._writing.posts(caller, _LISTED, is_draft=True)
+        posts = await self._writing.posts(caller, _LISTED, is_draft=False)
+        categories = await self._writing.categories(caller)
+        uploads = await self._writing.uploads(caller, _LISTED)
+        most = self._writing.options.max_characters
+        given = {name: fields.get(name, "") for name in FIELDS}
+        page = await self._pages.render(
+            "Write",
+            f"{TEMPLATES}:write.html",
+            caller,
+            here="/write",
+            csrf=caller.csrf,
+            id=str(post.id) if post else "",
+            heading="Edit a message" if post else "Write",
+            editing="editing" if post else "",
+            publish=_verb(post),
+            problem=problem,
+            done=done,
+            restored=restored,
+            most=str(most),
+            left=f"{most - graphemes(tidy(given['text']))} characters left",
+            home=f"/people/{caller.name}",
+            max_bytes=f"{self._writing.options.max_upload_bytes:,}",
+            choices=[tags.option(value=each) for each in categories],
+            drafts=[self._row(each, caller) for each in drafts],
+            posts=[self._row(each, caller) for each in posts],
+            uploads=[self._file_row(each, caller) for each in uploads],
+            **given,
+        )
+        return Answer(page, status=status, headers=NO_STORE)
+
+    def _row(self, post: Post, caller: Caller) -> Tag:
+        """A message in a list, with what can be done with it."""
+        name = tags.bdi(clipped(title_of(post)))
+        shown = tags.a(name, href=f"/write?id={post.id}")
+        when = moment(post.changed_at, self._clock.wall_seconds())
+        about: list[Flattenable] = [when]
+        if not post.is_draft:
+            page = urlsplit(self._writing.page_url(post)).path
+            about += [" · ", tags.a("its page", href=page)]
+        button = _button(caller, "delete", "id", str(post.id), "Delete this message")
+        return tags.li(shown, tags.span(*about, class_="where"), _careful("Delete…", button))
+
+    def _file_row(self, upload: Upload, caller: Caller) -> Tag:
+        path = urlsplit(upload.url).path
+        digest = path.rpartition("/")[2].partition(".")[0]
+        about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
+        button = _button(caller, "delete-file", "file", digest, "Delete this file")
+        link = tags.a(tags.bdi(clipped(upload.name)), href=path)
+        return tags.li(link, about, _careful("Delete…", button))
+
+
+def _verb(post: Post | None) -> str:
+    """What the button says that publishes a message."""
+    return "Save the change" if post is not None and not post.is_draft else "Post"
+
+
+def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
+    """A form that is a button."""
+    return tags.form(
+        tags.input(type="hidden", name="csrf", value=caller.csrf),
+        tags.input(type="hidden", name="do", value=do),
+        tags.input(type="hidden", name=name, value=value),
+        tags.button(text, class_="careful"),
+        action="/write",
+        method="post",
+    )
+
+
+def _careful(text: str, what: Tag) -> Tag:
+    """Something that appears only when somebody asks for it, as it cannot be undone."""
+    return tags.details(tags.summary(text), what, class_="sure")
+
+
+def _fields_of(post: Post | None) -> dict[str, str]:
+    """What is in the form for a message."""
+    if post is None:
+        return {}
+    return {
+        "text": post.text,
+        "title": post.title,
+        "link": post.link,
+        "enclosure": post.enclosure.url if post.enclosure else "",
+        "categories": ", ".join(post.categories),
+        "outline": outline.written(post.items),
+    }
+
+
+def _sent(request: Request) -> dict[str, str]:
+    """The fields of a form as they came."""
+    return {name: parameter(request, name).replace("\r\n", "\n") for name in FIELDS}
+
+
+def _lines(text: str) -> list[str]:
+    return text.rstrip().splitlines()
+
+
+def _number(text: str) -> int:
+    """A number of a message; 0 if the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _said(status: int, problem: str) -> Answer:
+    body = json.dumps({"kept": False, "problem": f"{problem[:1].upper()}{problem[1:]}."})
+    return Answer(f"{body}\n".encode(), JSON, status, NO_STORE)

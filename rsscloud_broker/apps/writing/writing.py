@@ -1,0 +1,311 @@
+"""Writes messages: stores them and publishes the feeds that change with them.
+
+A message, the new feeds and the beginning of the notifications are one transaction, so a crash
+leaves all of it or nothing.  Two changes at the same moment are made one after the other: see
+``rows``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from attrs import evolve
+from twisted.internet.defer import DeferredLock
+from zope.interface import implementer
+
+from rsscloud_broker.apps.writing import enclosures
+from rsscloud_broker.apps.writing.feeds import Feeds, WrittenFeed
+from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost, Post, Upload
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.pace import Pace
+from rsscloud_broker.apps.writing.rows import (
+    Author,
+    ChangeOfPosts,
+    Outdated,
+    Placed,
+    Snapshot,
+    apply,
+)
+from rsscloud_broker.apps.writing.rules import checked
+from rsscloud_broker.apps.writing.sniffing import media_type
+from rsscloud_broker.apps.writing.store import PostStore
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload
+from rsscloud_broker.apps.writing.uploads import Files, shown_name
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import AppParts, Caller
+
+#: How often a change is tried again that another one was faster than.
+_ATTEMPTS: Final = 10
+
+#: How many authors' feeds are kept in memory.
+_KEPT_FEEDS: Final = 100
+
+#: Makes the new state of a message from what is there; None if it is to be deleted.
+_Make = Callable[[Snapshot, float], Placed | None]
+
+
+class Missing(InvalidPost):
+    """The account has no message with this number."""
+
+    def __init__(self, id: int) -> None:  # noqa: A002 # the word of `Post`
+        super().__init__(f"you have no message with the number {id}; it may have been deleted")
+
+
+@implementer(IWriting)
+class Writing:
+    """Implements ``IWriting``, and reads messages and feeds for those who serve them.
+
+    :ivar options: the limits.
+    :ivar feeds: makes the feeds.
+    :ivar files: keeps uploaded files.
+    :ivar store: the tables.
+    """
+
+    def __init__(self, options: WritingOptions, parts: AppParts) -> None:
+        self.options = options
+        self.feeds = Feeds(parts.public_url, parts.has_hub, parts.has_cloud)
+        self.files = Files(parts.directory, parts.public_url)
+        self.store = PostStore(parts.database)
+        self._publisher = parts.publisher
+        self._web = parts.web
+        self._clock = parts.clock
+        self._in_thread = parts.in_thread
+        per_minute = options.posts_per_minute
+        self._changes = Pace(parts.clock, per_minute, "changes of messages")
+        self._uploads = Pace(parts.clock, per_minute, "uploads")
+        self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
+        self._kept: OrderedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = OrderedDict()
+
+    def feed_url(self, name: str) -> str:
+        return self.feeds.url(name)
+
+    def home_url(self, name: str) -> str:
+        return self.feeds.home_url(name)
+
+    def page_url(self, post: Post) -> str:
+        return self.feeds.page_url(post)
+
+    # --- reading
+
+    async def post(self, caller: Caller, id: int) -> Post | None:  # noqa: A002 # see IWriting
+        found = await self._placed(caller, id)
+        return found.post if found else None
+
+    async def _placed(self, caller: Caller, post_id: int) -> Placed | None:
+        author = await self.store.author_of(caller.account.id)
+        return await self.store.placed(author, post_id) if author else None
+
+    async def posts(
+        self,
+        caller: Caller,
+        limit: int,
+        before: int | None = None,
+        is_draft: bool | None = None,
+    ) -> list[Post]:
+        return await self.store.all_posts(caller.account.id, limit, before, is_draft)
+
+    async def categories(self, caller: Caller) -> list[str]:
+        return await self.store.categories(caller.account.id)
+
+    async def uploads(self, caller: Caller, limit: int) -> Sequence[Upload]:
+        found = await self.store.uploads(caller.account.id, limit)
+        return [self._shown(caller, each) for each in found]
+
+    async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:
+        """The present feeds of an author, by their URLs.  Those that were asked for last are kept
+        in memory.
+        """
+        version, feeds = self._kept.get(author.account_id, (-1, {}))
+        if version != author.version:
+            posts = await self.store.published(author, self.options.feed_items)
+            feeds = await self._written(author, [each.post for each in posts])
+            self._keep(author, feeds)
+        return feeds
+
+    async def _written(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
+        feeds: Mapping[str, WrittenFeed]
+        feeds = await self._in_thread(self.feeds.written, author, posts)
+        return feeds
+
+    def _keep(self, author: Author, feeds: Mapping[str, WrittenFeed]) -> None:
+        self._kept[author.account_id] = (author.version, feeds)
+        self._kept.move_to_end(author.account_id)
+        if len(self._kept) > _KEPT_FEEDS:
+            self._kept.popitem(last=False)
+
+    # --- writing
+
+    async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
+        post = checked(new, self.options.max_characters)
+        self._changes.take(caller.account.id)
+        file = await self._enclosure(post.enclosure_url, None)
+
+        def make(now: Snapshot, at: float) -> Placed:
+            return self._placed_post(now, now.author.next_id, post, file, at)
+
+        made = await self._change(caller, None, make, source)
+        assert made is not None  # `make` never deletes
+        return made
+
+    async def edit(self, caller: Caller, id: int, new: NewPost, source: str) -> Post:  # noqa: A002 # see IWriting
+        post = checked(new, self.options.max_characters)
+        old = await self._placed(caller, id)
+        if old is None:
+            raise Missing(id)
+        self._changes.take(caller.account.id)
+        file = await self._enclosure(post.enclosure_url, old.post.enclosure)
+
+        def make(now: Snapshot, at: float) -> Placed:
+            if now.old is None:
+                raise Missing(id)
+            return self._placed_post(now, id, post, file, at)
+
+        made = await self._change(caller, id, make, source)
+        assert made is not None  # `make` never deletes
+        return made
+
+    async def delete(self, caller: Caller, id: int, source: str) -> bool:  # noqa: A002 # see IWriting
+        if await self._placed(caller, id) is None:
+            return False
+        self._changes.take(caller.account.id)
+        await self._change(caller, id, lambda now, at: None, source)
+        return True
+
+    def _placed_post(
+        self, now: Snapshot, post_id: int, new: NewPost, file: Enclosure | None, at: float
+    ) -> Placed:
+        """The new state of a message, with its place among the others."""
+        old = now.old
+        was_public = old is not None and old.position > 0
+        position = 0 if new.is_draft else now.author.version + 1
+        created_at = at
+        if old is not None and was_public and not new.is_draft:
+            position, created_at = old.position, old.post.created_at
+        elif old is not None and new.is_draft:
+            created_at = old.post.created_at
+        post = Post(
+            post_id,
+            f"{now.author.base}/{post_id}",
+            now.author.account_id,
+            new.text,
+            new.title,
+            new.link,
+            file,
+            new.categories,
+            new.items,
+            created_at,
+            max(at, created_at),
+            new.is_draft,
+            author=now.author.name,
+        )
+        return Placed(post, position)
+
+    async def _change(
+        self, caller: Caller, post_id: int | None, make: _Make, source: str
+    ) -> Post | None:
+        """Change, add or delete a message, and publish the feeds unless it is and was a draft.
+
+        :param post_id: None for a new message.
+        :returns: the message afterwards.
+        """
+        author = await self._author(caller)
+        async with self._lock(author):
+            for _ in range(_ATTEMPTS):
+                with suppress(Outdated):  # another process was faster
+                    return await self._try(author, post_id, make, source)
+        raise Unavailable("your messages are being changed from somewhere else all the time")
+
+    def _lock(self, author: Author) -> DeferredLock:
+        """Held while messages or files of an author change, so that changes wait for each other."""
+        return self._locks.setdefault(author.account_id, DeferredLock())
+
+    async def _try(
+        self, author: Author, post_id: int | None, make: _Make, source: str
+    ) -> Post | None:
+        limit = self.options.feed_items
+        now = await self.store.snapshot(author, limit + 1, post_id)
+        at = self._clock.wall_seconds()
+        new = make(now, at)
+        old_position = now.old.position if now.old else 0
+        is_public = old_position > 0 or (new is not None and new.position > 0)
+        number = new.post.id if new else now.old.post.id if now.old else 0
+        change = ChangeOfPosts(now.author, number, new, is_public, at)
+        if not is_public:
+            await self.store.apply(change)
+            return new.post if new else None
+        others = [each for each in now.published if each.post.id != number]
+        public = [*others, new] if new is not None and new.position else others
+        newest = sorted(public, key=lambda each: -each.position)[:limit]
+        after = evolve(now.author, version=now.author.version + 1, changed_at=at)
+        feeds = await self._written(after, [each.post for each in newest])
+        contents = {url: feed.content for url, feed in feeds.items()}
+        await self._publisher.publish_all(contents, lambda conn: apply(conn, change), source)
+        self._keep(after, feeds)
+        return new.post if new else None
+
+    async def _author(self, caller: Caller) -> Author:
+        found = await self.store.author_of(caller.account.id)
+        if found is not None:
+            return found
+        base = self.feeds.home_url(caller.name)
+        return await self.store.ensure_author(caller.account.id, caller.name, base)
+
+    # --- enclosures and uploads
+
+    async def _enclosure(self, url: str, old: Enclosure | None) -> Enclosure | None:
+        """What a message gets as its enclosure.
+
+        :param url: empty for none.
+        :param old: the enclosure that it has; if it stays, nobody is asked again.
+        """
+        if not url or (old is not None and old.url == url):
+            return old if url else None
+        own = self.files.named(url)
+        if own is None:
+            return await enclosures.facts_of(self._web, url)
+        upload = await self.store.upload_named(*own)
+        if upload is None:
+            raise InvalidPost(f"there is no file at {url}; upload it again")
+        return Enclosure(url, upload.media_type, upload.size)
+
+    async def upload(self, caller: Caller, name: str, data: bytes, source: str) -> Upload:
+        most = self.options.max_upload_bytes
+        if not data:
+            raise InvalidPost("the file is empty; choose another one")
+        if len(data) > most:
+            raise InvalidPost(f"the file has {len(data):,} bytes; it may have {most:,}")
+        self._uploads.take(caller.account.id)
+        author = await self._author(caller)
+        self._publisher.check(self.feed_url(caller.name), source)
+        async with self._lock(author):
+            return await self._kept_upload(caller, shown_name(name), data)
+
+    async def _kept_upload(self, caller: Caller, name: str, data: bytes) -> Upload:
+        account_id, quota = caller.account.id, self.options.quota_bytes
+        digest = await self._in_thread(self.files.keep, account_id, data)
+        new = StoredUpload(digest, name, media_type(data), len(data))
+        at = self._clock.wall_seconds()
+        stored = await self.store.add_upload(account_id, new, at, quota)
+        if stored is None:
+            await self._in_thread(self.files.remove, account_id, digest)
+            raise InvalidPost(
+                f"your files would have more than {quota:,} bytes together, which is all that an "
+                "account may have; delete some that you need no more"
+            )
+        return self._shown(caller, stored)
+
+    async def remove_upload(self, caller: Caller, digest: str) -> bool:
+        """Delete an uploaded file.  Returns whether the caller had it."""
+        async with self._lock(await self._author(caller)):
+            if not await self.store.remove_upload(caller.account.id, digest):
+                return False
+            await self._in_thread(self.files.remove, caller.account.id, digest)
+        return True
+
+    def _shown(self, caller: Caller, upload: StoredUpload) -> Upload:
+        url = self.files.url(caller.name, upload)
+        return Upload(url, upload.media_type, upload.size, upload.name)
