@@ -19,8 +19,9 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault, withRequest
 
 from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.markup import Link
 from rsscloud_broker.apps.writing.model import NewPost, Post, Upload
-from rsscloud_broker.apps.writing.pictures import media_of, with_enclosure, with_html
+from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.wire.text import text_of
@@ -60,16 +61,22 @@ def editing(
         try:
             return await method(self, request, *args, **kwargs)
         except SignInFailed as error:
-            raise Fault(WRONG_PASSWORD, f"{error}") from error
+            raise Fault(WRONG_PASSWORD, _sentence(error)) from error
         except TooMany as error:
-            raise Fault(TOO_MANY, f"{error}") from error
+            raise Fault(TOO_MANY, _sentence(error)) from error
         except Forbidden as error:
-            raise Fault(FORBIDDEN, f"{error}") from error
+            raise Fault(FORBIDDEN, _sentence(error)) from error
         except Refused as error:
-            raise Fault(BAD_REQUEST, f"{error}") from error
+            raise Fault(BAD_REQUEST, _sentence(error)) from error
 
     marked: Callable[Concatenate[H, Request, P], Awaitable[T]] = withRequest(answer)
     return marked
+
+
+def _sentence(error: Exception) -> str:
+    """The text of an error as a sentence, which editors show to people."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
 
 
 class Editors:
@@ -131,9 +138,11 @@ class Editors:
         """
         media = media_of(old) if old else []
         if enclosure is not None:
-            media = [each for each in media if each[1].url != new.enclosure_url]
+            others = [each for each in media if each[1].url != new.enclosure_url]
+            # Whatever it is, it stays before the pictures in the HTML.
+            media = [("", Link(enclosure, "")), *others] if enclosure else others
         result: NewPost = await self.parts.in_thread(with_html, new, html, media)
-        return result if enclosure is None else with_enclosure(result, enclosure)
+        return result
 
     async def delete(self, request: Request, caller: Caller, number: Any) -> bool:
         """Delete a message of a caller.  Returns True, as all of these APIs do."""

@@ -22,17 +22,18 @@ with it.  A deleted message is gone; there is no ``undelete``.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing import forms
 from rsscloud_broker.apps.writing.forms import Form, UnreadableForm
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import InvalidPost, Post
+from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.properties import (
     new_post,
     of_form,
@@ -40,6 +41,7 @@ from rsscloud_broker.apps.writing.properties import (
     properties_of,
     updated,
 )
+from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, Route
 from rsscloud_broker.web.answers import Answer, Answers, body_of, parameter
@@ -95,25 +97,30 @@ class _Refusal(Exception):
 class _Sent:
     """What a request brought.
 
-    :ivar token: the token in its body; empty if there is none.
-    :ivar form: the form with files; None if it is of another kind.
+    :ivar document: the object, if it is JSON; else what concerns the endpoint of the form.
+    :ivar form: the form; None if it is JSON.
     """
 
     document: Mapping[str, Any]
-    token: str = ""
     form: Form | None = None
+
+    @property
+    def token(self) -> str:
+        """The token in the body; empty if there is none."""
+        return self.form.fields.get("access_token", "") if self.form else ""
 
 
 class Micropub:
     """Answers the requests of both endpoints.
 
-    :param max_upload_bytes: how large a file may be.
+    :param options: the limits.
     """
 
-    def __init__(self, writing: IWriting, parts: AppParts, max_upload_bytes: int) -> None:
+    def __init__(self, writing: IWriting, parts: AppParts, options: WritingOptions) -> None:
         self._writing = writing
         self._parts = parts
-        self._body_limit = max_upload_bytes + _MAX_OVERHEAD
+        self._options = options
+        self._body_limit = options.max_upload_bytes + _MAX_OVERHEAD
 
     def routes(self) -> list[Route]:
         """The routes of the two endpoints."""
@@ -168,7 +175,7 @@ class Micropub:
         action = document.get("action", "")
         if action == "":
             return await self._create(caller, sent, source)
-        if action not in {"update", "delete"}:
+        if action not in ("update", "delete"):  # it may be of any type
             text = "a deleted message is gone" if action == "undelete" else "there is none such"
             raise InvalidPost(f"the actions are update and delete: {text}")
         if action == "update" and media_type(request) != _JSON:
@@ -187,23 +194,40 @@ class Micropub:
         return Answer(b"", _JSON, 204)
 
     async def _create(self, caller: Caller, sent: _Sent, source: str) -> Answer:
-        if sent.form is None and "properties" in sent.document:
+        if sent.form is None:
             properties = of_json(sent.document)
+        elif sent.document.get("h", "entry") != "entry":
+            raise InvalidPost("h must be entry: messages are the only thing to create here")
         else:
-            if sent.document.get("h", "entry") != "entry":
-                raise InvalidPost("h must be entry: messages are the only thing to create here")
-            properties = of_form(sent.document.get("fields", ()))
-        # The message is checked before its files are stored, which would be left over otherwise.
-        await self._parts.in_thread(new_post, properties)
-        for field, name, data in sent.form.files if sent.form else ():
-            kind = field.removesuffix("[]")
-            if kind not in _FILES:
-                raise InvalidPost(f"files must be in fields named {', '.join(_FILES)}")
+            properties = of_form(sent.form.pairs)
+        files = sent.form.files if sent.form else ()
+        await self._parts.in_thread(self._check, properties, files)
+        for field, name, data in files:
             upload = await self._writing.upload(caller, name, data, source)
-            properties.setdefault(kind, []).append(upload.url)
+            properties.setdefault(field.removesuffix("[]"), []).append(upload.url)
         new = await self._parts.in_thread(new_post, properties)
         post = await self._writing.add(caller, new, source)
         return Answer(b"", _JSON, 201, {"location": self._writing.page_url(post)})
+
+    def _check(
+        self, properties: Mapping[str, list[Any]], files: Sequence[tuple[str, str, bytes]]
+    ) -> None:
+        """Check a message before its files are stored, which would be left over otherwise.
+
+        :raises InvalidPost: it breaks a rule.
+        """
+        most = self._options.max_upload_bytes
+        for field, _, data in files:
+            if field.removesuffix("[]") not in _FILES:
+                raise InvalidPost(f"files must be in fields named {', '.join(_FILES)}")
+            if not 0 < len(data) <= most:
+                raise InvalidPost(
+                    f"a file has {len(data):,} bytes; it must have some, and may have {most:,}"
+                )
+        new = new_post(properties)
+        if files and not new.enclosure_url:
+            new = evolve(new, enclosure_url=f"{self._parts.public_url}/")  # it will have one
+        checked(new, self._options.max_characters)
 
     async def _query(self, request: Request) -> Answer:
         caller = await self._caller(request)
@@ -297,7 +321,7 @@ class Micropub:
         kind = media_type(request)
         if kind == _MULTIPART:
             form = await self._parts.in_thread(forms.read, header(request, "content-type"), body)
-            return _sent(form.pairs, form)
+            return _sent(form)
         if len(body) > _MAX_OVERHEAD:
             raise UnreadableForm(f"a request without files has at most {_MAX_OVERHEAD} bytes")
         read = _document if kind == _JSON else _fields
@@ -310,13 +334,12 @@ def _fields(body: bytes) -> _Sent:
         fields = parse_qsl(body, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise UnreadableForm(f"a form has at most {_MAX_FIELDS} fields") from None
-    return _sent(tuple((decode(name), decode(value)) for name, value in fields))
+    return _sent(Form(tuple((decode(name), decode(value)) for name, value in fields), ()))
 
 
-def _sent(fields: tuple[tuple[str, str], ...], form: Form | None = None) -> _Sent:
-    named = dict(reversed(fields))
-    about: dict[str, Any] = {name: named[name] for name in ("h", "action", "url") if name in named}
-    return _Sent({**about, "fields": fields}, named.get("access_token", ""), form)
+def _sent(form: Form) -> _Sent:
+    named = form.fields
+    return _Sent({name: named[name] for name in ("h", "action", "url") if name in named}, form)
 
 
 def _document(body: bytes) -> _Sent:

@@ -63,15 +63,6 @@ def with_media(new: NewPost, media: Iterable[Link], *, captioned: bool = False) 
     return evolve(new, enclosure_url=first[0].url if first else "", items=tuple(items))
 
 
-def with_enclosure(new: NewPost, url: str) -> NewPost:
-    """A message with another enclosure.  The one that it had becomes an item of its outline.
-
-    :param url: the URL of the enclosure; empty for none.
-    """
-    first = [Link(url, "")] if url else []
-    return with_media(new, [*first, *media_in(new)])
-
-
 # --- messages as HTML -------------------------------------------------------------
 
 

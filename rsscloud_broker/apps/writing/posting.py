@@ -14,6 +14,7 @@ from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.metaweblog import METHODS, EditorAPI
 from rsscloud_broker.apps.writing.micropub import Micropub
+from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
 from rsscloud_broker.apps.writing.wordpress import WordPressAPI
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
@@ -28,25 +29,17 @@ MAX_CALL: Final = 8 * 1024 * 1024
 class PostingDoor:
     """The front door for MetaWeblog, Blogger, Movable Type, WordPress, Micropub and RSD.
 
-    :param max_upload_bytes: how large a file may be.
-    :param allow_plain_passwords: whether passwords may come over http from other machines.
+    :param options: the limits.
     """
 
     name = "writing_posting"
 
-    def __init__(
-        self,
-        writing: IWriting,
-        parts: AppParts,
-        max_upload_bytes: int,
-        *,
-        allow_plain_passwords: bool,
-    ) -> None:
+    def __init__(self, writing: IWriting, parts: AppParts, options: WritingOptions) -> None:
         self._writing = writing
         self._public_url = parts.public_url
-        self._micropub = Micropub(writing, parts, max_upload_bytes)
-        self._editors = Editors(writing, parts, allow_plain_passwords)
-        self._call_limit = min(max_upload_bytes * 3 // 2, MAX_CALL)
+        self._micropub = Micropub(writing, parts, options)
+        self._editors = Editors(writing, parts, options.allow_plain_passwords)
+        self._call_limit = min(options.max_upload_bytes * 3 // 2, MAX_CALL)
 
     def routes(self) -> Sequence[Route]:
         return [

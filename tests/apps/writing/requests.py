@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 BOUNDARY = "----553d9cee2030456a81931fb708ece92c"
 
 #: The Content-Type of the forms that `multipart` makes.
 MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"
 
 
-def multipart(*parts: tuple[str, str | tuple[str, bytes]]) -> bytes:
+#: The name of a field with its value, or with the name and the bytes of its file.
+Part: TypeAlias = tuple[str, str | tuple[str, bytes]]
+
+
+def multipart(*parts: Part) -> bytes:
     """A form with files: pairs of a name and a value, or of the name and bytes of a file."""
     lines: list[bytes] = []
     for name, value in parts:
