@@ -84,7 +84,6 @@ def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
     item = etree.SubElement(channel, "item")
     if entry.title:
         _add(item, "title", entry.title)
-    _add(item, "link", entry.link or entry.url)
     if entry.text:
         _add(item, "description", entry.html)
     if entry.items:
@@ -100,6 +99,9 @@ def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
     if entry.items:
         _add_outline(item, entry)
         _add_items(item, entry.items)
+    # Last: some readers, such as feedparser, take the last link inside of an item for its own, even
+    # if it is that of a sub-item.
+    _add(item, "link", entry.link or entry.url)
 
 
 def _add_outline(item: etree._Element, entry: FeedEntry) -> None:

@@ -27,7 +27,10 @@ PUBLIC_URL = "https://broker.example"
 
 
 class AccountSite(AccountHouse):
-    """Accounts, and the pages for them."""
+    """Accounts, and the pages for them.
+
+    :ivar doors: the front doors of these pages.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,12 @@ class AccountSite(AccountHouse):
             callers=self.callers,
         )
         self.parts = parts
-        doors = [AccountsDoor(AccountsOptions(), parts), FrontPageDoor(FrontPageOptions(), parts)]
+        self.doors = [
+            AccountsDoor(AccountsOptions(), parts),
+            FrontPageDoor(FrontPageOptions(), parts),
+        ]
         limits = HTTPLimits(Http(), self.clock)
-        root = Root(doors, public_url)
+        root = Root(self.doors, public_url)
         self.factory = bounded_site(root, limits, Counters(), pages.error)
 
 

@@ -15,7 +15,7 @@
     ? new Intl.Segmenter(undefined, { granularity: "grapheme" }) : null;
 
   function length(given) {
-    const tidied = given.trim().normalize();
+    const tidied = given.trim();
     if (!segmenter) return Array.from(tidied).length; // code points: near enough
     let number = 0;
     for (const each of segmenter.segment(tidied)) number += each ? 1 : 0;

@@ -1,0 +1,178 @@
+"""The authoring tool with a broker's core and a store in memory, and the site in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from attrs import evolve
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.writing.app import make
+from rsscloud_broker.apps.writing.model import NewPost, Post
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.schema import metadata
+from rsscloud_broker.apps.writing.serving import FeedTopics
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.config import Http, Topics
+from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import Account, AppParts, Caller
+from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.storage import Store
+from rsscloud_broker.testing import (
+    CallersThread,
+    Clock,
+    FakeBroker,
+    FakeFetcher,
+    FakeOutbound,
+    FakeTopicView,
+)
+from rsscloud_broker.web.assets import AssetsDoor
+from rsscloud_broker.web.pages import Pages
+from tests.core.house import Bus, FakeDiskSpace, change_detector
+from tests.web.accounts_site import AccountSite, Browser
+
+BROKER = "http://broker.example"
+FEED = f"{BROKER}/people/dave/rss.xml"
+DAVE = Caller(Account(1, "dave", False, 0.0), frozenset())
+ANNA = Caller(Account(2, "anna", False, 0.0), frozenset())
+SOURCE = "192.0.2.7"
+
+
+class WritingTestCase(SynchronousTestCase):
+    """A test case with the authoring tool.
+
+    :ivar web: the client by which servers of enclosures are asked.
+    :ivar blocks: what administrators have blocked.
+    :ivar disk: may be full.
+    """
+
+    options = WritingOptions()
+    has_hub = True
+    has_cloud = True
+
+    def setUp(self) -> None:
+        self.threads = CallersThread()
+        unused = cast(IReactorFromThreads, Clock())
+        self.store = Store(unused, "sqlite://", threads=self.threads)
+        self.store.startService()
+        self.addCleanup(self.store.stopService)
+        self.successResultOf(self.threads.write(metadata.create_all))
+        self.clock, self.bus, self.web = Clock(), Bus(), FakeOutbound()
+        self.blocks, self.disk = Blocks(), FakeDiskSpace()
+        self.directory = FilePath(self.mktemp())
+        self.parts = self._parts()
+        self.writing = Writing(self.options, self.parts)
+
+    def _parts(self, **others: Any) -> AppParts:
+        counters = Counters()
+        detector = change_detector(
+            self.store, FakeFetcher(), self.bus, self.clock, counters, FairLimiter(self.clock)
+        )
+        access = Access(Topics(), self.blocks)
+        given: dict[str, Any] = {
+            "broker": FakeBroker(),
+            "publisher": Publisher(self.store, detector, self.bus, self.clock, access, self.disk),
+            "database": self.threads,
+            "accounts": None,
+            "callers": None,
+            "pages": Pages(),
+            "topics": FakeTopicView(),
+            "web": self.web,
+            "outbound": FakeOutbound(),
+            "clock": self.clock,
+            "counters": counters,
+            "directory": self.directory,
+            "public_url": BROKER,
+            "has_hub": self.has_hub,
+            "has_cloud": self.has_cloud,
+            "in_thread": execute,
+        }
+        return AppParts(**(given | others))
+
+    def result(self, work: Any) -> Any:
+        """The result of a coroutine that has nothing to wait for."""
+        return self.successResultOf(Deferred.fromCoroutine(work))
+
+    def error(self, work: Any, kind: type[Exception]) -> str:
+        """The text of the error that a coroutine raises."""
+        return str(self.failureResultOf(Deferred.fromCoroutine(work), kind).value)
+
+    def add(self, text: str = "Hello", caller: Caller = DAVE, **more: Any) -> Post:
+        """Publish a message."""
+        post: Post = self.result(self.writing.add(caller, NewPost(text, **more), SOURCE))
+        return post
+
+    def edit(self, post: Post, caller: Caller = DAVE, **changes: Any) -> Post:
+        """Change a message."""
+        new = evolve(post.as_new(), **changes)
+        changed: Post = self.result(self.writing.edit(caller, post.id, new, SOURCE))
+        return changed
+
+    def feed(self, url: str = FEED) -> bytes:
+        """The present bytes of a feed, as a subscriber's topic."""
+        content = self.result(FeedTopics(self.writing).read(url))
+        assert content is not None, f"there is no feed at {url}"
+        return bytes(content.body)
+
+    def has_feed(self, url: str = FEED) -> bool:
+        return self.result(FeedTopics(self.writing).read(url)) is not None
+
+    def subscribe(self, *urls: str) -> None:
+        """Subscribe to feeds, by WebSub: the subscriptions want the content."""
+        for url in urls:
+            callback = Callback(f"http://reader.example/{url[-8:]}", "websub")
+            new = Subscription(url, callback, Lease(0.0, 9_000_000), wants_content=True)
+            self.successResultOf(self.store.put_subscription(new))
+
+    def waiting(self) -> dict[str, bytes]:
+        """The contents that subscribers are to get, by topic."""
+        found = {}
+        for walk in self.successResultOf(self.store.fanouts(10)):
+            content = self.successResultOf(self.store.content(walk.content_id or 0))
+            found[walk.topic] = content.body if content else b""
+        return found
+
+
+class SiteTestCase(WritingTestCase):
+    """A test case with the site in front of the tool, and with accounts.
+
+    :ivar browser: a browser of dave's, who is an administrator; not signed in yet.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.accounts = AccountSite(self, public_url=BROKER)
+        self.clock = self.accounts.clock
+        self.parts = self._parts(accounts=self.accounts.accounts, callers=self.accounts.callers)
+        self.writing = Writing(self.options, self.parts)
+        own = make(self.options, self.parts).front_doors
+        self.factory = self._site([*own, *self.accounts.doors, AssetsDoor()])
+        self.browser = Browser(self)
+        self.dave = self._caller("dave")
+
+    def _site(self, doors: Sequence[Any]) -> Any:
+        limits, pages = HTTPLimits(Http(), self.clock), Pages()
+        root = Root(doors, BROKER)
+        return bounded_site(root, limits, Counters(), pages.error)
+
+    def _caller(self, name: str) -> Caller:
+        stored = self.successResultOf(self.accounts.store.stored_password(name))
+        assert stored is not None
+        return Caller(stored.account, frozenset())
+
+    def signed_in(self, name: str = "dave") -> Browser:
+        """A browser of somebody who has signed in."""
+        browser = Browser(self)
+        browser.sign_in(name)
+        return browser
+
+
+#: For tests that make many things in a moment.
+QUICK = WritingOptions(posts_per_minute=10_000)

@@ -1,0 +1,249 @@
+"""The tables of the authoring tool, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, Engine, delete, inspect, make_url
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.writing import rows, upload_rows
+from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
+from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated, Placed
+from rsscloud_broker.apps.writing.schema import TABLES, metadata
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload
+from rsscloud_broker.storage import alembic_steps, migrate, sqlite
+from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.testing.clock import About
+from tests.postgresql import empty_database
+
+BASE = "http://broker.example/people/dave"
+NOW = About(1_790_683_200.25)
+ITEMS = (OutlineItem("a", "T", "http://a.example/", (OutlineItem("b"),)), OutlineItem("🇩🇪"))
+
+_databases: list[str] = []
+
+
+def placed(number: int, position: int, text: str = "x", **more: Any) -> Placed:
+    post = Post(
+        number,
+        f"{BASE}/{number}",
+        1,
+        text,
+        "",
+        "",
+        None,
+        (),
+        (),
+        NOW,
+        NOW,
+        position == 0,
+        author="dave",
+    )
+    return Placed(evolve(post, **more), position)
+
+
+class RowsTests(SynchronousTestCase):
+    """On SQLite."""
+
+    engine: Engine
+
+    def setUp(self) -> None:
+        url = self.new_url()
+        migrate(url, {"writing": TABLES})
+        self.open(url)
+
+    def new_url(self) -> str:
+        """The URL of a database without tables."""
+        path = Path(self.mktemp()).resolve() / "broker.db"
+        sqlite.make_parent_directory(make_url(f"sqlite:///{path}"))
+        return f"sqlite:///{path}"
+
+    def open(self, url: str) -> None:
+        """Use a database, without what other tests left in it."""
+        engine = open_engine(url)
+        self.addCleanup(engine.dispose)
+        self.engine = for_writing(engine)
+        with self.engine.begin() as conn:
+            for table in metadata.sorted_tables:
+                conn.execute(delete(table))
+
+    def dave(self, conn: Connection) -> Author:
+        return rows.ensure_author(conn, 1, "dave", BASE)
+
+    def put(self, conn: Connection, owner: Author, new: Placed) -> Author:
+        rows.apply(conn, ChangeOfPosts(owner, new.post.id, new, new.position > 0, NOW))
+        found = rows.author_of(conn, owner.account_id)
+        assert found is not None
+        return found
+
+    def test_steps_make_the_same_tables(self) -> None:
+        found = []
+        for url, make in ((self.new_url(), self.by_steps), (self.new_url(), self.at_once)):
+            engine = open_engine(url)
+            self.addCleanup(engine.dispose)
+            with for_writing(engine).begin() as conn:
+                make(conn)
+                found.append(self.definitions(conn))
+        self.assertEqual(*found)
+        steps = alembic_steps.revisions(TABLES.migrations)
+        self.assertEqual((steps[0], len(steps)), (TABLES.latest, int(TABLES.latest)))
+
+    def by_steps(self, conn: Connection) -> None:
+        alembic_steps.run(conn, TABLES.migrations, "writing_alembic_version", metadata)
+
+    def at_once(self, conn: Connection) -> None:
+        metadata.create_all(conn)
+
+    def definitions(self, conn: Connection) -> object:
+        """The columns, constraints and indexes of the tables."""
+        found = inspect(conn)
+        return [
+            (
+                table,
+                [
+                    (each["name"], str(each["type"]), each["nullable"])
+                    for each in found.get_columns(table)
+                ],
+                found.get_pk_constraint(table),
+                found.get_unique_constraints(table),
+                found.get_indexes(table),
+            )
+            for table in sorted(metadata.tables)
+        ]
+
+    def test_a_message_is_read_as_it_was_stored(self) -> None:
+        new = placed(
+            1,
+            1,
+            "Grüße\n🇩🇪",
+            title="T",
+            link="http://l.example/",
+            enclosure=Enclosure("http://f.example/a.mp3", "audio/mpeg", 2**40),
+            categories=("ü", "a"),
+            items=ITEMS,
+        )
+        with self.engine.begin() as conn:
+            owner = self.put(conn, self.dave(conn), new)
+            self.assertEqual((owner.version, owner.next_id, owner.changed_at), (1, 2, NOW))
+            self.assertEqual(rows.placed(conn, owner, 1), new)
+            self.assertEqual(rows.published(conn, owner, 9), [new])
+            self.assertEqual(rows.categories(conn, 1), ["a", "ü"])
+            self.assertEqual(rows.snapshot(conn, owner, 9, 1).old, new)
+            self.assertIsNone(rows.snapshot(conn, owner, 9, 2).old)
+            self.assertEqual(rows.authors(conn, 9), [owner])
+
+    def test_order_and_paging(self) -> None:
+        with self.engine.begin() as conn:
+            owner = self.dave(conn)
+            for number, position in ((1, 1), (2, 0), (3, 3), (2, 4)):
+                owner = self.put(conn, owner, placed(number, position))
+            found = [each.post.id for each in rows.published(conn, owner, 9)]
+            self.assertEqual(found, [2, 3, 1])
+            before = [each.post.id for each in rows.published(conn, owner, 9, before=4)]
+            self.assertEqual(before, [3, 1])
+            ids = [each.id for each in rows.all_posts(conn, 1, 2, None, None)]
+            self.assertEqual(ids, [3, 2])
+            self.assertEqual(rows.all_posts(conn, 1, 9, None, True), [])
+            self.assertEqual(owner.next_id, 4)
+
+    def test_a_change_that_came_too_late(self) -> None:
+        with self.engine.begin() as conn:
+            owner = self.dave(conn)
+            self.put(conn, owner, placed(1, 1))
+        with self.engine.begin() as conn:
+            late = ChangeOfPosts(owner, 1, placed(1, 1, "late"), True, NOW)
+            self.assertRaises(Outdated, rows.apply, conn, late)
+            found = rows.placed(conn, owner, 1)
+            assert found is not None
+            self.assertEqual(found.post.text, "x")
+
+    def test_drafts_make_no_author_public(self) -> None:
+        with self.engine.begin() as conn:
+            owner = self.put(conn, self.dave(conn), placed(1, 0))
+            self.assertFalse(owner.is_public)
+            self.assertEqual(rows.authors(conn, 9), [])
+
+    def test_categories_are_limited(self) -> None:
+        self.patch(rows, "MAX_CATEGORIES", 2)
+        with self.engine.begin() as conn:
+            owner = self.dave(conn)
+            for number, name in enumerate(("a", "b", "c"), 1):
+                new = placed(number, number, categories=(name,))
+                rows.apply(conn, ChangeOfPosts(owner, number, new, True, NOW + number))
+                owner = evolve(owner, version=number)
+            self.assertEqual(rows.categories(conn, 1), ["b", "c"])
+
+    def test_what_is_typed(self) -> None:
+        with self.engine.begin() as conn:
+            for number in range(4):
+                rows.keep_unsent(conn, 1, number, {"text": f"ü{number}"}, NOW + number, 3)
+            rows.keep_unsent(conn, 1, 3, {"text": "again"}, NOW + 9, 3)
+            rows.keep_unsent(conn, 2, 0, {"text": "hers"}, NOW, 3)
+            self.assertIsNone(rows.unsent_of(conn, 1, 0))
+            self.assertEqual(rows.unsent_of(conn, 1, 2), ({"text": "ü2"}, NOW + 2))
+            self.assertEqual(rows.unsent_of(conn, 1, 3), ({"text": "again"}, NOW + 9))
+            self.assertEqual(rows.unsent_of(conn, 2, 0), ({"text": "hers"}, NOW))
+            rows.drop_unsent(conn, 1, 3)
+            self.assertIsNone(rows.unsent_of(conn, 1, 3))
+
+    def test_uploads(self) -> None:
+        file = StoredUpload("a" * 64, "ü.gif", "image/gif", 10)
+        with self.engine.begin() as conn:
+            self.dave(conn)
+            self.assertEqual(upload_rows.add_upload(conn, 1, file, NOW, 15), file)
+            renamed = evolve(file, name="x")
+            self.assertEqual(upload_rows.add_upload(conn, 1, renamed, NOW, 15), file)
+            other = evolve(file, digest="b" * 64)
+            self.assertIsNone(upload_rows.add_upload(conn, 1, other, NOW, 15))
+            self.assertEqual(upload_rows.add_upload(conn, 1, other, NOW, 20), other)
+            self.assertEqual(upload_rows.uploads(conn, 1, 9), [other, file])
+            self.assertEqual(upload_rows.upload_named(conn, "dave", "a" * 64), file)
+            self.assertIsNone(upload_rows.upload_named(conn, "anna", "a" * 64))
+            self.assertTrue(upload_rows.remove_upload(conn, 1, "a" * 64))
+            self.assertFalse(upload_rows.remove_upload(conn, 1, "a" * 64))
+
+    def test_a_successor_takes_the_name(self) -> None:
+        with self.engine.begin() as conn:
+            self.put(conn, self.dave(conn), placed(1, 1))
+            rows.keep_unsent(conn, 1, 0, {"text": "secret"}, NOW, 3)
+            new = rows.ensure_author(conn, 7, "dave", "http://elsewhere.example/people/dave")
+            self.assertEqual((new.base, new.next_id, new.is_public), (BASE, 2, False))
+            self.assertEqual(rows.published(conn, new, 9), [])
+            self.assertIsNone(rows.author_of(conn, 1))
+            self.assertIsNone(rows.unsent_of(conn, 7, 0))
+
+
+class RowsOnPostgreSQLTests(RowsTests):
+    """On PostgreSQL."""
+
+    def setUp(self) -> None:
+        if not _databases:
+            url = self.new_url()
+            migrate(url, {"writing": TABLES})
+            _databases.append(url)
+        self.open(_databases[0])
+
+    def new_url(self) -> str:
+        return empty_database()
+
+    def test_two_nodes_change_something_at_the_same_moment(self) -> None:
+        with self.engine.begin() as conn:
+            owner = self.dave(conn)
+        change = ChangeOfPosts(owner, 1, placed(1, 1), True, NOW)
+        with ThreadPoolExecutor(1) as others, self.engine.begin() as conn:
+            rows.apply(conn, change)
+            other = others.submit(self.applied, change)
+            conn.commit()
+            self.assertIsInstance(other.exception(30), Outdated)
+        with self.engine.begin() as conn:
+            found = rows.author_of(conn, 1)
+            assert found is not None
+            self.assertEqual((found.version, len(rows.published(conn, found, 9))), (1, 1))
+
+    def applied(self, change: ChangeOfPosts) -> None:
+        with self.engine.begin() as conn:
+            rows.apply(conn, change)

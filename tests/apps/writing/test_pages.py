@@ -1,0 +1,504 @@
+"""The pages of the authoring tool, in a browser without scripts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import IReactorTCP
+from twisted.internet.threads import deferToThread
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.apps.writing import write_page
+from rsscloud_broker.apps.writing.model import OutlineItem, Post
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.events import PingAccepted, TopicChanged
+from rsscloud_broker.testing import reply
+from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
+from tests.apps.writing.test_uploads import GIF, TYPE, multipart
+from tests.e2e.fixture import Answer as Fetched
+from tests.e2e.fixture import request
+from tests.front_doors.exchange import Answer
+from tests.web.accounts_site import Browser
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+
+
+class WritePageTests(SiteTestCase):
+    options = WritingOptions(max_upload_bytes=100_000, posts_per_minute=1000)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.browser = self.signed_in()
+
+    def csrf(self, browser: Browser | None = None) -> str:
+        return str(
+            (browser or self.browser).page.xpath("string(//form//input[@name='csrf']/@value)")
+        )
+
+    def send(self, *, file: tuple[str, bytes] | None = None, **fields: str) -> Answer:
+        """Send the form as a browser does, which follows a redirection."""
+        self.browser.get("/write")
+        given = {"csrf": self.csrf(), "do": "post", "id": "", **fields}
+        parts: list[tuple[str, str | None, bytes]]
+        parts = [(name, None, value.encode()) for name, value in given.items()]
+        parts.append(("file", *(file or ("", b""))))
+        answer = self.browser.ask("POST", "/write", multipart(*parts), {"Content-Type": TYPE})
+        if answer.status == 303:
+            self.browser.get(answer.headers["location"])
+        return answer
+
+    def posts(self) -> list[Post]:
+        return list(self.result(self.writing.posts(self.dave, 99)))
+
+    def topics(self) -> list[str]:
+        """The topics that have changed."""
+        return [each.topic for each in self.bus.events if isinstance(each, TopicChanged)]
+
+    def test_only_for_who_has_signed_in(self) -> None:
+        stranger = Browser(self)
+        for answer in (
+            stranger.get("/write?id=3"),
+            stranger.post("/write", {"do": "post", "text": "x"}),
+        ):
+            self.assertEqual(answer.status, 303)
+            self.assertIn("/signin?next=/write", answer.headers["location"])
+        kept = stranger.post("/write/unsent", {"text": "x"})
+        self.assertEqual((kept.status, json.loads(kept.body)["kept"]), (403, False))
+
+    def test_a_message(self) -> None:
+        answer = self.send(
+            text="Hello\r\nthere",
+            title="A title",
+            link="https://a.example/",
+            categories="news, boats,",
+            outline="one\r\n  two",
+        )
+        self.assertEqual(answer.status, 303)
+        (post,) = self.posts()
+        self.assertEqual((post.text, post.categories), ("Hello\nthere", ("news", "boats")))
+        self.assertEqual(post.items, (OutlineItem("one", items=(OutlineItem("two"),)),))
+        self.assertEqual(self.browser.said(), "Published: A title")
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "")
+        shown = self.browser.page.xpath("//datalist/option/@value")
+        self.assertEqual(shown, ["boats", "news"])
+        self.assertEqual(self.topics()[-1], f"{BROKER}/people/dave/feed.json")
+
+    def test_what_is_refused_comes_back(self) -> None:
+        answer = self.send(text="x" * 141, title='"T"', outline="a\n  b")
+        self.assertEqual(answer.status, 400)
+        self.assertIn("The message has one character too many", self.browser.said())
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "x" * 141)
+        self.assertEqual(self.browser.page.xpath("string(//input[@name='title']/@value)"), '"T"')
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='outline'])"), "a\n  b")
+        self.assertEqual(self.browser.page.xpath("string(//p[@id='left'])"), "-1 characters left")
+        self.assertEqual(self.posts(), [])
+
+    def test_an_outline_that_is_too_deep(self) -> None:
+        steep = "\n".join(" " * level + "x" for level in range(200))
+        self.assertEqual(self.send(text="a", outline=steep).status, 400)
+        self.assertIn("The outline is too deep", self.browser.said())
+        body = "\n".join(" " * min(level, 3) + "x" for level in range(100_000))
+        self.assertEqual(self.send(text="a", outline=body).status, 400)
+        self.assertEqual(self.posts(), [])
+
+    def test_forged_forms(self) -> None:
+        self.browser.get("/write")
+        fields = {"do": "post", "text": "x", "id": ""}
+        other_site = {"Sec-Fetch-Site": "cross-site"}
+        body = multipart(*((name, None, value.encode()) for name, value in fields.items()))
+        for answer in (
+            self.browser.post("/write", fields),
+            self.browser.post("/write", {**fields, "csrf": "x"}),
+            self.browser.post("/write", {**fields, "csrf": self.csrf()}, other_site),
+            self.browser.ask("POST", "/write", body, {"Content-Type": TYPE}),
+            self.browser.post("/write/unsent", fields),
+        ):
+            self.assertEqual(answer.status, 403)
+        self.assertEqual(self.posts(), [])
+
+    def test_editing(self) -> None:
+        self.send(text="a", categories="x", outline="o <https://o.example/>")
+        self.browser.get("/write?id=1")
+        self.assertEqual(self.browser.page.xpath("string(//h1)"), "Edit a message")
+        outline = self.browser.page.xpath("string(//textarea[@name='outline'])")
+        self.assertEqual(outline.strip(), "o <https://o.example/>")
+        self.send(id="1", text="b", categories="x", outline=outline)
+        (post,) = self.posts()
+        self.assertEqual(
+            (post.text, post.items), ("b", (OutlineItem("o", link="https://o.example/"),))
+        )
+        self.assertEqual(self.browser.said(), "Published: b")
+
+    def test_titles_of_items_that_programs_made_stay(self) -> None:
+        items = (OutlineItem("a", "T"),)
+        self.add("x", self.dave, items=items)
+        self.browser.get("/write?id=1")
+        outline = self.browser.page.xpath("string(//textarea[@name='outline'])")
+        self.send(id="1", text="y", outline=outline.replace("\n", "\r\n"))
+        (post,) = self.posts()
+        self.assertEqual((post.text, post.items), ("y", items))
+
+    def test_a_message_of_somebody_else(self) -> None:
+        self.add("hers", self._caller("anna"))
+        self.assertEqual(self.browser.get("/write?id=1").status, 404)
+        self.assertIn("You have no such message", self.browser.said())
+        self.assertEqual(self.send(id="1", text="his").status, 400)
+        self.send(do="delete", id="1")
+        self.assertIsNotNone(self.result(self.writing.post(self._caller("anna"), 1)))
+
+    def test_drafts(self) -> None:
+        self.send(do="draft", text="secret")
+        self.assertEqual(self.browser.said(), "The draft is stored. Only you can see it.")
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "secret")
+        for path in ("/people/dave", "/people/dave/1", "/people/dave/rss.xml"):
+            self.assertEqual(self.browser.get(path).status, 404)
+        anna = self.signed_in("anna")
+        anna.get("/write")
+        self.assertNotIn("secret", anna.page.text_content())
+        self.assertEqual(anna.get("/write?id=1").status, 404)
+        self.send(id="1", text="open")
+        self.assertEqual(self.browser.get("/people/dave/1").status, 200)
+
+    def test_deleting(self) -> None:
+        self.send(text="a")
+        self.browser.get("/write")
+        answer = self.browser.send("Delete this message")
+        self.assertEqual(answer.headers["location"], "/write?done=deleted")
+        self.assertEqual(self.posts(), [])
+        self.assertEqual(self.browser.get("/people/dave/1").status, 404)
+
+    def test_unknown_actions(self) -> None:
+        self.browser.get("/write")
+        answer = self.browser.post("/write", {"csrf": self.csrf(), "do": "format"})
+        self.assertEqual(answer.status, 400)
+        self.assertIn("nothing known here", self.browser.said())
+
+    # --- what is typed
+
+    def type(self, browser: Browser | None = None, **fields: str) -> Any:
+        one = browser or self.browser
+        one.get("/write")
+        answer = one.post("/write/unsent", {"csrf": self.csrf(one), "id": "", **fields})
+        return answer.status, json.loads(answer.body)
+
+    def test_what_is_typed_is_kept(self) -> None:
+        self.assertEqual(self.type(text="half a", outline="x"), (200, {"kept": True}))
+        elsewhere = self.signed_in()  # another browser
+        elsewhere.get("/write")
+        self.assertEqual(elsewhere.page.xpath("string(//textarea[@name='text'])"), "half a")
+        self.assertIn("This is what you were typing just now", elsewhere.page.text_content())
+        anna = self.signed_in("anna")
+        anna.get("/write")
+        self.assertNotIn("half a", anna.page.text_content())
+        elsewhere.get("/write")
+        elsewhere.send("Discard it")
+        self.browser.get("/write")
+        self.assertNotIn("half a", self.browser.page.text_content())
+
+    def test_what_is_typed_is_forgotten_when_it_is_sent(self) -> None:
+        self.type(text="half")
+        self.send(text="half and half")
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "")
+
+    def test_what_is_typed_for_a_message(self) -> None:
+        self.send(text="a")
+        self.type(id="1", text="b")
+        self.browser.get("/write")
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "")
+        self.browser.get("/write?id=1")
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "b")
+        self.assertEqual(self.posts()[0].text, "a")
+        self.type(id="1")  # nothing: it is all deleted
+        self.browser.get("/write?id=1")
+        self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "a")
+
+    def test_what_is_typed_has_limits(self) -> None:
+        status, said = self.type(outline="x" * 100_001)
+        self.assertEqual((status, said["kept"]), (413, False))
+        status, said = self.type(id="7", text="x")
+        self.assertEqual((status, said["problem"]), (404, "This message is deleted."))
+
+    def test_what_is_typed_is_kept_only_so_often(self) -> None:
+        self.patch(write_page, "_KEEPS_PER_MINUTE", 2)
+        super().setUp()
+        self.browser = self.signed_in()
+        self.assertEqual([self.type(text="x")[0] for _ in range(3)], [200, 200, 429])
+
+    # --- files
+
+    def test_an_upload(self) -> None:
+        self.send(text="a", file=("../../a picture.gif", GIF))
+        (post,) = self.posts()
+        assert post.enclosure is not None
+        self.assertEqual((post.enclosure.media_type, post.enclosure.size), ("image/gif", 10))
+        self.browser.get("/people/dave")
+        path = post.enclosure.url.removeprefix(BROKER)
+        self.assertEqual(self.browser.page.xpath("//article//img/@src"), [path])
+
+    def test_pictures_that_would_be_active_are_only_linked(self) -> None:
+        self.send(text="x", file=("a.svg", SVG))
+        self.browser.get("/people/dave")
+        self.assertEqual(self.browser.page.xpath("//article//img"), [])
+
+    def test_a_file_is_not_lost_when_the_message_is_refused(self) -> None:
+        self.assertEqual(self.send(text="x" * 141, file=("a.gif", GIF)).status, 400)
+        kept = self.browser.page.xpath("string(//input[@name='enclosure']/@value)")
+        self.assertIn("/people/dave/files/", kept)
+        self.send(text="x", enclosure=kept)
+        file = self.posts()[0].enclosure
+        assert file is not None
+        self.assertEqual(file.url, kept)
+
+    def test_too_large_a_file(self) -> None:
+        self.assertEqual(self.send(text="x", file=("a", b"x" * 100_001)).status, 400)
+        self.assertIn("The file has 100,001 bytes; it may have 100,000.", self.browser.said())
+        self.browser.get("/write")
+        answer = self.send(text="x", file=("a", b"x" * 2_000_000))
+        self.assertEqual(answer.status, 413)
+
+    def test_deleting_a_file(self) -> None:
+        self.send(text="a", file=("a.gif", GIF))
+        self.browser.get("/write")
+        self.browser.send("Delete this file")
+        file = self.posts()[0].enclosure
+        assert file is not None
+        self.assertEqual(self.browser.get(file.url.removeprefix(BROKER)).status, 404)
+
+    def test_a_broken_form(self) -> None:
+        answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": TYPE})
+        self.assertEqual(answer.status, 400)
+        self.assertIn("cannot be read", answer.text)
+
+
+class PeoplePagesTests(SiteTestCase):
+    options = QUICK
+
+    def test_people(self) -> None:
+        self.browser.get("/people")
+        self.assertIn("Nobody has written anything yet", self.browser.page.text_content())
+        self.add("a", self.dave)
+        self.add("secret", self._caller("anna"), is_draft=True)
+        self.browser.get("/people")
+        self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
+
+    def test_the_page_of_an_author(self) -> None:
+        self.add("Hello <b>", self.dave, title="T", categories=("x",), items=(OutlineItem("o"),))
+        self.browser.get("/people/dave")
+        (article,) = self.browser.page.xpath("//article")
+        self.assertIn("Hello <b>", article.text_content())
+        self.assertEqual(article.xpath(".//a/@href"), ["/people/dave/1"])
+        found = self.browser.page.xpath("//head/link[@rel='alternate']")
+        self.assertEqual(
+            [(each.get("type"), each.get("href")) for each in found],
+            [
+                ("application/rss+xml", f"{BROKER}/people/dave/rss.xml"),
+                ("application/atom+xml", f"{BROKER}/people/dave/atom.xml"),
+                ("application/feed+json", f"{BROKER}/people/dave/feed.json"),
+            ],
+        )
+
+    def test_older_messages(self) -> None:
+        for number in range(45):
+            self.add(str(number), self.dave)
+        self.browser.get("/people/dave")
+        seen = []
+        while True:
+            seen += self.browser.page.xpath("//article/p[@class='message']/text()")
+            links = self.browser.page.xpath("//nav/a[@rel='next']/@href")
+            if not links:
+                break
+            self.browser.get(links[0])
+        self.assertEqual(seen, [str(number) for number in range(44, -1, -1)])
+        self.assertEqual(self.browser.get("/people/dave?before=x").status, 400)
+
+    def test_large_outlines_are_on_the_page_of_the_message_only(self) -> None:
+        self.add("a", self.dave, items=(OutlineItem("o"),) * 31)
+        self.browser.get("/people/dave")
+        self.assertEqual(self.browser.page.xpath("//article//ul"), [])
+        self.assertIn("31 items below", self.browser.page.text_content())
+        self.browser.get("/people/dave/1")
+        self.assertEqual(len(self.browser.page.xpath("//article/ul/li")), 31)
+
+    def test_links(self) -> None:
+        self.web.otherwise = self.file
+        self.add(
+            "see http://a.example/ and javascript:alert(1)", self.dave, link="http://b.example/"
+        )
+        self.add("sound", self.dave, enclosure_url="http://c.example/x.mp3")
+        for path in ("/people/dave", "/people/dave/1", "/people/dave/2"):
+            self.browser.get(path)
+            for url in self.browser.page.xpath("//article//@href | //article//@src"):
+                self.assertRegex(url, "^(http://[abc].example/|/people/dave/)")
+        self.assertEqual(self.browser.page.xpath("//article//a/@href"), ["http://c.example/x.mp3"])
+
+    @staticmethod
+    def file(request: object) -> Any:
+        return reply(content_type="audio/mpeg", content_length="7")
+
+    def test_what_is_not_there(self) -> None:
+        self.add("a", self.dave)
+        for path in (
+            "/people/nobody",
+            "/people/dave/2",
+            "/people/dave/0",
+            "/people/dave/1/2",
+            "/people/dave/feed.xml",
+            f"/people/dave/files/{'a' * 64}.png",
+            "/people/dave/files/../../etc/passwd",
+            "/people/dave/files/%2e%2e%2fx",
+            "/people/nobody/rss.xml",
+        ):
+            self.assertEqual(self.browser.get(path).status, 404, path)
+
+    def test_only_the_author_sees_the_link_to_edit(self) -> None:
+        self.add("a", self.dave)
+        for browser, links in (
+            (Browser(self), []),
+            (self.signed_in("anna"), []),
+            (self.signed_in(), ["/write?id=1"]),
+        ):
+            answer = browser.get("/people/dave/1")
+            self.assertEqual(
+                browser.page.xpath("//main//a[contains(@href, '/write')]/@href"), links
+            )
+            self.assertEqual(
+                "no-store" in answer.headers.get("cache-control", ""), browser.cookies != {}
+            )
+
+
+class FeedsTests(SiteTestCase):
+    def test_headers(self) -> None:
+        self.add("a", self.dave)
+        for file, kind in (
+            ("rss.xml", "application/rss+xml; charset=utf-8"),
+            ("atom.xml", "application/atom+xml; charset=utf-8"),
+            ("feed.json", "application/feed+json"),
+        ):
+            url = f"{BROKER}/people/dave/{file}"
+            got = self.browser.get(f"/people/dave/{file}")
+            self.assertEqual((got.status, got.headers["content-type"]), (200, kind))
+            self.assertEqual(got.body, self.feed(url))
+            self.assertEqual(
+                got.headers["link"], f'<{BROKER}/websub>; rel="hub", <{url}>; rel="self"'
+            )
+            self.assertEqual(got.headers["access-control-allow-origin"], "*")
+            self.assertEqual(got.headers["cache-control"], "no-cache")
+            head = self.browser.ask("HEAD", f"/people/dave/{file}")
+            self.assertEqual((head.body, head.headers["content-length"]), (b"", str(len(got.body))))
+
+    def test_conditional_requests(self) -> None:
+        self.add("a", self.dave)
+        path = "/people/dave/rss.xml"
+        first = self.browser.get(path)
+        etag, modified = first.headers["etag"], first.headers["last-modified"]
+        for headers in (
+            {"If_None_Match": etag},
+            {"If_Modified_Since": modified},
+            {"If_None_Match": etag, "If_Modified_Since": "Thu, 01 Jan 1998 00:00:00 GMT"},
+        ):
+            again = self.browser.get(path, **headers)
+            self.assertEqual((again.status, again.body), (304, b""))
+            self.assertIn("link", again.headers)
+        other = {"If_None_Match": '"x"', "If_Modified_Since": modified}
+        self.assertEqual(self.browser.get(path, **other).status, 200)
+        self.clock.advance(0.001)  # in the same second
+        self.add("b", self.dave)
+        self.assertEqual(self.browser.get(path, If_None_Match=etag).status, 200)
+        self.clock.advance(2)
+        self.add("c", self.dave)
+        self.assertEqual(self.browser.get(path, If_Modified_Since=modified).status, 200)
+
+    def test_gzip(self) -> None:
+        self.add("a", self.dave)
+        path = "/people/dave/rss.xml"
+        plain = self.browser.get(path)
+        packed = self.browser.get(path, Accept_Encoding="br, gzip;q=0.5")
+        self.assertEqual(packed.headers["content-encoding"], "gzip")
+        self.assertEqual(gzip.decompress(packed.body), plain.body)
+        self.assertNotEqual(packed.headers["etag"], plain.headers["etag"])
+        for answer in (plain, packed):
+            self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+        again = self.browser.get(path, Accept_Encoding="gzip", If_None_Match=packed.headers["etag"])
+        self.assertEqual(again.status, 304)
+        for refused in ("gzip;q=0", "gzip; q=0.000", "br"):
+            self.assertNotIn(
+                "content-encoding", self.browser.get(path, Accept_Encoding=refused).headers
+            )
+
+    def test_source_is_the_caller(self) -> None:
+        self.add("a", self.dave)
+        (accepted,) = [each for each in self.bus.logged if isinstance(each, PingAccepted)]
+        self.assertEqual(accepted.source, SOURCE)
+
+
+class NoHubTests(SiteTestCase):
+    has_hub = has_cloud = False
+
+    def test_feed(self) -> None:
+        self.add("a", self.dave)
+        got = self.browser.get("/people/dave/rss.xml")
+        self.assertNotIn("link", got.headers)
+        self.assertNotIn(b"<cloud", got.body)
+        self.assertNotIn(b'rel="hub"', got.body)
+
+
+class FilesTests(SiteTestCase, TestCase):
+    """Uploaded files are sent piece by piece, which takes a real connection."""
+
+    options = WritingOptions(max_upload_bytes=1_000_000)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.port = IReactorTCP(reactor).listenTCP(0, self.factory, interface="127.0.0.1")
+        self.addCleanup(self.port.stopListening)
+
+    def upload(self, name: str, data: bytes) -> str:
+        """Upload a file; its path."""
+        made = self.result(self.writing.upload(self.dave, name, data, SOURCE))
+        return str(made.url).removeprefix(BROKER)
+
+    async def ask(self, path: str, method: str = "GET", **headers: str) -> Fetched:
+        where = self.port.getHost()
+        assert isinstance(where, IPv4Address)
+        url = f"http://127.0.0.1:{where.port}{path}"
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await deferToThread(request, url, method, None, named)
+
+    async def test_a_picture(self) -> None:
+        path = self.upload("../../a picture.gif", GIF)
+        got = await self.ask(path)
+        self.assertEqual((got.status, got.body), (200, GIF))
+        self.assertEqual(got.headers["content-type"], "image/gif")
+        self.assertEqual(got.headers["content-security-policy"], "sandbox; default-src 'none'")
+        self.assertEqual(got.headers["x-content-type-options"], "nosniff")
+        said = "inline; filename*=UTF-8''a%20picture.gif"
+        self.assertEqual(got.headers["content-disposition"], said)
+        again = await self.ask(path, if_none_match=got.headers["etag"])
+        self.assertEqual((again.status, again.body), (304, b""))
+        head = await self.ask(path, "HEAD")
+        self.assertEqual((head.status, head.headers["content-length"]), (200, "10"))
+
+    async def test_parts(self) -> None:
+        path = self.upload("a.gif", GIF)
+        part = await self.ask(path, range="bytes=0-2")
+        self.assertEqual((part.status, part.body), (206, b"GIF"))
+        for strange in ("bytes=-999", "bytes=0-1,0-1,0-1", "lines=1"):
+            whole = await self.ask(path, range=strange)
+            self.assertEqual((whole.status, whole.body), (200, GIF))
+
+    async def test_a_large_file(self) -> None:
+        data = b"%PDF-1.7\n" + bytes(900_000)
+        got = await self.ask(self.upload("a.pdf", data))
+        self.assertEqual(got.body, data)
+        self.assertIn("attachment; ", got.headers["content-disposition"])
+
+    async def test_files_that_would_be_active(self) -> None:
+        for name, data in (("a.svg", SVG), ("a.html", b"<script>alert(1)</script>")):
+            got = await self.ask(self.upload(name, data))
+            self.assertEqual(got.headers["content-type"], "application/octet-stream")
+            self.assertIn("attachment; filename*=UTF-8''a.", got.headers["content-disposition"])
+            self.assertIn("sandbox", got.headers["content-security-policy"])

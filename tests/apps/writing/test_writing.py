@@ -1,0 +1,379 @@
+"""Messages are written, changed and deleted, and the feeds change with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+from lxml import etree
+from twisted.internet.defer import Deferred
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.apps.writing import rows
+from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.model import (
+    Enclosure,
+    InvalidPost,
+    NewPost,
+    OutlineItem,
+    Post,
+)
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.errors import AddressRefused, Forbidden, TooMany, Unavailable
+from rsscloud_broker.interfaces import Account, Caller
+from rsscloud_broker.testing import reply
+from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, QUICK, SOURCE, WritingTestCase
+
+ATOM = f"{BROKER}/people/dave/atom.xml"
+JSON = f"{BROKER}/people/dave/feed.json"
+FILE = "http://files.example/sound.mp3"
+
+
+class WritingTests(WritingTestCase):
+    def items(self, url: str = FEED) -> list[str]:
+        """The texts of the messages in the feed."""
+        feed = etree.fromstring(self.feed(url))
+        return [str(each.findtext("description")) for each in feed.iter("item")]
+
+    def test_interface(self) -> None:
+        verifyObject(IWriting, self.writing)
+        self.assertEqual(self.writing.feed_url("dave"), FEED)
+        self.assertEqual(self.writing.home_url("dave"), f"{BROKER}/people/dave")
+
+    def test_a_message(self) -> None:
+        post = self.add("Hello", title="A title", categories=("news",))
+        self.assertEqual(
+            post,
+            Post(
+                1,
+                f"{BROKER}/people/dave/1",
+                DAVE.account.id,
+                "Hello",
+                "A title",
+                "",
+                None,
+                ("news",),
+                (),
+                post.created_at,
+                post.created_at,
+                False,
+                author="dave",
+            ),
+        )
+        self.assertEqual(self.writing.page_url(post), post.guid)
+        self.assertEqual(self.result(self.writing.post(DAVE, 1)), post)
+        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [post])
+        self.assertEqual(self.items(), ["Hello"])
+
+    def test_the_newest_is_first(self) -> None:
+        texts = [self.add(text).text for text in ("a", "b", "c")]
+        self.assertEqual(self.items(), texts[::-1])
+        posts = self.result(self.writing.posts(DAVE, 2))
+        self.assertEqual([each.id for each in posts], [3, 2])
+        older = self.result(self.writing.posts(DAVE, 2, before=2))
+        self.assertEqual([each.id for each in older], [1])
+
+    def test_a_clock_that_is_set_back_changes_no_order(self) -> None:
+        self.add("a")
+        self.clock.set_wall(-3600)
+        self.add("b")
+        self.assertEqual(self.items(), ["b", "a"])
+
+    def test_subscribers_of_every_format_are_told(self) -> None:
+        self.add()
+        self.subscribe(FEED, ATOM, JSON)
+        self.add("News")
+        waiting = self.waiting()
+        self.assertEqual(waiting, {url: self.feed(url) for url in (FEED, ATOM, JSON)})
+        for body in waiting.values():
+            self.assertIn(b"News", body)
+
+    def test_one_post_is_listed_as_one_ping(self) -> None:
+        self.add()
+        (ping,) = self.successResultOf(self.store.pings(0, 9e9, None, 10))
+        self.assertEqual(ping.url, FEED)
+
+    def test_nothing_is_stored_if_the_feed_cannot_be_published(self) -> None:
+        self.add("a")
+        self.subscribe(FEED)
+
+        def fail(*args: Any) -> Any:
+            raise RuntimeError("the power fails")
+
+        self.patch(rows, "_use_category", fail)
+        broken = self.writing.add(DAVE, NewPost("b", categories=("c",)), SOURCE)
+        self.error(broken, RuntimeError)
+        self.assertEqual((self.items(), self.waiting()), (["a"], {}))
+        self.assertEqual(len(self.result(self.writing.posts(DAVE, 9))), 1)
+
+    def test_editing(self) -> None:
+        first, second = self.add("a", categories=("x",)), self.add("b")
+        self.subscribe(FEED)
+        changed = self.edit(first, text="c")
+        self.assertEqual(evolve(changed, text="a", changed_at=first.changed_at), first)
+        self.assertGreater(changed.changed_at, first.changed_at)
+        self.assertEqual(self.items(), ["b", "c"])  # in its old place
+        self.assertEqual(self.result(self.writing.post(DAVE, second.id)), second)
+        self.assertEqual(list(self.waiting()), [FEED])
+
+    def test_deleting(self) -> None:
+        first, second = self.add("a"), self.add("b")
+        self.subscribe(FEED)
+        self.assertTrue(self.result(self.writing.delete(DAVE, second.id, SOURCE)))
+        self.assertFalse(self.result(self.writing.delete(DAVE, second.id, SOURCE)))
+        self.assertEqual((self.items(), list(self.waiting())), (["a"], [FEED]))
+        self.assertIsNone(self.result(self.writing.post(DAVE, second.id)))
+        self.result(self.writing.delete(DAVE, first.id, SOURCE))
+        self.assertEqual(self.items(), [])  # an empty feed, and not none
+        self.assertEqual(self.add("c").id, 3)  # ids are never used twice
+
+    def test_others_cannot_reach_a_message(self) -> None:
+        post = self.add("mine")
+        self.assertEqual(self.result(self.writing.posts(ANNA, 9)), [])
+        self.assertIsNone(self.result(self.writing.post(ANNA, post.id)))
+        self.assertFalse(self.result(self.writing.delete(ANNA, post.id, SOURCE)))
+        theirs = self.writing.edit(ANNA, post.id, NewPost("theirs"), SOURCE)
+        self.assertIn("no message with the number 1", self.error(theirs, InvalidPost))
+        other = self.add("hers", ANNA)
+        self.assertEqual(other.id, 1)  # a number of her own
+        self.assertNotEqual(other.guid, post.guid)
+        self.assertEqual(self.items(), ["mine"])
+
+    def test_drafts(self) -> None:
+        draft = self.add("secret", is_draft=True, categories=("hidden",))
+        self.assertTrue(draft.is_draft)
+        self.assertFalse(self.has_feed())
+        self.add("a")
+        self.subscribe(FEED)
+        draft = self.edit(draft, text="still secret")
+        self.assertEqual((self.items(), self.waiting()), (["a"], {}))
+        self.assertNotIn(b"secret", b"".join(map(self.feed, (FEED, ATOM, JSON))))
+        drafts = self.result(self.writing.posts(DAVE, 9, is_draft=True))
+        self.assertEqual(drafts, [draft])
+        self.clock.advance(3600)
+        post = self.edit(draft, is_draft=False)
+        self.assertEqual((post.id, post.guid), (draft.id, draft.guid))
+        self.assertGreater(post.created_at, draft.created_at + 3599)  # when it was published
+        self.assertEqual(self.items(), ["still secret", "a"])
+        self.edit(post, is_draft=True)
+        self.assertEqual(self.items(), ["a"])
+        self.result(self.writing.delete(DAVE, draft.id, SOURCE))
+        self.assertEqual(self.items(), ["a"])
+
+    def test_guids_stay_when_the_broker_moves(self) -> None:
+        post = self.add("a")
+        elsewhere = Writing(self.options, self._parts(public_url="https://new.example"))
+        self.writing = elsewhere
+        again = self.result(elsewhere.post(DAVE, post.id))
+        self.assertEqual(again.guid, post.guid)
+        self.assertEqual(elsewhere.page_url(again), "https://new.example/people/dave/1")
+        feed = self.feed("https://new.example/people/dave/rss.xml")
+        guid = etree.fromstring(feed).find(".//guid")
+        assert guid is not None
+        self.assertEqual((guid.text, guid.get("isPermaLink")), (post.guid, "false"))
+
+    def test_a_name_that_somebody_had_before(self) -> None:
+        """The new account neither shows the messages of the old one, nor uses their ids."""
+        old = self.add("old")
+        successor = Caller(Account(77, "dave", False, 0.0), frozenset())
+        new = self.add("new", successor)
+        self.assertEqual((new.id, self.items()), (old.id + 1, ["new"]))
+        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
+
+    def test_categories_are_remembered(self) -> None:
+        self.add(categories=("b", "C", "a"))
+        self.add("x", ANNA, categories=("hers",))
+        self.assertEqual(self.result(self.writing.categories(DAVE)), ["a", "b", "C"])
+
+    def test_outlines_are_kept(self) -> None:
+        items = (OutlineItem("a", "T", "http://a.example/", (OutlineItem("b"),)), OutlineItem("ü"))
+        post = self.add(items=items)
+        self.assertEqual(self.result(self.writing.post(DAVE, post.id)).items, items)
+
+    def test_what_breaks_a_rule_changes_nothing(self) -> None:
+        post = self.add("a")
+        for new in (NewPost("x" * 141), NewPost(""), NewPost("x", link="javascript:1")):
+            self.error(self.writing.add(DAVE, new, SOURCE), InvalidPost)
+            self.error(self.writing.edit(DAVE, post.id, new, SOURCE), InvalidPost)
+        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [post])
+
+    def test_blocked_and_full(self) -> None:
+        post = self.add("a")
+        self.disk.full = True
+        for work in (
+            self.writing.add(DAVE, NewPost("b"), SOURCE),
+            self.writing.edit(DAVE, post.id, NewPost("b"), SOURCE),
+            self.writing.delete(DAVE, post.id, SOURCE),
+            self.writing.upload(DAVE, "x", b"x", SOURCE),
+        ):
+            self.error(work, Unavailable)
+        self.assertEqual(self.items(), ["a"])
+        self.assertFalse(self.directory.exists())
+
+    def test_messages_of_a_feed(self) -> None:
+        self.writing = Writing(evolve(QUICK, feed_items=3), self.parts)
+        posts = [self.add(str(number)) for number in range(5)]
+        self.assertEqual(self.items(), ["4", "3", "2"])
+        self.result(self.writing.delete(DAVE, 4, SOURCE))
+        self.assertEqual(self.items(), ["4", "2", "1"])  # an older one takes its place
+        self.subscribe(FEED, ATOM, JSON)
+        self.edit(posts[0], text="older than the feed")
+        self.assertEqual(self.waiting(), {})  # nothing has changed for subscribers
+
+    def test_a_feed_is_the_same_after_a_restart(self) -> None:
+        self.add("a", items=(OutlineItem("b"),))
+        before = [self.feed(url) for url in (FEED, ATOM, JSON)]
+        self.clock.advance(9)
+        self.writing = Writing(self.options, self.parts)
+        self.assertEqual([self.feed(url) for url in (FEED, ATOM, JSON)], before)
+
+
+class PaceTests(WritingTestCase):
+    options = WritingOptions(posts_per_minute=3)
+
+    def test_changes_per_minute(self) -> None:
+        post = self.add("a")
+        self.edit(post, text="b")
+        self.add("c")
+        for work in (
+            self.writing.add(DAVE, NewPost("d"), SOURCE),
+            self.writing.edit(DAVE, post.id, NewPost("d"), SOURCE),
+            self.writing.delete(DAVE, post.id, SOURCE),
+        ):
+            self.assertIn("3 changes of messages in the last minute", self.error(work, TooMany))
+        self.add("another's", ANNA)
+        self.clock.advance(60)
+        self.add("d")
+
+    def test_refused_messages_do_not_count(self) -> None:
+        for _ in range(9):
+            self.error(self.writing.add(DAVE, NewPost(""), SOURCE), InvalidPost)
+        self.add("a")
+
+    def test_enclosures_count(self) -> None:
+        """Nobody can have the broker ask other servers without end."""
+        self.web.otherwise = reply(404)
+        for _ in range(3):
+            work = self.writing.add(DAVE, NewPost("a", enclosure_url=FILE), SOURCE)
+            self.error(work, InvalidPost)
+        work = self.writing.add(DAVE, NewPost("a", enclosure_url=FILE), SOURCE)
+        self.error(work, TooMany)
+        self.assertEqual(len(self.web.requests), 3)
+
+
+class SameMomentTests(WritingTestCase):
+    """Two changes at the same moment."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.held: list[Deferred[None]] = []
+        self.hold = False
+
+    async def in_thread(self, function: Any, *args: Any) -> Any:
+        if self.hold:
+            gate: Deferred[None] = Deferred()
+            self.held.append(gate)
+            await gate
+        return function(*args)
+
+    def test_of_one_process_wait_for_each_other(self) -> None:
+        self.writing = Writing(self.options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        works = [
+            Deferred.fromCoroutine(self.writing.add(DAVE, NewPost(text), SOURCE)) for text in "ab"
+        ]
+        self.assertEqual(len(self.held), 1)  # the second waits for the first
+        self.hold = False
+        self.held[0].callback(None)
+        self.assertEqual([self.successResultOf(each).id for each in works], [1, 2])
+        self.assertIn(b"<description>a", self.feed())
+        self.assertIn(b"<description>b", self.feed())
+
+    def test_of_two_processes_begin_again(self) -> None:
+        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        work = Deferred.fromCoroutine(slow.add(DAVE, NewPost("slow"), SOURCE))
+        self.hold = False
+        quick = self.add("quick")
+        self.held[0].callback(None)
+        self.assertEqual((quick.id, self.successResultOf(work).id), (1, 2))
+        feed = self.feed()
+        self.assertLess(feed.index(b"slow"), feed.index(b"quick"))
+
+    def test_a_message_that_is_deleted_meanwhile(self) -> None:
+        post = self.add("a")
+        slow = Writing(self.options, self._parts(in_thread=self.in_thread))
+        self.hold = True
+        work = Deferred.fromCoroutine(slow.edit(DAVE, post.id, NewPost("b"), SOURCE))
+        self.hold = False
+        self.result(self.writing.delete(DAVE, post.id, SOURCE))
+        self.held[0].callback(None)
+        self.failureResultOf(work, InvalidPost)
+        self.assertNotIn(b"<item>", self.feed())
+
+
+class EnclosureTests(WritingTestCase):
+    def refusal(self, url: str = FILE) -> str:
+        return self.error(
+            self.writing.add(DAVE, NewPost("a", enclosure_url=url), SOURCE), InvalidPost
+        )
+
+    def test_facts_are_asked_by_head(self) -> None:
+        self.web.answers[FILE] = reply(content_type="Audio/MPEG; x=1", content_length="4711")
+        post = self.add("a", enclosure_url=FILE)
+        self.assertEqual(post.enclosure, Enclosure(FILE, "audio/mpeg", 4711))
+        (request,) = self.web.requests
+        self.assertEqual((request.method, request.redirects), ("HEAD", 5))
+        self.assertEqual(self.edit(post, text="b").enclosure, post.enclosure)
+        self.assertEqual(len(self.web.requests), 1)  # what stays is not asked again
+        self.assertIsNone(self.edit(post, enclosure_url="").enclosure)
+
+    def test_servers_without_head(self) -> None:
+        def answer(request: Any) -> Any:
+            if request.method == "HEAD":
+                return reply(405)
+            self.assertEqual(request.headers, {"range": "bytes=0-0"})
+            return reply(206, b"x", content_range="bytes 0-0/1000", content_type="video/mp4")
+
+        self.web.otherwise = answer
+        enclosure = self.add("a", enclosure_url=FILE).enclosure
+        self.assertEqual(enclosure, Enclosure(FILE, "video/mp4", 1000))
+
+    def test_servers_that_tell_little(self) -> None:
+        self.web.answers[FILE] = reply()
+        self.assertEqual(self.add(enclosure_url=FILE).enclosure, Enclosure(FILE, "audio/mpeg", 0))
+        self.web.answers[FILE] = reply(content_type="nonsense\n", content_length="-1")
+        self.assertEqual(self.add(enclosure_url=FILE).enclosure, Enclosure(FILE, "audio/mpeg", 0))
+        other = "http://files.example/x"
+        kept = self.add(enclosure_url=other).enclosure
+        self.assertEqual(kept, Enclosure(other, "application/octet-stream", 0))
+
+    def test_refusals(self) -> None:
+        self.web.answers[FILE] = reply(404)
+        self.assertIn("its server answers with status 404; check the address", self.refusal())
+        self.web.answers[FILE] = AddressRefused("it leads to a private network")
+        self.assertIn("it leads to a private network", self.refusal())
+        self.web.answers[FILE] = reply(content_type="text/html")
+        self.assertIn("there is a page at", self.refusal())
+        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
+
+    def test_own_uploads_are_known(self) -> None:
+        upload = self.result(self.writing.upload(DAVE, "x.gif", b"GIF89a...", SOURCE))
+        post = self.add("a", enclosure_url=upload.url)
+        self.assertEqual(post.enclosure, Enclosure(upload.url, "image/gif", 9))
+        self.assertEqual(self.web.requests, [])
+        other = upload.url.replace(upload.url[-20:-4], "0" * 16)
+        self.assertIn("there is no file at", self.refusal(other))
+
+
+class BlockedTests(WritingTestCase):
+    def test_a_blocked_feed(self) -> None:
+        self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
+        for work in (
+            self.writing.add(DAVE, NewPost("b"), SOURCE),
+            self.writing.upload(DAVE, "x", b"x", SOURCE),
+        ):
+            self.assertIn("spam", self.error(work, Forbidden))
+        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
