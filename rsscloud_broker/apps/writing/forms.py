@@ -21,7 +21,7 @@ from rsscloud_broker.errors import Refused
 from rsscloud_broker.wire.text import decode
 
 #: How many fields a form has at most, and how many bytes a field that is no file.
-MAX_FIELDS: Final = 200
+MAX_FIELDS: Final = 50
 MAX_FIELD_BYTES: Final = 256 * 1024
 
 
