@@ -30,6 +30,7 @@ from attrs import evolve, frozen
 from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing import forms
+from rsscloud_broker.apps.writing.editors import SCOPE
 from rsscloud_broker.apps.writing.forms import Form, UnreadableForm
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import InvalidPost, Post
@@ -50,8 +51,6 @@ from rsscloud_broker.wire.text import decode
 
 ENDPOINT: Final = "/micropub"
 MEDIA_ENDPOINT: Final = "/micropub/media"
-
-SCOPE: Final = "publish"
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"

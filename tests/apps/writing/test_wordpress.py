@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from xmlrpc.client import Binary, DateTime
+from xmlrpc.client import Binary, DateTime, dumps
 
 from rsscloud_broker.apps.writing.model import NewPost
 from tests.accounts.fixture import PASSWORD
@@ -19,7 +19,12 @@ class WordPressAppTests(EditorTestCase):
     """The app for iOS and the one for Android, with a site that is not at WordPress.com."""
 
     def test_sign_in(self) -> None:
-        """It looks for the API named WordPress, lists the methods, and asks for the blogs."""
+        """It tries ``/xmlrpc.php`` or looks for the API named WordPress in the RSD, lists the
+        methods, and asks for the blogs.
+        """
+        document = dumps((), "system.listMethods").encode()
+        answer = self.ask("POST", "/xmlrpc.php", document, {"Content-Type": "text/xml"})
+        self.assertIn("wp.getUsersBlogs", answer.text)
         rsd = self.ask("GET", "/rsd.xml").xml
         link = rsd.xpath("string(//*[@name='WordPress']/@apiLink)")
         self.assertEqual(link, f"{BROKER}/RPC2")
