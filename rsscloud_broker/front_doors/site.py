@@ -39,16 +39,17 @@ from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
 from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
-#: Headers of the answers that a script of any site may read, as they need no credentials
+#: Headers of the answers that a script of any site may read: browsers add no cookies to such
+#: requests, so a script can send only a token that it has
 #: (https://fetch.spec.whatwg.org/#http-cors-protocol).
 FOR_EVERYBODY = {
     b"access-control-allow-origin": b"*",
-    b"access-control-expose-headers": b"link, retry-after, rsscloud-reason",
+    b"access-control-expose-headers": b"link, location, retry-after, rsscloud-reason",
 }
 
 #: Headers of the answer to a CORS preflight request for such a path.
 PREFLIGHT = {
-    b"access-control-allow-headers": b"content-encoding, content-type, soapaction",
+    b"access-control-allow-headers": b"authorization, content-encoding, content-type, soapaction",
     b"access-control-max-age": b"86400",
 }
 
@@ -89,6 +90,9 @@ class Root(Resource):
         self._body_limits = {
             route.path: route.body_limit for route in offers.routes if route.body_limit
         }
+        if call_limit := max(offers.call_limits, default=0):
+            for path in self._call_paths:
+                self._body_limits[path] = max(call_limit, self._body_limits.get(path, 0))
 
     @property
     def pages(self) -> frozenset[str]:

@@ -127,7 +127,9 @@ class IFrontDoor(Interface):
     def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
         """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``.
 
-        Several front doors may have procedures with the same prefix.
+        Several front doors may have procedures with the same prefix.  A handler may have an
+        attribute ``body_limit``: how many bytes a call may have, if that is more than the operator
+        allows for all requests.
         """
 
     def soap_services() -> Sequence[SoapService]:

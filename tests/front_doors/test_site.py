@@ -146,7 +146,7 @@ class RoutesTests(SynchronousTestCase):
         self.assertEqual(empty.ask("OPTIONS", "/x").status, 404)
 
     def test_scripts_of_other_sites(self) -> None:
-        """Scripts may send requests that need no credentials, and read the answers."""
+        """Scripts may send requests without cookies, and read the answers."""
         house = House(self)
         for path in ("/rsscloud/ping", "/RPC2", "/pingSiteForm", "/changes.xml", "/2026/x.xml"):
             for method in ("GET", "POST", "OPTIONS"):
@@ -155,7 +155,9 @@ class RoutesTests(SynchronousTestCase):
                 self.assertNotIn("access-control-allow-credentials", answer.headers)
         answer = house.ask("OPTIONS", "/RPC2")
         self.assertEqual(answer.headers["access-control-allow-methods"], "OPTIONS, POST")
-        self.assertIn("content-type", answer.headers["access-control-allow-headers"])
+        for name in ("authorization", "content-type"):
+            self.assertIn(name, answer.headers["access-control-allow-headers"])
+        self.assertIn("location", answer.headers["access-control-expose-headers"])
         for path in ("/docs", "/websub"):
             for method in ("GET", "OPTIONS"):
                 answer = house.ask(method, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rsscloud_broker.apps.writing.door import WritingDoor
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.posting import PostingDoor
 from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import App, AppParts, ServedTopics
@@ -16,6 +17,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
         "writing",
         front_doors=[
             WritingDoor(parts, writing),
+            PostingDoor(writing, parts, options),
         ],
         topics=[ServedTopics(f"{parts.public_url}/people/", FeedTopics(writing).read)],
     )

@@ -1,5 +1,7 @@
 """Reads forms with files (``multipart/form-data``, RFC 7578), which the site leaves to this
 application.
+
+The whole body is in memory already, so the library ``multipart`` parses it in one pass.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from multipart import (
 )
 
 from rsscloud_broker.errors import Refused
+from rsscloud_broker.wire.text import decode
 
 #: How many fields a form has at most, and how many bytes a field that is no file.
 MAX_FIELDS: Final = 50
@@ -30,12 +33,23 @@ class UnreadableForm(Refused):
 class Form:
     """A form that came in.
 
-    :ivar fields: the values by name; of several the first.
-    :ivar file: the name and the bytes of the file that was chosen; None if none was.
+    :ivar pairs: the names and values of its fields, in order.
+    :ivar files: its files, in order: for each the name of the field, the name that the client gave
+        the file, which may be anything, and the bytes.
     """
 
-    fields: dict[str, str]
-    file: tuple[str, bytes] | None = None
+    pairs: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str, bytes], ...]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The values by name; of several the first."""
+        return dict(reversed(self.pairs))
+
+    @property
+    def file(self) -> tuple[str, bytes] | None:
+        """The name and the bytes of the first file; None if none was chosen."""
+        return self.files[0][1:] if self.files else None
 
 
 def read(content_type: str, body: bytes) -> Form:
@@ -48,24 +62,25 @@ def read(content_type: str, body: bytes) -> Form:
     boundary = options.get("boundary", "")
     if kind != "multipart/form-data" or not boundary:
         raise UnreadableForm("the Content-Type of the form names no boundary between its fields")
-    fields: dict[str, str] = {}
-    file: tuple[str, bytes] | None = None
+    pairs: list[tuple[str, str]] = []
+    files: list[tuple[str, str, bytes]] = []
     try:
         for segment, data in _segments(boundary, body):
+            name = segment.name or ""
             if segment.filename is None:
                 if len(data) > MAX_FIELD_BYTES:
                     raise UnreadableForm(
-                        f"the field {segment.name!r} has {len(data):,} bytes; a field may have "
+                        f"the field {name!r} has {len(data):,} bytes; a field may have "
                         f"{MAX_FIELD_BYTES:,}"
                     )
-                fields.setdefault(segment.name, data.decode("utf-8", "replace"))
-            elif (segment.filename or data) and file is None:
-                file = (segment.filename, data)
+                pairs.append((name, decode(data)))
+            elif segment.filename or data:  # browsers send neither if nobody chose a file
+                files.append((name, segment.filename, data))
     except ParserLimitReached as error:
         raise UnreadableForm(f"the form has more than {MAX_FIELDS} fields") from error
-    except MultipartError as error:
+    except (MultipartError, UnicodeError) as error:
         raise UnreadableForm(f"the form cannot be read: {error}; send it again") from error
-    return Form(fields, file)
+    return Form(tuple(pairs), tuple(files))
 
 
 def _segments(boundary: str, body: bytes) -> list[tuple[MultipartSegment, bytes]]:

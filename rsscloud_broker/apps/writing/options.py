@@ -17,6 +17,8 @@ class WritingOptions:
     :ivar posts_per_minute: how often one account may publish, change or delete messages in a
         minute; and how many files it may upload.
     :ivar feed_items: how many messages are in a feed: the newest.
+    :ivar allow_plain_passwords: whether editors on other machines may send passwords and tokens
+        over plain HTTP.
     """
 
     max_characters: int = field(default=140, validator=and_(ge(1), le(10_000)))
@@ -24,3 +26,4 @@ class WritingOptions:
     quota_bytes: int = field(default=200_000_000, validator=ge(0))
     posts_per_minute: int = field(default=20, validator=and_(ge(1), le(10_000)))
     feed_items: int = field(default=50, validator=and_(ge(1), le(500)))
+    allow_plain_passwords: bool = False

@@ -10,6 +10,8 @@ from twisted.web.template import Flattenable, Tag, tags
 from rsscloud_broker.apps.writing.feeds import FORMATS
 from rsscloud_broker.apps.writing.model import OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author
+from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE as RSD
+from rsscloud_broker.apps.writing.rsd import discovery_links, rsd_url
 from rsscloud_broker.apps.writing.texts import shown, shown_outline
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AppParts
@@ -104,7 +106,8 @@ class PeoplePages:
             nothing="" if found else "nothing",
             paging=links,
         )
-        return Answer(page, headers=private(viewer))
+        links_to_apis = {"link": discovery_links(self._public_url, author.name)}
+        return Answer(page, headers=private(viewer) | links_to_apis)
 
     async def _message(self, request: Request, author: Author, post: Post) -> Answer:
         viewer = await viewer_of(self._callers, request)
@@ -121,9 +124,15 @@ class PeoplePages:
         return Answer(page, headers=private(viewer))
 
     def _alternates(self, author: Author) -> list[Tag]:
-        """Links to the feeds for the head of a page, by which feed readers find them."""
+        """Links for the head of a page, by which feed readers find the feeds, and editors the
+        APIs.
+        """
         urls = {file: self._writing.feeds.url(author.name, file) for file in FORMATS}
+        about = rsd_url(self._public_url, author.name)
         return [
+            tags.link(rel="EditURI", type=RSD, title="RSD", href=about),
+            tags.link(rel="micropub", href=f"{self._public_url}/micropub"),
+        ] + [
             tags.link(
                 rel="alternate",
                 type=FORMATS[file][0].partition(";")[0],

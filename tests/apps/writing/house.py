@@ -19,6 +19,7 @@ from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.config import Http, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
+from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
@@ -93,6 +94,7 @@ class WritingTestCase(SynchronousTestCase):
             "has_hub": self.has_hub,
             "has_cloud": self.has_cloud,
             "in_thread": execute,
+            "rate_limit": lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         }
         return AppParts(**(given | others))
 

@@ -1,0 +1,184 @@
+"""Reads and writes messages as the structs of the MetaWeblog API and its extensions.
+
+The members are those of an RSS item (https://xmlrpc.com/metaWeblogApi): ``title``, ``link``,
+``description``, which is HTML, ``categories`` and ``enclosure``; with those that Movable Type and
+WordPress have added.  A struct for an existing message may leave members out, which then stay as
+they are.  Dates are not kept: a message is dated when it is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from attrs import evolve
+from twisted.web.xmlrpc import Fault
+
+from rsscloud_broker.apps.writing.editors import (
+    BAD_REQUEST,
+    Editors,
+    number_of,
+    struct_in,
+    text_in,
+    texts_in,
+)
+from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.model import NewPost, Post
+from rsscloud_broker.apps.writing.pictures import html_of
+
+#: Members with a date, and how far in the future it may be: the clocks of people go wrong, and a
+#: ``dateCreated`` may be in any time zone.
+_DATES: Final = {
+    "date_created_gmt": timedelta(minutes=30),
+    "post_date_gmt": timedelta(minutes=30),
+    "dateCreated": timedelta(hours=15),
+    "post_date": timedelta(hours=15),
+}
+
+_EMPTY: Final = NewPost("")
+
+
+async def read_entry(
+    editors: Editors, sent: Any, old: Post | None, publish: bool | None
+) -> NewPost:
+    """The message that a struct of ``metaWeblog.newPost`` or ``editPost`` means.
+
+    :param old: the message until now; None if it is new.
+    :param publish: whether it is published; None if the call does not say.
+    :raises Fault: a member is of a wrong type or cannot be kept.
+    """
+    entry = struct_in(sent, "the message")
+    check_date(entry, editors.parts.clock.wall_seconds())
+    new = old.as_new() if old else _EMPTY
+    if "title" in entry:
+        new = evolve(new, title=text_in(entry["title"], "title"))
+    new = evolve(
+        new,
+        link=_link(editors.writing, entry, old, new.link),
+        categories=_categories(entry, new.categories),
+        is_draft=is_draft(entry.get("post_status"), publish, new.is_draft),
+    )
+    enclosure = _enclosure(entry)
+    if "description" in entry or "mt_text_more" in entry:
+        html = "".join(
+            text_in(entry.get(name, ""), name) for name in ("description", "mt_text_more")
+        )
+        return await editors.with_html(new, html, old, enclosure)
+    return new if enclosure is None else evolve(new, enclosure_url=enclosure)
+
+
+def _enclosure(entry: Mapping[str, Any]) -> str | None:
+    """The URL of the enclosure in a struct, empty for none; None if the struct does not say."""
+    if "enclosure" not in entry:
+        return None
+    return text_in(struct_in(entry["enclosure"], "enclosure").get("url", ""), "url")
+
+
+def _link(writing: IWriting, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
+    """The link of a message.  Editors that copy a struct send the address of its page."""
+    sent = text_in(entry.get("link", link), "link")
+    return link if old is not None and sent == writing.page_url(old) else sent
+
+
+def _categories(entry: Mapping[str, Any], before: tuple[str, ...]) -> tuple[str, ...]:
+    """The categories of a message.  What Movable Type calls keywords are categories, too."""
+    names = texts_in(entry["categories"], "categories") if "categories" in entry else [*before]
+    keywords = text_in(entry.get("mt_keywords", ""), "mt_keywords").split(",")
+    return merged(names, keywords)
+
+
+def merged(*lists: list[str]) -> tuple[str, ...]:
+    """The names in some lists, each once, without those that are empty."""
+    names = [name.strip() for each in lists for name in each]
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
+    """Whether a message is a draft.
+
+    :param status: the status as WordPress has it, which counts more; None if there is none.
+    :param publish: whether it is published; None if the call does not say.
+    :param otherwise: whether it is a draft if nothing says it.
+    """
+    match status:
+        case None:
+            return otherwise if publish is None else not publish
+        case "publish" | "draft" | "pending" | "auto-draft":
+            return bool(status != "publish")
+    raise Fault(BAD_REQUEST, "Messages are public here: their post_status is publish or draft.")
+
+
+def check_date(entry: Mapping[str, Any], now: float) -> None:
+    """Check that a message shall not be published later: that is not offered here.
+
+    :raises Fault: its date is in the future.
+    """
+    today = datetime.fromtimestamp(int(now), UTC)
+    for name, tolerance in _DATES.items():
+        date = entry.get(name)
+        if isinstance(date, datetime):
+            date = date if date.tzinfo else date.replace(tzinfo=UTC)
+            if date - tolerance > today:
+                raise Fault(
+                    BAD_REQUEST,
+                    f"Messages are published at once here, not later: {name} is in the future. "
+                    "Save it as a draft.",
+                )
+
+
+def entry_of(writing: IWriting, post: Post) -> dict[str, Any]:
+    """A message as a struct of ``metaWeblog.getPost``."""
+    page = writing.page_url(post)
+    created = time_of(post.created_at)
+    entry: dict[str, Any] = {
+        "postid": str(post.id),
+        "userid": str(post.account_id),
+        "title": post.title,
+        "description": html_of(post),
+        "link": post.link or page,
+        "permaLink": page,
+        "dateCreated": created,
+        "date_created_gmt": created,
+        "date_modified": time_of(post.changed_at),
+        "date_modified_gmt": time_of(post.changed_at),
+        "categories": list(post.categories),
+        "mt_keywords": "",
+        "mt_excerpt": "",
+        "mt_text_more": "",
+        "mt_allow_comments": 0,
+        "mt_allow_pings": 0,
+        "post_status": "draft" if post.is_draft else "publish",
+        "wp_author_id": str(post.account_id),
+        "wp_author_display_name": post.author,
+        "wp_slug": "",
+        "wp_password": "",
+    }
+    if enclosure := post.enclosure:
+        kind, size = enclosure.media_type, min(enclosure.size, 2**31 - 1)  # an int of XML-RPC
+        entry["enclosure"] = {"url": enclosure.url, "type": kind, "length": size}
+    return entry
+
+
+def time_of(seconds: float) -> datetime:
+    """A time in UTC, which becomes a ``dateTime.iso8601`` without a zone, as editors expect."""
+    return datetime.fromtimestamp(int(seconds), UTC).replace(tzinfo=None)
+
+
+def category_of(writing: IWriting, owner: str, name: str) -> dict[str, Any]:
+    """A category as a struct, with the members that one or the other editor looks for.
+
+    :param owner: the name of the account.
+    """
+    number = str(number_of(name))
+    return {
+        "categoryId": number,
+        "categoryid": number,
+        "parentId": "0",
+        "categoryName": name,
+        "title": name,
+        "description": name,
+        "categoryDescription": "",
+        "htmlUrl": writing.home_url(owner),
+        "rssUrl": writing.feed_url(owner),
+    }

@@ -1,0 +1,63 @@
+"""The front door for the programs that people already have: editors and Micropub clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.accounts.names import is_name
+from rsscloud_broker.apps.writing.editors import Editors
+from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.metaweblog import METHODS, EditorAPI
+from rsscloud_broker.apps.writing.micropub import Micropub
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
+from rsscloud_broker.apps.writing.wordpress import WordPressAPI
+from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.web.answers import Answer, Answers, parameter
+
+#: How many bytes an XML-RPC call may have.  A file in a call is in base64, which the broker decodes
+#: at once; larger files go to ``/write`` or to the media endpoint of Micropub.
+MAX_CALL: Final = 8 * 1024 * 1024
+
+
+@implementer(IFrontDoor)
+class PostingDoor:
+    """The front door for MetaWeblog, Blogger, Movable Type, WordPress, Micropub and RSD.
+
+    :param options: the limits.
+    """
+
+    name = "writing_posting"
+
+    def __init__(self, writing: IWriting, parts: AppParts, options: WritingOptions) -> None:
+        self._writing = writing
+        self._public_url = parts.public_url
+        self._micropub = Micropub(writing, parts, options)
+        self._editors = Editors(writing, parts, options.allow_plain_passwords)
+        self._call_limit = min(options.max_upload_bytes * 3 // 2, MAX_CALL)
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            Route(PATH, "GET", Answers(self._rsd), for_everybody=True),
+            *self._micropub.routes(),
+        ]
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        kinds: Mapping[str, type[EditorAPI]] = {**METHODS, "wp": WordPressAPI}
+        handlers = {prefix: kind(self._editors) for prefix, kind in kinds.items()}
+        for handler in handlers.values():
+            handler.body_limit = self._call_limit
+        return handlers
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return []
+
+    async def _rsd(self, request: Request) -> Answer:
+        name = parameter(request, "name")
+        home = self._writing.home_url(name) if is_name(name) else f"{self._public_url}/"
+        return Answer(rsd_document(self._public_url, home), f"{MEDIA_TYPE}; charset=utf-8")

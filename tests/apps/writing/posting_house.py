@@ -1,0 +1,155 @@
+"""The authoring tool with its front doors for other programs, in memory.
+
+Behind the doors are the real accounts, the real store and the real publisher.
+"""
+
+from __future__ import annotations
+
+import json
+import xmlrpc.client
+from collections.abc import Mapping
+from typing import Any
+
+from rsscloud_broker.accounts.secrets import digest_of, new_token
+from rsscloud_broker.apps.writing.app import make
+from rsscloud_broker.apps.writing.model import Post
+from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.config import Http
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.web.callers import Callers
+from rsscloud_broker.web.pages import Pages
+from tests.accounts.fixture import PATIENT, AccountHouse
+from tests.apps.writing.house import BROKER, WritingTestCase
+from tests.apps.writing.requests import MULTIPART, Part, multipart
+from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
+
+#: The address that requests come from: a trusted proxy, which speaks of somebody elsewhere.
+PROXY = "10.0.0.1"
+HTTPS = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
+HTTP = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "http"}
+
+#: The beginnings of files, by which their kinds are known.
+JPEG, PNG, GIF = b"\xff\xd8\xff\xe0 a picture", b"\x89PNG\r\n\x1a\n a picture", b"GIF89a a picture"
+
+
+class PostingTestCase(WritingTestCase):
+    """A test case with the authoring tool, and with the accounts dave and anna.
+
+    :ivar token: an API token of dave with the scope ``publish``.
+    """
+
+    options = WritingOptions(posts_per_minute=10_000)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.house = AccountHouse(self, PATIENT)
+        self.clock = self.house.clock
+        self.callers = Callers(self.house.accounts, BROKER)
+        self.parts = self._parts(accounts=self.house.accounts, callers=self.callers)
+        app = make(self.options, self.parts)
+        door: Any = app.front_doors[0]
+        self.writing = door._writing
+        root = Root(app.front_doors, BROKER)
+        limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
+        self.factory = bounded_site(root, limits, Counters(), Pages().error)
+        self.dave, self.anna = self.caller("dave"), self.caller("anna")
+        self.token = self.token_of("dave", "publish")
+
+    def caller(self, name: str) -> Caller:
+        stored = self.successResultOf(self.house.store.stored_password(name))
+        assert stored is not None
+        return Caller(stored.account, frozenset({"publish"}))
+
+    def token_of(self, name: str, *scopes: str) -> str:
+        """The secret of a token of somebody."""
+        secret, now = new_token(), self.clock.wall_seconds()
+        account = self.caller(name).account
+        adding = self.house.store.add_token(
+            account.id, digest_of(secret), "x", scopes, now, None, 50
+        )
+        self.assertIsNotNone(self.successResultOf(adding))
+        return secret
+
+    # asking
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send one request, by default over HTTPS through a proxy; return the answer."""
+        where = address(PROXY)
+        exchange = Exchange(self.factory.buildProtocol(where), where)
+        exchange.send(request_bytes(method, path, body, {**HTTPS, **(headers or {})}))
+        return exchange.answer(method)
+
+    def call(self, method: str, *params: Any, headers: Mapping[str, str] | None = None) -> Any:
+        """Call an XML-RPC procedure.
+
+        :raises xmlrpc.client.Fault: the answer is a fault.
+        """
+        document = xmlrpc.client.dumps(params, method, allow_none=True).encode()
+        return self.send_call(document, headers)
+
+    def send_call(self, document: bytes, headers: Mapping[str, str] | None = None) -> Any:
+        """Send an XML-RPC call as a client wrote it."""
+        sent = {"Content-Type": "text/xml", **(headers or {})}
+        answer = self.ask("POST", "/RPC2", document, sent)
+        self.assertEqual(answer.status, 200, answer.text)
+        return xmlrpc.client.loads(answer.body, use_builtin_types=True)[0][0]
+
+    def fault(self, method: str, *params: Any, headers: Mapping[str, str] | None = None) -> Any:
+        """Call an XML-RPC procedure; the fault that must come."""
+        with self.assertRaises(xmlrpc.client.Fault) as caught:
+            self.call(method, *params, headers=headers)
+        self.assertRegex(caught.exception.faultString, r"^[A-Z].*\.$")
+        return caught.exception
+
+    def form(self, body: str, path: str = "/micropub", token: str | None = None) -> Answer:
+        """Send a form with a token."""
+        headers = {"Content-Type": f"{FORM}; charset=utf-8", **self.bearer(token)}
+        return self.ask("POST", path, body.encode(), headers)
+
+    def json(self, document: Any, token: str | None = None) -> Answer:
+        """Send JSON with a token."""
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        headers = {"Content-Type": "application/json", **self.bearer(token)}
+        return self.ask("POST", "/micropub", body, headers)
+
+    def files(
+        self,
+        *parts: Part,
+        path: str = "/micropub",
+        token: str | None = None,
+    ) -> Answer:
+        """Send a form with files and a token."""
+        headers = {"Content-Type": MULTIPART, **self.bearer(token)}
+        return self.ask("POST", path, multipart(*parts), headers)
+
+    def query(self, query: str, path: str = "/micropub") -> Any:
+        """The JSON that answers a query."""
+        answer = self.ask("GET", f"{path}?{query}", headers=self.bearer(None))
+        self.assertEqual(answer.status, 200, answer.text)
+        self.assertEqual(answer.headers["content-type"], "application/json")
+        return json.loads(answer.body)
+
+    def bearer(self, token: str | None) -> dict[str, str]:
+        """The header with a token: dave's by default; empty for none."""
+        token = self.token if token is None else token
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    # what is stored
+
+    def posts(self, name: str = "dave") -> list[Post]:
+        """The messages of an account, the newest first."""
+        found: list[Post] = self.result(self.writing.posts(self.caller(name), 100))
+        return found
+
+    def only_post(self) -> Post:
+        (post,) = self.posts()
+        return post
+
+    def uploads(self) -> list[str]:
+        """The names of dave's files."""
+        return [each.name for each in self.result(self.writing.uploads(self.dave, 100))]

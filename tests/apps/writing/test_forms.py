@@ -1,0 +1,57 @@
+"""Forms with files: as clients send them, broken ones, and large ones."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.writing.forms import MAX_FIELD_BYTES, MAX_FIELDS, UnreadableForm, read
+from tests.apps.writing.requests import MULTIPART, multipart
+
+
+class FormTests(SynchronousTestCase):
+    def assert_refused(self, body: bytes, text: str, content_type: str = MULTIPART) -> None:
+        error = self.assertRaises(UnreadableForm, read, content_type, body)
+        self.assertIn(text, str(error))
+
+    def test_fields_and_files(self) -> None:
+        png = b"\x89PNG\r\n--x"
+        body = multipart(("h", "entry"), ("photo[]", ("a.png", png)), ("h", "Grüße"))
+        form = read(MULTIPART, body)
+        self.assertEqual(form.pairs, (("h", "entry"), ("h", "Grüße")))
+        self.assertEqual(form.fields, {"h": "entry"})
+        self.assertEqual(form.files, (("photo[]", "a.png", png),))
+        self.assertEqual(form.file, ("a.png", png))
+
+    def test_the_names_of_files_stay_as_they_came(self) -> None:
+        form = read(MULTIPART, multipart(("file", ("../../x", b"1"))))
+        self.assertEqual(form.file, ("../../x", b"1"))
+
+    def test_a_browser_sends_an_empty_file_if_nobody_chose_one(self) -> None:
+        self.assertIsNone(read(MULTIPART, multipart(("file", ("", b"")))).file)
+
+    def test_an_empty_file_is_a_file(self) -> None:
+        form = read(MULTIPART, multipart(("file", ("empty.txt", b""))))
+        self.assertEqual(form.file, ("empty.txt", b""))
+
+    def test_old_encodings(self) -> None:
+        body = multipart(("content", "x")).replace(b"\r\n\r\nx", b"\r\n\r\nGr\xfc\xdfe")
+        self.assertEqual(read(MULTIPART, body).fields, {"content": "Grüße"})
+
+    def test_no_form(self) -> None:
+        self.assert_refused(b"a=b", "boundary", "application/x-www-form-urlencoded")
+        self.assert_refused(b"", "boundary", "multipart/form-data")
+        self.assert_refused(b"", "cannot be read")
+        self.assert_refused(b"nonsense", "cannot be read")
+
+    def test_broken_forms(self) -> None:
+        whole = multipart(("a", "1"), ("file", ("x", b"2")))
+        for size in range(0, len(whole) - 2, 7):
+            self.assert_refused(whole[:size], "cannot be read")
+        self.assert_refused(whole.replace(b"form-data", b"attachment"), "cannot be read")
+        self.assert_refused(whole.replace(b'name="a"', b'name="\xff"'), "cannot be read")
+
+    def test_bounds(self) -> None:
+        self.assert_refused(multipart(*[("a", "1")] * (MAX_FIELDS + 1)), "more than 50 fields")
+        self.assert_refused(multipart(("a", "x" * (MAX_FIELD_BYTES + 1))), "may have")
+        large = read(MULTIPART, multipart(("a", ("x", b"x" * (MAX_FIELD_BYTES + 1)))))
+        self.assertEqual(len(large.files[0][2]), MAX_FIELD_BYTES + 1)

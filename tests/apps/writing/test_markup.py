@@ -1,0 +1,134 @@
+"""HTML of editors as text, and text as HTML for them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.writing.markup import (
+    MAX_HTML,
+    MAX_LINKS,
+    Content,
+    Link,
+    TooMuchMarkup,
+    medium_of,
+    read_html,
+    to_html,
+)
+
+LINES = st.text("abc &<>\"'•Ü:/. ", max_size=20).map(lambda text: " ".join(text.split()))
+TEXTS = st.lists(LINES.filter(bool), max_size=5).map("\n".join)
+
+
+class ReadTests(SynchronousTestCase):
+    def assert_text(self, html: str, text: str) -> None:
+        self.assertEqual(read_html(html).text, text)
+
+    def test_plain_text(self) -> None:
+        self.assert_text("", "")
+        self.assert_text("Hello", "Hello")
+        self.assert_text("I <3 you & AT&amp;T 1 < 2", "I <3 you & AT&T 1 < 2")
+        self.assert_text("one\r\ntwo\n\nthree", "one\ntwo\n\nthree")
+
+    def test_paragraphs_and_lines(self) -> None:
+        self.assert_text("<p>One\n line</p>\n<p>Two<br />three</p>", "One line\n\nTwo\nthree")
+        self.assert_text("<ul><li>a</li><li>b</li></ul>c", "• a\n• b\n\nc")
+        self.assert_text("<h1>T</h1><div><div>x</div></div>", "T\n\nx")
+        self.assert_text("a <b>bold</b> word\nnext", "a bold word\nnext")
+
+    def test_only_text_is_kept_of_what_acts(self) -> None:
+        self.assert_text(
+            "<p onclick='x()'>a<script>alert('<p>no</p>')</script><style>p{}</style>"
+            "<!-- <b>no</b> --><iframe src='http://x.example/'>no</iframe>b</p>",
+            "ab",
+        )
+        self.assert_text("&lt;script&gt;alert(1)&lt;/script&gt;", "<script>alert(1)</script>")
+
+    def test_control_characters_are_dropped(self) -> None:
+        self.assert_text("a\0b\x0bc&#11;d\ud800", "abcd")
+
+    def test_title(self) -> None:
+        content = read_html("<title>My &amp; title</title><category>4</category>Some text")
+        self.assertEqual(content, Content("Some text", "My & title"))
+
+    def test_links(self) -> None:
+        html = (
+            'See <a href="https://a.example/1">this <i>page</i></a>, '
+            '<a href="https://a.example/2">https://a.example/2</a>, '
+            '<a href="https://a.example/1">again</a> and <a href="javascript:alert(1)">x</a>, '
+            '<a href="/local">y</a> <a href="https://a.example/3">open'
+        )
+        content = read_html(html)
+        self.assertEqual(content.text, "See this page, https://a.example/2, again and x, y open")
+        self.assertEqual(
+            content.links,
+            (Link("https://a.example/1", "this page"), Link("https://a.example/3", "open")),
+        )
+
+    def test_media(self) -> None:
+        html = (
+            '<a href="https://a.example/big.jpg"><img src="https://a.example/small.jpg" alt="A  b">'
+            '</a><a href="https://a.example/page"><img src="https://a.example/2.png" alt="P"></a>'
+            '<video><source src="https://a.example/v.mp4"></video><img src="data:image/png,x">'
+        )
+        content = read_html(html)
+        self.assertEqual(content.text, "")
+        self.assertEqual(
+            content.media,
+            (
+                Link("https://a.example/small.jpg", "A b"),
+                Link("https://a.example/2.png", "P"),
+                Link("https://a.example/v.mp4", ""),
+            ),
+        )
+        self.assertEqual(content.links, (Link("https://a.example/page", "P"),))
+
+    def test_depth_and_number_do_not_matter(self) -> None:
+        self.assert_text("<div>" * 40_000 + "deep", "deep")
+        self.assert_text("<a>" * 40_000 + "x", "x")
+        many = "".join(f'<a href="http://a.example/{n}">x</a>' for n in range(1000))
+        self.assertEqual(len(read_html(many).links), MAX_LINKS)
+
+    def test_too_much(self) -> None:
+        self.assertRaises(TooMuchMarkup, read_html, "x" * (MAX_HTML + 1))
+
+    @given(st.text("<>/ab!-&;'\"= \n"))
+    def test_nothing_breaks_it(self, html: str) -> None:
+        read_html(html)
+
+
+class WriteTests(SynchronousTestCase):
+    def test_html(self) -> None:
+        self.assertEqual(to_html("a < b\nc"), "a &lt; b<br />c")
+        self.assertEqual(to_html("a\n\nb"), "<p>a</p><p>b</p>")
+        self.assertEqual(
+            to_html("See https://a.example/?a=1&b=2."),
+            'See <a href="https://a.example/?a=1&amp;b=2">https://a.example/?a=1&amp;b=2</a>.',
+        )
+
+    @given(TEXTS)
+    def test_it_is_read_as_it_was(self, text: str) -> None:
+        self.assertEqual(read_html(to_html(text)).text, text)
+
+    def test_urls_are_read_as_they_were(self) -> None:
+        text = "One https://a.example/1?x=1&y=2.\n\nTwo (http://b.example/)"
+        content = read_html(to_html(text))
+        self.assertEqual((content.text, content.links), (text, ()))
+
+
+class MediumTests(SynchronousTestCase):
+    def test_media(self) -> None:
+        for url, kind in (
+            ("https://a.example/x.jpg", "image"),
+            ("https://a.example/x.MP3?a=b", "audio"),
+            ("https://a.example/x.mp4", "video"),
+            ("https://a.example/x.html", ""),
+            ("https://a.example/", ""),
+            ("https://[broken/x.jpg", "image"),
+            ("x.jpg", ""),
+            ("", ""),
+        ):
+            self.assertEqual(medium_of(url), kind, url)
+        self.assertEqual(medium_of("https://a.example/x.jpg", "text/html"), "")
+        self.assertEqual(medium_of("https://a.example/x", "Audio/mpeg"), "audio")

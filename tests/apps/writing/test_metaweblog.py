@@ -1,0 +1,460 @@
+"""The MetaWeblog, Blogger and Movable Type APIs, called as editors call them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from xmlrpc.client import Binary, DateTime, Fault
+
+from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
+from rsscloud_broker.apps.writing.options import WritingOptions
+from tests.accounts.fixture import PASSWORD
+from tests.apps.writing.house import BROKER, SOURCE
+from tests.apps.writing.posting_house import HTTP, JPEG, PNG, PostingTestCase
+
+WHO = ("dave", PASSWORD)
+KEY = "0123456789ABCDEF"
+PICTURE = "https://a.example/1.jpg"
+
+
+class EditorTestCase(PostingTestCase):
+    def new(self, publish: Any = True, **entry: Any) -> str:
+        """Write a message with ``metaWeblog.newPost``; its id."""
+        number = self.call("metaWeblog.newPost", "1", *WHO, entry, publish)
+        assert isinstance(number, str)
+        return number
+
+    def edit_entry(self, number: str, publish: Any = True, **entry: Any) -> None:
+        self.assertIs(self.call("metaWeblog.editPost", number, *WHO, entry, publish), True)
+
+    def get(self, number: str) -> Any:
+        return self.call("metaWeblog.getPost", number, *WHO)
+
+
+class MetaWeblogTests(EditorTestCase):
+    def test_a_message_and_back(self) -> None:
+        number = self.new(
+            title="A title",
+            description="<p>Hello <b>world</b> &amp; all</p><p>Bye</p>",
+            link="https://a.example/",
+            categories=["news", "cats"],
+        )
+        self.assertEqual(
+            self.only_post().as_new(),
+            NewPost(
+                "Hello world & all\n\nBye", "A title", "https://a.example/", "", ("news", "cats")
+            ),
+        )
+        got = self.get(number)
+        self.assertEqual(got["postid"], number)
+        self.assertEqual(got["title"], "A title")
+        self.assertEqual(got["description"], "<p>Hello world &amp; all</p><p>Bye</p>")
+        self.assertEqual(got["link"], "https://a.example/")
+        self.assertEqual(got["permaLink"], f"{BROKER}/people/dave/{number}")
+        self.assertEqual(got["categories"], ["news", "cats"])
+        self.assertEqual(got["userid"], str(self.dave.account.id))
+        self.assertEqual(got["post_status"], "publish")
+        created = datetime.fromtimestamp(int(self.only_post().created_at), UTC)
+        self.assertEqual(got["dateCreated"], created.replace(tzinfo=None))
+        self.assertIn(b"Hello world", self.feed())
+
+    def test_enclosures(self) -> None:
+        sound = {"url": "https://a.example/1.mp3", "length": 1, "type": "audio/mpeg"}
+        number = self.new(description="x", enclosure=sound)
+        self.assertEqual(self.get(number)["enclosure"]["url"], sound["url"])
+        self.edit_entry(number, description="y")
+        self.assertEqual(self.get(number)["enclosure"]["url"], sound["url"])
+        self.edit_entry(number, enclosure={"url": PICTURE})
+        self.assertEqual(self.get(number)["enclosure"]["url"], PICTURE)
+        self.assertEqual(self.only_post().text, "y")
+        self.edit_entry(number, enclosure={})
+        self.assertNotIn("enclosure", self.get(number))
+
+    def test_an_enclosure_and_pictures(self) -> None:
+        number = self.new(
+            description=f'x <img src="{PICTURE}" alt="One" />',
+            enclosure={"url": "https://a.example/1.mp3"},
+        )
+        post = self.only_post()
+        assert post.enclosure is not None
+        self.assertEqual(post.enclosure.url, "https://a.example/1.mp3")
+        self.assertEqual(post.items, (OutlineItem("One", link=PICTURE),))
+        self.edit_entry(number, **self.get(number))
+        self.assertEqual(self.only_post().as_new(), post.as_new())
+
+    def test_an_editor_sends_back_what_it_got(self) -> None:
+        number = self.new(title="T", description=f'x <img src="{PICTURE}" />', categories=["a"])
+        self.edit(self.only_post(), self.dave, items=(OutlineItem("A point"),))
+        before = self.only_post().as_new()
+        self.edit_entry(number, **self.get(number))
+        self.assertEqual(self.only_post().as_new(), before)
+
+    def test_what_is_not_sent_stays(self) -> None:
+        number = self.new(title="T", description="x", categories=["a"], link="https://a.example/")
+        self.edit_entry(number, title="U")
+        self.assertEqual(
+            self.only_post().as_new(), NewPost("x", "U", "https://a.example/", "", ("a",))
+        )
+        self.edit_entry(number, link="", categories=[])
+        self.assertEqual(self.only_post().as_new(), NewPost("x", "U"))
+
+    def test_drafts(self) -> None:
+        number = self.new(publish=False, description="x")
+        self.assertTrue(self.only_post().is_draft)
+        self.assertEqual(self.get(number)["post_status"], "draft")
+        self.assertFalse(self.has_feed())
+        self.edit_entry(number, publish=True, description="y")
+        self.assertFalse(self.only_post().is_draft)
+        self.assertIn(b"y", self.feed())
+
+    def test_ways_to_say_that_it_is_published(self) -> None:
+        for publish, is_draft in ((1, False), (0, True), ("1", False), ("0", True), (True, False)):
+            self.new(publish=publish, description="x")
+            self.assertIs(self.posts()[0].is_draft, is_draft, publish)
+        self.call("metaWeblog.newPost", "1", *WHO, {"description": "x"})
+        self.assertFalse(self.posts()[0].is_draft)
+
+    def test_recent_messages(self) -> None:
+        for number in range(3):
+            self.new(description=f"Number {number}")
+        for count, expected in ((2, ["Number 2", "Number 1"]), ("1", ["Number 2"])):
+            got = self.call("metaWeblog.getRecentPosts", "1", *WHO, count)
+            self.assertEqual([each["description"] for each in got], expected)
+        self.assertEqual(len(self.call("metaWeblog.getRecentPosts", "1", *WHO, 10**6)), 3)
+        self.assertEqual(len(self.call("metaWeblog.getRecentPosts", "1", *WHO)), 3)
+
+    def test_categories(self) -> None:
+        self.new(description="x", categories=["news"], mt_keywords="cats, news ,")
+        got = self.call("metaWeblog.getCategories", "1", *WHO)
+        self.assertEqual([each["title"] for each in got], ["cats", "news"])
+        self.assertEqual(got[0]["rssUrl"], f"{BROKER}/people/dave/rss.xml")
+
+    def test_files(self) -> None:
+        file = {"name": "../../x.jpg", "type": "image/jpeg", "bits": Binary(JPEG)}
+        got = self.call("metaWeblog.newMediaObject", "1", *WHO, file)
+        self.assertRegex(got["url"], rf"^{BROKER}/people/dave/files/[0-9a-f]{{64}}\.jpg$")
+        self.assertEqual((got["type"], got["file"]), ("image/jpeg", "x.jpg"))
+        number = self.new(description=f'Look <img src="{got["url"]}" alt="A"/>')
+        enclosure = self.get(number)["enclosure"]
+        self.assertEqual(enclosure, {"url": got["url"], "type": "image/jpeg", "length": len(JPEG)})
+
+    def test_files_that_could_do_harm(self) -> None:
+        svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+        for name, kind in (("x.svg", "image/svg+xml"), ("x.html", "text/html")):
+            file = {"name": name, "type": kind, "bits": Binary(svg)}
+            got = self.call("metaWeblog.newMediaObject", "1", *WHO, file)
+            self.assertEqual(got["type"], "application/octet-stream")
+
+    def test_deleting(self) -> None:
+        number = self.new(description="x")
+        self.assertIs(self.call("metaWeblog.deletePost", KEY, number, *WHO, True), True)
+        self.assertEqual(self.posts(), [])
+
+    def test_a_large_file(self) -> None:
+        """A call with a file may be larger than other calls."""
+        data = PNG + bytes(3_000_000)
+        file = {"name": "x.png", "type": "image/png", "bits": Binary(data)}
+        self.call("metaWeblog.newMediaObject", "1", *WHO, file)
+        self.assertEqual(self.uploads(), ["x.png"])
+
+
+class FaultTests(EditorTestCase):
+    def assert_fault(self, code: int, text: str, method: str, *params: Any, **more: Any) -> None:
+        fault = self.fault(method, *params, **more)
+        self.assertEqual(fault.faultCode, code, fault.faultString)
+        self.assertIn(text, fault.faultString)
+
+    def test_wrong_password(self) -> None:
+        for who in (("dave", "wrong"), ("nobody", PASSWORD), ("", "")):
+            self.assert_fault(403, "wrong", "metaWeblog.getRecentPosts", "1", *who, 1)
+        self.assert_fault(400, "string", "metaWeblog.getRecentPosts", "1", ["dave"], PASSWORD, 1)
+
+    def test_tokens(self) -> None:
+        self.call("metaWeblog.newPost", "1", "Dave", self.token, {"description": "x"}, True)
+        self.assertEqual(self.only_post().text, "x")
+        for name, token in (("anna", self.token), ("dave", "rsb_nonsense")):
+            self.assert_fault(403, "wrong", "metaWeblog.getRecentPosts", "1", name, token, 1)
+        metrics = self.token_of("dave", "metrics")
+        self.assert_fault(401, "publish", "metaWeblog.getRecentPosts", "1", "dave", metrics, 1)
+
+    def test_passwords_that_others_can_read(self) -> None:
+        for password in (PASSWORD, self.token):
+            call = ("metaWeblog.getRecentPosts", "1", "dave", password, 1)
+            self.assert_fault(426, "https", *call, headers=HTTP)
+
+    def test_messages_that_do_not_exist(self) -> None:
+        hers = self.result(self.writing.add(self.anna, NewPost("Hers"), SOURCE))
+        numbers: list[Any] = [str(hers.id), hers.id, 99, "x", "", "²", "9" * 30, -1, True, None, []]
+        for number in numbers:
+            call = (number, *WHO)
+            self.assert_fault(404, "no message", "metaWeblog.getPost", *call)
+            self.assert_fault(404, "no message", "metaWeblog.editPost", *call, {}, True)
+            self.assert_fault(404, "no message", "blogger.deletePost", KEY, *call, True)
+            self.assert_fault(404, "no message", "mt.publishPost", *call)
+        self.assertEqual([post.text for post in self.posts("anna")], ["Hers"])
+
+    def test_too_long(self) -> None:
+        self.assert_fault(
+            400, "140", "metaWeblog.newPost", "1", *WHO, {"description": "x" * 141}, True
+        )
+
+    def test_types(self) -> None:
+        cases: list[Any] = [
+            "x",
+            [],
+            {"description": []},
+            {"description": "x", "title": {}},
+            {"description": "x", "categories": {"a": "b"}},
+            {"description": "x", "categories": [{}]},
+            {"description": "x", "categories": [f"c{n}" for n in range(4000)]},
+            {"description": "x", "mt_keywords": ["a"]},
+            {"description": "x", "enclosure": "https://a.example/1.mp3"},
+            {"description": "x", "enclosure": {"url": []}},
+            {"description": "x", "enclosure": {"url": "../../x"}},
+            {"description": "x", "link": "javascript:alert(1)"},
+            {"description": "x", "post_status": "private"},
+            {"description": "x", "post_status": []},
+            {"description": "<p>" * 200_000},
+            {f"m{n}": "x" for n in range(1000)},
+            {},
+        ]
+        for entry in cases:
+            with self.subTest(repr(entry)[:50]):
+                self.assert_fault(400, "", "metaWeblog.newPost", "1", *WHO, entry, True)
+        counts: list[Any] = ["many", [], None]
+        for count in counts:
+            self.assert_fault(400, "int", "metaWeblog.getRecentPosts", "1", *WHO, count)
+        self.assertEqual(self.posts(), [])
+
+    def test_huge_structs(self) -> None:
+        entry = {"description": "x", "categories": [f"c{n}" for n in range(100_000)]}
+        with self.assertRaises(Fault) as caught:
+            self.call("metaWeblog.newPost", "1", *WHO, entry, True)
+        self.assertIn("more than 10000 elements", caught.exception.faultString)
+        self.assertEqual(self.posts(), [])
+
+    def test_files(self) -> None:
+        for file in (
+            "x",
+            {},
+            {"name": "x", "bits": "not base64"},
+            {"name": [], "bits": Binary(b"x")},
+            {"name": "x", "bits": Binary(b"")},
+        ):
+            self.assert_fault(400, "", "metaWeblog.newMediaObject", "1", *WHO, file)
+
+    def test_dates(self) -> None:
+        self.new(description="Old", dateCreated=DateTime("20010101T00:00:00"))
+        self.assertGreater(self.only_post().created_at, self.clock.wall_seconds() - 1000)
+        for name in ("dateCreated", "date_created_gmt"):
+            entry = {"description": "x", name: DateTime("20991231T00:00:00")}
+            self.assert_fault(400, "draft", "metaWeblog.newPost", "1", *WHO, entry, True)
+        self.new(description="x", dateCreated="no date", date_created_gmt=1)
+        wrong = "<dateTime.iso8601>tomorrow</dateTime.iso8601>"
+        document = (
+            "<methodCall><methodName>metaWeblog.newPost</methodName><params><param><value>"
+            f"{wrong}</value></param></params></methodCall>"
+        )
+        with self.assertRaises(Fault) as caught:
+            self.send_call(document.encode())
+        self.assertIn("dateTime must look like", str(caught.exception))
+
+    def test_missing_parameters(self) -> None:
+        with self.assertRaises(Fault) as caught:
+            self.call("metaWeblog.newPost", "1", "dave")
+        self.assertEqual(caught.exception.faultCode, -32602)
+
+    def test_a_call_that_is_too_large(self) -> None:
+        data = JPEG + bytes(self.options.max_upload_bytes)
+        answer = self.ask(
+            "POST",
+            "/RPC2",
+            headers={"Content-Type": "text/xml", "Content-Length": str(2 * len(data))},
+        )
+        self.assertEqual(answer.status, 413)
+
+
+class PlainPasswordTests(EditorTestCase):
+    options = WritingOptions(allow_plain_passwords=True)
+
+    def test_the_operator_allows_them(self) -> None:
+        got = self.call("metaWeblog.getRecentPosts", "1", *WHO, 1, headers=HTTP)
+        self.assertEqual(got, [])
+
+
+class SlowDownTests(EditorTestCase):
+    options = WritingOptions(posts_per_minute=1)
+
+    def test_too_many(self) -> None:
+        self.new(description="x")
+        fault = self.fault("metaWeblog.newPost", "1", *WHO, {"description": "y"}, True)
+        self.assertEqual(fault.faultCode, 429)
+
+
+class BloggerTests(EditorTestCase):
+    def test_blogs_and_people(self) -> None:
+        (blog,) = self.call("blogger.getUsersBlogs", KEY, *WHO)
+        self.assertEqual((blog["blogid"], blog["blogName"]), ("1", "dave"))
+        self.assertEqual(blog["url"], f"{BROKER}/people/dave")
+        self.assertEqual(self.call("metaWeblog.getUsersBlogs", KEY, *WHO), [blog])
+        person = self.call("blogger.getUserInfo", KEY, *WHO)
+        self.assertEqual((person["nickname"], person["userid"]), ("dave", "1"))
+
+    def test_messages(self) -> None:
+        content = "<title>A &amp; B</title>Hello <b>world</b>"
+        number = self.call("blogger.newPost", KEY, "1", *WHO, content, True)
+        self.assertEqual(self.only_post().as_new(), NewPost("Hello world", "A & B"))
+        got = self.call("blogger.getPost", KEY, number, *WHO)
+        self.assertEqual(got["content"], "<title>A &amp; B</title>Hello world")
+        edited = got["content"].replace("Hello", "Bye")
+        self.assertIs(self.call("blogger.editPost", KEY, number, *WHO, edited, True), True)
+        self.assertEqual(self.only_post().as_new(), NewPost("Bye world", "A & B"))
+        self.assertEqual(
+            self.call("blogger.getRecentPosts", KEY, "1", *WHO, 5)[0]["postid"], number
+        )
+        self.call("blogger.editPost", KEY, number, *WHO, "No title", True)
+        self.assertEqual(self.only_post().as_new(), NewPost("No title"))
+        self.assertIs(self.call("blogger.deletePost", KEY, number, *WHO, True), True)
+        self.assertEqual(self.posts(), [])
+
+    def test_drafts(self) -> None:
+        number = self.call("blogger.newPost", KEY, "1", *WHO, "x", False)
+        self.assertTrue(self.only_post().is_draft)
+        self.call("blogger.editPost", KEY, number, *WHO, "x", True)
+        self.assertFalse(self.only_post().is_draft)
+
+
+class MovableTypeTests(EditorTestCase):
+    def test_categories(self) -> None:
+        self.new(description="Old", categories=["news", "cats"])
+        number = self.new(description="x", categories=["new"])
+        listed = self.call("mt.getCategoryList", "1", *WHO)
+        ids = {each["categoryName"]: each["categoryId"] for each in listed}
+        self.assertEqual(sorted(ids), ["cats", "new", "news"])
+        chosen = [{"categoryId": ids["news"]}, {"categoryId": "unheard of"}]
+        self.assertIs(self.call("mt.setPostCategories", number, *WHO, chosen), True)
+        got = self.call("mt.getPostCategories", number, *WHO)
+        self.assertEqual([each["categoryName"] for each in got], ["news", "unheard of"])
+        self.assertEqual([each["isPrimary"] for each in got], [True, False])
+        cases: list[Any] = ["x", [{}], ["x"], [{"categoryId": "1"}], [{"categoryId": []}]]
+        for wrong in cases:
+            fault = self.fault("mt.setPostCategories", number, *WHO, wrong)
+            self.assertEqual(fault.faultCode, 400)
+
+    def test_publish(self) -> None:
+        number = self.new(publish=False, description="x")
+        for _ in range(2):
+            self.assertIs(self.call("mt.publishPost", number, *WHO), True)
+            self.assertFalse(self.only_post().is_draft)
+
+    def test_titles(self) -> None:
+        self.new(title="T", description="x")
+        self.new(description="y")
+        got = self.call("mt.getRecentPostTitles", "1", *WHO, 5)
+        self.assertEqual([each["title"] for each in got], ["y", "T"])
+
+    def test_what_there_is(self) -> None:
+        self.assertEqual(self.call("mt.supportedTextFilters"), [])
+        methods = self.call("mt.supportedMethods")
+        self.assertIn("metaWeblog.newPost", methods)
+        self.assertLessEqual(set(methods), set(self.call("system.listMethods")))
+        help_text = self.call("system.methodHelp", "metaWeblog.newPost")
+        self.assertIn("Write a message", help_text)
+
+
+class OpenLiveWriterTests(EditorTestCase):
+    """The calls of Open Live Writer (and of Windows Live Writer before it), one after the other."""
+
+    def test_as_metaweblog(self) -> None:
+        (blog,) = self.call("blogger.getUsersBlogs", KEY, *WHO)
+        entry = {
+            "title": "From OLW",
+            "description": f'<p>Hi</p><a href="{PICTURE}"><img title="a" src="{PICTURE}"/></a>',
+            "categories": ["new one"],
+        }
+        number = self.call("metaWeblog.newPost", blog["blogid"], *WHO, entry, True)
+        self.call("mt.getCategoryList", blog["blogid"], *WHO)
+        self.edit_entry(number, **{**entry, "title": "Better"})
+        post = self.only_post()
+        assert post.enclosure is not None
+        self.assertEqual((post.title, post.text, post.enclosure.url), ("Better", "Hi", PICTURE))
+        self.call("blogger.deletePost", KEY, number, *WHO, True)
+
+    def test_as_movable_type(self) -> None:
+        """It writes a draft, sets the categories, and publishes it then."""
+        self.new(description="Old", categories=["news"])
+        (category,) = self.call("mt.getCategoryList", "1", *WHO)
+        entry = {
+            "title": "T",
+            "description": "x",
+            "mt_text_more": "",
+            "mt_allow_comments": 1,
+            "mt_keywords": "",
+            "mt_excerpt": "",
+            "mt_basename": "",
+        }
+        number = self.call("metaWeblog.newPost", "1", *WHO, entry, False)
+        chosen = [{"categoryId": category["categoryId"]}]
+        self.call("mt.setPostCategories", number, *WHO, chosen)
+        self.edit_entry(number, publish=True, **entry)
+        post = self.posts()[0]
+        self.assertEqual((post.categories, post.is_draft), (("news",), False))
+
+
+class MarsEditTests(EditorTestCase):
+    """The calls of MarsEdit and ecto: they refresh, and send whole structs."""
+
+    def test_refresh_and_post(self) -> None:
+        self.call("metaWeblog.getRecentPosts", "1", *WHO, 30)
+        self.call("metaWeblog.getCategories", "1", *WHO)
+        number = self.new(
+            title="",
+            description="A short one",
+            categories=[],
+            mt_allow_comments=0,
+            mt_allow_pings=0,
+            mt_convert_breaks="__default__",
+            mt_excerpt="",
+            mt_keywords="a,b",
+            mt_text_more="",
+            mt_tb_ping_urls=[],
+            dateCreated=DateTime(int(self.clock.wall_seconds())),
+            flNotOnHomePage=False,
+        )
+        got = self.get(number)
+        self.assertEqual(got["categories"], ["a", "b"])
+        self.edit_entry(number, **{**got, "description": "A longer one"})
+        self.assertEqual(self.only_post().text, "A longer one")
+
+
+class DiscoveryTests(EditorTestCase):
+    def test_rsd(self) -> None:
+        answer = self.ask("GET", "/rsd.xml?name=dave")
+        self.assertEqual(answer.headers.get_content_type(), "application/rsd+xml")
+        names = {"r": "http://archipelago.phrasewise.com/rsd"}
+        apis = answer.xml.findall(".//r:api", names)
+        self.assertEqual(
+            {api.get("name"): api.get("apiLink") for api in apis},
+            {
+                **dict.fromkeys(
+                    ["MetaWeblog", "MovableType", "Blogger", "WordPress"], f"{BROKER}/RPC2"
+                ),
+                "Micropub": f"{BROKER}/micropub",
+            },
+        )
+        self.assertEqual([api.get("preferred") for api in apis].count("true"), 1)
+        self.assertEqual(
+            answer.xml.findtext(".//r:homePageLink", namespaces=names), f"{BROKER}/people/dave"
+        )
+
+    def test_rsd_for_nobody(self) -> None:
+        for query in ("", "?name=", "?name=<x>", "?name=../x"):
+            answer = self.ask("GET", f"/rsd.xml{query}")
+            self.assertEqual(answer.status, 200)
+            self.assertNotIn(b"people", answer.body)
+
+    def test_the_page_of_an_author_leads_there(self) -> None:
+        self.new(description="x")
+        page = self.ask("GET", "/people/dave")
+        self.assertIn('rel="EditURI" type="application/rsd+xml"', page.text)
+        self.assertIn(f"<{BROKER}/rsd.xml?name=dave>", page.headers["link"])
