@@ -27,11 +27,12 @@ SCOPES: Final[Mapping[str, str]] = MappingProxyType(
         "admin": "do everything that an administrator may do",
         "metrics": "read the metrics and the health of the broker",
         "publish": "save feeds and post",
+        "river": "read the river of the account, and change its reading list",
     }
 )
 
 #: The scopes that each account has.
-OF_EVERYBODY: Final = frozenset({"publish"})
+OF_EVERYBODY: Final = frozenset({"publish", "river"})
 
 
 class IAccount(Interface):

@@ -15,6 +15,8 @@ from rsscloud_broker.apps import test_feed as test_feed_app
 from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
+from rsscloud_broker.apps.river.app import RiverOptions, make_river
+from rsscloud_broker.apps.river.schema import TABLES as RIVER_TABLES
 from rsscloud_broker.apps.writing.app import make as make_writing
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
@@ -283,4 +285,11 @@ hosting = AppMaker(
     HostingOptions,
     make_hosting,
     HOSTING_TABLES,
+)
+river = AppMaker(
+    "river",
+    "a reading list for each account, and the items of its feeds as they arrive",
+    RiverOptions,
+    make_river,
+    RIVER_TABLES,
 )

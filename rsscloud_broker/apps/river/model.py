@@ -1,0 +1,150 @@
+"""The values of the river: feeds, items, and what an import of OPML did.
+
+Times are seconds since the epoch (UTC) as floats.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from rsscloud_broker.errors import Refused
+
+#: How the river learns of new items of a feed: from a WebSub hub, from an rssCloud server, from
+#: this broker because the feed is its own, or by polling.
+How: TypeAlias = Literal["websub", "rsscloud", "own", "polled"]
+
+#: How an item reached the river first.
+Way: TypeAlias = Literal["pushed", "polled"]
+
+#: The pause in seconds after which a hub or a cloud that failed is tried again.
+RETRY_AFTER: Final = 86_400.0
+
+
+class InvalidFeed(Refused):
+    """What somebody wants to follow cannot be followed; the text says why.  Nothing was stored."""
+
+
+@frozen
+class Feed:
+    """A feed, as somebody who follows it sees it.
+
+    :ivar id: a number that no other feed ever has.
+    :ivar url: the URL at which the broker reads the feed.
+    :ivar title: its title; its URL if it has none.
+    :ivar link: the URL of the site that it belongs to; empty if it names none.
+    :ivar how: how the river learns of new items now.
+    :ivar hub: the URL of the hub or of the cloud that the river subscribes at; empty if none.
+    :ivar renew_at: when the river next subscribes there anew; None if it does not subscribe.
+    :ivar verified_at: when the hub or the cloud last confirmed the subscription; None if it has
+        not.
+    :ivar pushed: how many of its items reached the river by a push first.
+    :ivar found_by_poll: how many of its items a poll found first although the feed has a
+        subscription at a hub or a cloud.
+    :ivar status: all this in a sentence for people.
+    :ivar added_at: when the account began to follow it.
+    """
+
+    id: int
+    url: str
+    title: str
+    link: str = ""
+    how: How = "polled"
+    hub: str = ""
+    renew_at: float | None = None
+    verified_at: float | None = None
+    pushed: int = 0
+    found_by_poll: int = 0
+    status: str = ""
+    added_at: float = 0.0
+
+
+@frozen
+class Enclosure:
+    """A file that belongs to an item.
+
+    :ivar url: http or https.
+    :ivar media_type: its media type, in lower case; empty if the feed does not say.
+    :ivar size: bytes, as the feed says; None if it does not.
+    """
+
+    url: str
+    media_type: str = ""
+    size: int | None = None
+
+
+@frozen
+class SubItem:
+    """An item below another one: ``rssCloud:item``.
+
+    :ivar title: its title as plain text; perhaps empty.
+    :ivar text_html: its text, as ``Item.text_html``.
+    :ivar link: http or https; perhaps empty.
+    :ivar items: the items below it.
+    """
+
+    title: str
+    text_html: str = field(default="", repr=False)
+    link: str = ""
+    items: tuple[SubItem, ...] = ()
+
+
+@frozen
+class Item:
+    """An item of a feed.
+
+    :ivar id: a number; items that arrived later have greater ones.
+    :ivar feed_id: the feed that it is in.
+    :ivar guid: what identifies it within the feed.
+    :ivar title: its title as plain text; empty if it has none.
+    :ivar text_html: its text as HTML that is safe to show: without scripts, styles and forms, and
+        with links and images by http and https only.
+    :ivar link: the URL of its page, http or https; empty if it has none.
+    :ivar enclosures: the files that belong to it.
+    :ivar items: the items below it.
+    :ivar published_at: when it was published, as the feed says; None if it does not.
+    :ivar arrived_at: when it reached the river.
+    :ivar how: how it reached the river first.
+    """
+
+    id: int
+    feed_id: int
+    guid: str
+    title: str
+    text_html: str = field(default="", repr=False)
+    link: str = ""
+    enclosures: tuple[Enclosure, ...] = ()
+    items: tuple[SubItem, ...] = ()
+    published_at: float | None = None
+    arrived_at: float = 0.0
+    how: Way = "polled"
+
+
+@frozen
+class Arrival:
+    """New items of one feed, which are stored.
+
+    :ivar items: the items, in the order of their ids.
+    :ivar accounts: the ids of the accounts that follow the feed.
+    """
+
+    items: tuple[Item, ...]
+    accounts: frozenset[int]
+
+    @property
+    def item_ids(self) -> tuple[int, ...]:
+        """The ids of the items."""
+        return tuple(item.id for item in self.items)
+
+
+@frozen
+class Imported:
+    """What an import of OPML did.
+
+    :ivar added: how many feeds the account follows that it did not follow before.
+    :ivar failed: the URLs that it cannot follow, with the reason of each, in sentences.
+    """
+
+    added: int
+    failed: tuple[tuple[str, str], ...] = ()
