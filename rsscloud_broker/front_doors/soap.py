@@ -22,9 +22,10 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import Refused, Unavailable
 from rsscloud_broker.front_doors.answering import answer
-from rsscloud_broker.front_doors.requests import caller, header, respond
+from rsscloud_broker.front_doors.requests import caller, header, passage, respond
 from rsscloud_broker.interfaces import SoapOperation, SoapService
 from rsscloud_broker.wire import soap
+from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.xml import MalformedXML
 
 CONTENT_TYPE = "text/xml; charset=utf-8"
@@ -62,10 +63,11 @@ class SoapRoot:
             call = soap.call_from(root)
             operation = self._operation(request, call)
             values = _named(call.parameters, operation.parameters)
-            result = await operation.answer(values, caller(request))
+            passage_too = (passage(request),) if operation.takes_passage else ()
+            result = await operation.answer(values, caller(request), *passage_too)
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)
-        except (MalformedXML, Refused) as error:
+        except (MalformedXML, Refused, BadOrigin) as error:
             return fault_document(request, "Client", str(error))
         except Unavailable:
             raise
