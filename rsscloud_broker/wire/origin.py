@@ -149,7 +149,7 @@ def has_passed(origin: str, url: str) -> bool:
 def site_of(url: str) -> str:
     """The beginning of a URL, up to its host and port, which names the broker that serves it."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _site(url: str) -> tuple[str, int | None]:
