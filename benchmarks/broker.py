@@ -154,6 +154,7 @@ class Broker(Running):
     :param trusted: a file with the only trusted authority; None for those of the system.
     :param name_server: the port of the only name server; None for those of the system.
     :param polls: whether topics are polled.
+    :param more: further tables of the configuration.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Broker(Running):
         trusted: Path | None = None,
         name_server: int | None = None,
         polls: bool = False,
+        more: str = "",
     ) -> None:
         self.data = data
         self.port = free_port()
@@ -176,7 +178,8 @@ class Broker(Running):
             "[limits]\nfetches_per_host = 0\n"
             f"[polling]\nenabled = {json.dumps(polls)}\n"
             '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n'
-            + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else ""),
+            + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else "")
+            + more,
             encoding="utf-8",
         )
         self._log = data.directory / "twistd.log"

@@ -106,11 +106,14 @@ class Load:
             self._connections[sock.fileno()] = _Connection(sock)
             self._poll.register(sock, select.EPOLLIN)
 
-    def run(self, requests: Iterable[bytes], expected: str, seconds: float) -> Message:
+    def run(
+        self, requests: Iterable[bytes], expected: str, seconds: float, rate: float = 0.0
+    ) -> Message:
         """Make requests, one at a time on each connection.
 
         :param expected: a text that answers should contain; those that do are counted.
         :param seconds: the time within which all answers must come.
+        :param rate: requests a second; 0 for as many as are answered.
         :returns: the time of the last answer, the seconds that all took, the slowest answer, and
             counts.
         :raises LoadError: an answer did not come in time, or is invalid.
@@ -121,24 +124,23 @@ class Load:
         slowest = 0.0
         wanted = expected.encode()
         began = time.monotonic()
-        for connection in self._connections.values():
-            if waiting:
-                connection.ask(waiting.popleft())
-                busy += 1
-        while busy:
+        made, idle = 0, deque(self._connections.values())
+        while busy or waiting:
+            due = made + len(waiting) if not rate else int((time.monotonic() - began) * rate) + 1
+            while idle and waiting and made < due:
+                idle.popleft().ask(waiting.popleft())
+                made, busy = made + 1, busy + 1
             if time.monotonic() > began + seconds:
                 raise LoadError(f"{busy} of the answers did not come in {seconds:.0f} seconds")
-            for descriptor, _ in self._poll.poll(1.0):
+            for descriptor, _ in self._poll.poll(0.001 if rate else 1.0):
                 connection = self._connections[descriptor]
                 if not connection.read():
                     continue
                 statuses[connection.status] += 1
                 as_expected += wanted in connection.text
                 slowest = max(slowest, time.monotonic() - connection.asked)
-                if waiting:
-                    connection.ask(waiting.popleft())
-                else:
-                    busy -= 1
+                idle.append(connection)
+                busy -= 1
         return {
             "ended": time.monotonic(),
             "seconds": time.monotonic() - began,
@@ -165,7 +167,8 @@ def main() -> None:
             )
             control.answer()
         else:
-            control.answer(**load.run(requests, question["expected"], question["seconds"]))
+            rate = question.get("rate", 0.0)
+            control.answer(**load.run(requests, question["expected"], question["seconds"], rate))
 
 
 if __name__ == "__main__":

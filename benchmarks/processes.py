@@ -169,7 +169,7 @@ class Helper(Running):
         self._deadline = deadline
         self._unread = b""
         try:
-            self.ready = self._answer()
+            self.ready = self.answer()
         except BaseException:
             self.end()
             raise
@@ -184,13 +184,21 @@ class Helper(Running):
 
         :raises Failed: the process ended, or did not answer in time.
         """
+        self.begin(do, **arguments)
+        return self.answer()
+
+    def begin(self, do: str, **arguments: Any) -> None:
+        """Send a command, whose answer the caller gets later."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._process.stdin.flush()
-        return self._answer()
 
-    def _answer(self) -> Message:
+    def answer(self) -> Message:
+        """The answer to the first command that has not been answered yet.
+
+        :raises Failed: the process ended, or did not answer in time.
+        """
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         while b"\n" not in self._unread:

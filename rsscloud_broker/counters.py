@@ -28,6 +28,11 @@ class Counters:
     :ivar retries: those attempts that were not the first.
     :ivar given_up: notifications whose last attempt failed, by protocol.
     :ivar dropped_contents: pushed contents that did not fit into the queue of a subscription.
+    :ivar relays: pings for targets of the relay, by the host of the target and the outcome:
+        delivered, failed (an attempt), given_up, refused, too_old, repeated, came_from_there.
+    :ivar follows: pings in followed lists, by the host of the list and the outcome: taken, known,
+        refused, invalid, too_old, too_many.
+    :ivar follow_reads: reads of followed lists, by host and result: read, unchanged, failed.
     :ivar limited: requests that were refused because of a limit, by kind.
     :ivar answers: answers to requests, by status; 503 means that the broker lacked a resource.
     :ivar missed: events that a sink did not handle, by sink and reason: dropped (its queue was
@@ -85,6 +90,13 @@ class Counters:
         )
         self.dropped_contents = counter(
             "dropped_contents", "Pushed contents that did not fit into the queue of a subscription"
+        )
+        self.relays = counter(
+            "relayed_pings", "Pings for targets of the relay", "target", "outcome"
+        )
+        self.follows = counter("followed_pings", "Pings in followed lists", "source", "outcome")
+        self.follow_reads = counter(
+            "followed_list_reads", "Reads of followed lists", "source", "result"
         )
         self.limited = counter(
             "limited_requests", "Requests that were refused because of a limit", "kind"

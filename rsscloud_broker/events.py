@@ -29,12 +29,72 @@ class PingAccepted:
     :ivar url: the feed that the ping names, or else the site.
     :ivar source: the address of the caller; empty for the broker itself.
     :ivar repeated: whether the same ping came a moment ago.
+    :ivar origin: see ``Ping``.
     """
 
     url: str
     at: float
     source: str = ""
     repeated: bool = False
+    origin: str = ""
+
+
+@frozen
+class PingsTakenIn:
+    """Pings that were made elsewhere were recorded, each with the time at which it was made.
+
+    :ivar oldest: the earliest of these times.
+    """
+
+    oldest: float
+
+
+@frozen
+class PingRelayed:
+    """A ping was passed on to a target of the relay, and the target accepted it.
+
+    :ivar url: the feed that the ping names, or else the site.
+    :ivar target: the URL that was called, and by which protocol.
+    :ivar answer: what the target answered, for people; may be empty.
+    :ivar seconds: how long the target took.
+    """
+
+    url: str
+    target: Callback
+    answer: str
+    seconds: float
+    at: float
+
+
+@frozen
+class RelayFailed:
+    """A target of the relay did not accept a ping, or did not answer.
+
+    :ivar url, target: as for ``PingRelayed``.
+    :ivar reason: why, for people.
+    :ivar retry_at: when the next attempt is made; None if there is none.
+    """
+
+    url: str
+    target: Callback
+    reason: str
+    at: float
+    retry_at: float | None = None
+
+
+@frozen
+class RelaySkipped:
+    """Pings were not passed on to a target of the relay.
+
+    :ivar target: as for ``PingRelayed``.
+    :ivar reason: why not, for people.
+    :ivar pings: how many.
+    """
+
+    target: Callback
+    reason: str
+    pings: int
+    at: float
 
 
 @frozen
@@ -322,6 +382,10 @@ class HostFreed:
 Event: TypeAlias = (
     PingReceived
     | PingAccepted
+    | PingsTakenIn
+    | PingRelayed
+    | RelayFailed
+    | RelaySkipped
     | PingRefused
     | TopicFetched
     | TopicFetchFailed

@@ -28,7 +28,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "fan-out": ("begun", "ended"),
     "notification": ("delivered", "failed", "given up"),
     "host": ("unreachable", "reachable"),
-    "relay": ("delivered", "failed"),
+    "relay": ("delivered", "failed", "skipped"),
     "administration": ("done",),
 }
 

@@ -217,6 +217,7 @@ class FetchResult:
         because it had not changed.
     :ivar fresh_seconds: see ``Fetched``.
     :ivar pinged: whether somebody said that the topic changed.
+    :ivar origin: of the ping; see ``Ping``.
     :ivar result: the response of the server in a few words, for people.
     :ivar asked_at: when the fetch was first requested; None if that is not known.
     :ivar seconds: how long the server took to answer.
@@ -233,6 +234,7 @@ class FetchResult:
     result: str = ""
     asked_at: float | None = None
     seconds: float = 0.0
+    origin: str = ""
 
 
 @frozen
@@ -330,6 +332,8 @@ class Ping:
     :ivar tags: the categories of the site.
     :ivar received_at: when the broker received the ping.
     :ivar id: the store's key, ascending; 0 before the ping is stored.
+    :ivar origin: the brokers and lists by which the ping came, see ``wire.origin``; empty if it was
+        made here.
     """
 
     name: str
@@ -339,6 +343,7 @@ class Ping:
     rss_url: str = ""
     tags: tuple[str, ...] = ()
     id: int = 0
+    origin: str = ""
 
     @property
     def named_urls(self) -> frozenset[str]:

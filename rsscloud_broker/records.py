@@ -10,7 +10,16 @@ from typing import Final
 
 from attrs import field, frozen
 
-from rsscloud_broker.model import Callback, Intent, Outcome, Ping, Subscription, Topic
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Callback,
+    Intent,
+    Outcome,
+    Ping,
+    Subscription,
+    Topic,
+    Validators,
+)
 
 
 @frozen
@@ -249,3 +258,43 @@ class PingedTopic:
 
     url: str
     pings: int
+
+
+@frozen
+class RelayProgress:
+    """How far pings were passed on to a target of the relay.
+
+    :ivar name: names the target.
+    :ivar ping_id: the id of the last ping that is done with: it was passed on, given up or left
+        out, and so were all before it.
+    :ivar failures: how many calls in a row have failed.
+    :ivar retry_at: when the target is called again after these failures; None if it may be called
+        now.
+    """
+
+    name: str
+    ping_id: int
+    failures: int = 0
+    retry_at: float | None = None
+
+
+@frozen
+class FollowedList:
+    """How far the change list of another broker was read.
+
+    :ivar validators: those of the list as it was last read.
+    :ivar complete_until: the time until which all pings in the list are here, by the clock of its
+        server; None if it was never read.  The missing hours are not here yet.
+    :ivar missing_from, missing_to: the first and the last hour, counted since the epoch, whose
+        archives are still to be read; None if there are none.
+    :ivar failures: how many reads in a row have failed.
+    :ivar retry_at: when the list is read again; None for at once.
+    """
+
+    url: str
+    validators: Validators = NO_VALIDATORS
+    complete_until: float | None = None
+    missing_from: int | None = None
+    missing_to: int | None = None
+    failures: int = 0
+    retry_at: float | None = None

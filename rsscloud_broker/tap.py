@@ -34,6 +34,7 @@ from rsscloud_broker.core import (
     FairLimiter,
     FeedInspector,
     IntentQueue,
+    PingIntake,
     Poller,
     Publisher,
     PushedTopics,
@@ -72,6 +73,7 @@ from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
+from rsscloud_broker.urls import identity
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.workers import Workers
@@ -157,7 +159,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     )
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
-    access = Access(config.topics, blocks)
+    access = Access(config.topics, blocks, identity(public_url))
     admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
         store,
@@ -187,6 +189,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         public_url=public_url,
         has_hub=has_hub,
         blocks=blocks,
+        outbound=outbound.callbacks,
     )
     pages = Pages(announcements=administration.following)
     limits = HTTPLimits(config.http, reactor)
@@ -244,6 +247,9 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         max_connections=lambda: limits.http.max_connections,
         callers=accounts.callers,
         accounts=accounts.accounts,
+        intake=PingIntake(store, detector, bus, clock, access, counters, space),
+        follows=store,
+        web=outbound.topics,
         administration=administration,
         feed_doctor=FeedDoctor(
             asking_guarded(outbound.topics, clock),
@@ -314,7 +320,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         detector,
         intents,
         self_test,
-        *filter(IService.providedBy, sinks),
+        *filter(IService.providedBy, [*sinks, *doors]),
         *apps.services,
         *timed,
         *monitoring.services,

@@ -15,7 +15,7 @@ import re
 from ipaddress import ip_address
 from string import ascii_letters, digits, printable
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from hyperlink import EncodedURL
 
@@ -68,6 +68,13 @@ def normal_form(url: str) -> str:
 def is_localhost(host: str) -> bool:
     """Whether a host name means this machine (RFC 6761, section 6.3)."""
     return host == "localhost" or host.endswith(".localhost")
+
+
+def identity(public_url: str) -> str:
+    """The URL by which other brokers can know a broker, its public URL; empty if that is only
+    known on its own machine, where other brokers would have the same.
+    """
+    return "" if is_localhost(urlsplit(public_url).hostname or "localhost") else public_url
 
 
 def is_address(host: str) -> bool:

@@ -654,7 +654,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A server behind a temporary redirect can end the subscription.",
     ),
     Mutation(
-        "notifiers/calling.py",
+        "wire/http_dates.py",
         "return min(float(text), MAX_RETRY_AFTER)",
         "return float(text)",
         "notifiers.test_calling",

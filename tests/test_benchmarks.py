@@ -88,6 +88,9 @@ class RowTests(SynchronousTestCase):
     def test_planning(self) -> None:
         self.run_row("planning", 2, floor=False)
 
+    def test_relay(self) -> None:
+        self.run_row("relay")
+
     def test_start(self) -> None:
         self.run_row("start", floor=False)
 

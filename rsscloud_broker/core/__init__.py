@@ -10,6 +10,7 @@ from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.event_log import EventLog
 from rsscloud_broker.core.feed_inspector import FeedInspector
+from rsscloud_broker.core.intake import PingIntake
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.core.polling import Poller
@@ -33,6 +34,7 @@ __all__ = [
     "FairLimiter",
     "FeedInspector",
     "IntentQueue",
+    "PingIntake",
     "Poller",
     "Publisher",
     "PushedTopics",

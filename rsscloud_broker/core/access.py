@@ -16,6 +16,7 @@ from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.interfaces import IBlocks
 from rsscloud_broker.model import host_of
 from rsscloud_broker.urls import encoded, normal_form
+from rsscloud_broker.wire.origin import has_passed
 
 #: The stored reason of a topic that ended because the operator no longer allows it.  The
 #: broker revives a topic with this reason once it is allowed again, so never change the text.
@@ -35,11 +36,13 @@ class Access:
     Every URL of a topic must be in normal form, or another spelling would get round a pattern.
 
     :param blocks: what administrators have blocked; None if nothing ever is.
+    :param identity: the URL by which other brokers know this one; empty if they cannot.
     :ivar limited: whether the patterns forbid subscriptions to any topic.
     """
 
-    def __init__(self, topics: Topics, blocks: IBlocks | None = None) -> None:
+    def __init__(self, topics: Topics, blocks: IBlocks | None = None, identity: str = "") -> None:
         self._blocks = blocks
+        self._identity = identity
         self.change(topics)
 
     def change(self, topics: Topics) -> None:
@@ -47,6 +50,10 @@ class Access:
         self._subscribe = _any_of(topics.subscribe)
         self._publish = _any_of(topics.publish)
         self.limited = "*" not in topics.subscribe
+
+    def came_back(self, origin: str) -> bool:
+        """Whether a ping with an origin has passed this broker before, which passed it on."""
+        return has_passed(origin, self._identity)
 
     def may_subscribe(self, topic: str) -> bool:
         """Whether the patterns allow subscriptions to a topic."""

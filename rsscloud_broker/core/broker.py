@@ -5,24 +5,30 @@ Each method first stores a fact, then publishes it on the event bus, then return
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 from attrs import evolve
 from zope.interface import implementer
 
-from rsscloud_broker.core.access import NOT_ALLOWED, Access
+from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
+from rsscloud_broker.core.reviving import RevivesIfAllowed
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
-from rsscloud_broker.core.web_addresses import about_topic, check_ping, check_topic, topic_of
+from rsscloud_broker.core.web_addresses import (
+    about_topic,
+    check_ping,
+    check_topic,
+    note_of,
+    topic_of,
+)
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import (
     AddressRefused,
@@ -40,14 +46,11 @@ from rsscloud_broker.events import (
     SubscriptionDenied,
     SubscriptionRequested,
     TopicChanged,
-    TopicRevived,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription, host_of
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
-
-T = TypeVar("T")
 
 #: How many host names are looked up at the same time for requests that wait for the result.
 MAX_LOOKUPS = 500
@@ -99,6 +102,7 @@ class Broker:
         self._space = space
         self._lookups = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
         self._recent_pings = RecentPings(store, clock)
+        self._revive_if_allowed = RevivesIfAllowed(store, bus, clock, access)
 
     @property
     def protocols(self) -> frozenset[str]:
@@ -109,6 +113,8 @@ class Broker:
         return self._verifier.content_protocols
 
     async def ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        if self._access.came_back(ping.origin):
+            return
         try:  # pings are too many for a context manager
             await self._ping(ping, repeat_window, source)
         except Refused as error:
@@ -127,15 +133,15 @@ class Broker:
         else:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
-        self._ping_accepted(ping.rss_url or ping.url, source, repeated=record.repeat)
+        self._ping_accepted(ping.rss_url or ping.url, source, ping.origin, repeated=record.repeat)
         for topic in record.watched:
             self._detector.schedule(topic, source=source)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
 
-    def _ping_accepted(self, url: str, source: str, *, repeated: bool = False) -> None:
-        self._bus.publish(PingAccepted(url, self._clock.wall_seconds(), source, repeated))
+    def _ping_accepted(self, url: str, source: str, origin: str, *, repeated: bool = False) -> None:
+        self._bus.publish(PingAccepted(url, self._clock.wall_seconds(), source, repeated, origin))
 
     def _ping_refused(self, url: str, source: str, error: Refused) -> None:
         now = self._clock.wall_seconds()
@@ -150,13 +156,17 @@ class Broker:
             self._ping_refused(url, source, error)
             raise
 
-    async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
+    async def ping_topic(
+        self, url: str, source: str, again: bool = False, origin: str = ""
+    ) -> bool:
+        if self._access.came_back(origin):
+            return False
         with self._refusals_of_ping(url, source):
-            changed = await self._ping_topic(url, source, again)
-        self._ping_accepted(url, source)
+            changed = await self._ping_topic(url, source, again, origin)
+        self._ping_accepted(url, source, origin)
         return changed
 
-    async def _ping_topic(self, url: str, source: str, again: bool) -> bool:
+    async def _ping_topic(self, url: str, source: str, again: bool, origin: str) -> bool:
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
@@ -164,7 +174,9 @@ class Broker:
         self._access.check_publish(url)
         await self._admit_fetch(url, source)
         try:
-            check = partial(self._detector.check_now, url, pinged=True, source=source)
+            check = partial(
+                self._detector.check_now, url, pinged=True, source=source, origin=origin
+            )
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
@@ -202,7 +214,11 @@ class Broker:
         if await self._store.request_check(url, self._clock.wall_seconds()):
             self._detector.schedule_later(url, source)
 
-    async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
+    async def publish(
+        self, urls: Collection[str], source: str, origin: str = ""
+    ) -> Mapping[str, str]:
+        if self._access.came_back(origin):
+            return {}
         self._access.check_source(source)
         self._check_space()
         for url in urls:
@@ -217,10 +233,10 @@ class Broker:
                 self._ping_refused(url, source, problem)
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
-        stored = await together([self._request_fetch(url, source) for url in allowed])
+        stored = await together([self._request_fetch(url, source, origin) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
-        notes = {url: _sentence(url, problem) for url, problem in problems.items() if problem}
+        notes = {url: note_of(url, problem) for url, problem in problems.items() if problem}
         for url, is_stored in zip(allowed, stored, strict=True):
             if not is_stored:
                 notes[url] = f"{url}: {QUEUE_FULL}; it was not accepted"
@@ -231,15 +247,15 @@ class Broker:
         if self._space is not None:
             self._space.check()
 
-    async def _request_fetch(self, url: str, source: str) -> bool:
+    async def _request_fetch(self, url: str, source: str, origin: str) -> bool:
         """Store that a pinged topic is to be fetched, and schedule the fetch.
 
         :returns: False if the store keeps as many such requests as it may.
         """
         stored = await self._store.request_check(url, self._clock.wall_seconds(), True)
         if stored:
-            self._ping_accepted(url, source)
-            self._detector.schedule(url, pinged=True, source=source)
+            self._ping_accepted(url, source, origin)
+            self._detector.schedule(url, pinged=True, source=source, origin=origin)
         else:
             self._counters.limited.labels("topics that wait").inc()
             self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
@@ -424,27 +440,3 @@ class Broker:
         if status.topic.ended:
             raise TopicEnded(url, status.topic.ended)
         return status.result if status.failures else ""
-
-    async def _revive_if_allowed(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run ``attempt``.  If it fails because the topic was ended as not allowed, and the
-        topic is allowed now, revive the topic and try once more.
-        """
-        try:
-            return await attempt()
-        except TopicEnded as error:
-            topic = await self._store.topic(url)  # the topic may have moved to another URL
-            if (
-                error.reason != NOT_ALLOWED
-                or not topic
-                or not self._access.may_subscribe(topic.url)
-            ):
-                raise
-        if await self._store.revive_topic(url):
-            self._bus.publish(TopicRevived(topic.url, self._clock.wall_seconds()))
-        return await attempt()
-
-
-def _sentence(url: str, problem: str | Refused) -> str:
-    if isinstance(problem, Refused):
-        return f"{problem}; it was not accepted"
-    return f"{url} could not be read the last time: {problem}"

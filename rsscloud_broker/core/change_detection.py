@@ -121,20 +121,27 @@ class ChangeDetector(Service):
         return await self._reader.is_watched(url)
 
     def check_now(
-        self, url: str, *, pinged: bool = False, source: str = ""
+        self, url: str, *, pinged: bool = False, source: str = "", origin: str = ""
     ) -> Deferred[FetchRecord]:
         """Fetch a topic and record the result.
 
         :param pinged: whether a publisher pinged the topic; if the topic changed, the ping is
             recorded too.
         :param source: the address of the caller; empty for the broker itself.
+        :param origin: of the ping; see ``Ping``.
         :raises TopicUnreadable: the fetch failed; no content was recorded.
         """
         if pinged:
             self._count_ping(url)
         found: Deferred[_Found] = Deferred()
         self._request(
-            url, source, waiter=found, pinged=pinged, may_have_changed=pinged, to_record=True
+            url,
+            source,
+            waiter=found,
+            pinged=pinged,
+            origin=origin,
+            may_have_changed=pinged,
+            to_record=True,
         )
         return found.addCallback(_record_of)
 
@@ -160,16 +167,20 @@ class ChangeDetector(Service):
         self._request(url, source, waiter=found)
         return found.addCallback(_result_of)
 
-    def schedule(self, url: str, *, pinged: bool = False, source: str = "") -> None:
+    def schedule(
+        self, url: str, *, pinged: bool = False, source: str = "", origin: str = ""
+    ) -> None:
         """Fetch a topic soon.  The caller has stored a check of it.
 
         If the service is not running, the topic is fetched after its next start.
 
-        :param pinged, source: as for ``check_now``.
+        :param pinged, source, origin: as for ``check_now``.
         """
         self._count_ping(url)
         if self.running and not self._retries.hear_of(url, source, pinged=pinged):
-            self._request(url, source, pinged=pinged, may_have_changed=True, requested=True)
+            self._request(
+                url, source, pinged=pinged, origin=origin, may_have_changed=True, requested=True
+            )
 
     def schedule_later(self, url: str, source: str = "") -> None:
         """Retry the fetch of a pinged topic that just failed.  The caller has stored a check."""
@@ -183,6 +194,7 @@ class ChangeDetector(Service):
         *sources: str,
         waiter: Deferred[_Found] | None = None,
         pinged: bool = False,
+        origin: str = "",
         may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
@@ -194,7 +206,7 @@ class ChangeDetector(Service):
         :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
-        :param pinged, to_record, requested: see ``PendingFetch``.
+        :param pinged, origin, to_record, requested: see ``PendingFetch``.
         """
         pending = self._fetches.next(url)
         retry = self._retries.take(url)
@@ -207,7 +219,8 @@ class ChangeDetector(Service):
             pending.delays = None
         if waiter is not None:
             pending.waiters.append(waiter)
-        pending.pinged |= pinged
+        if pinged:
+            pending.ping(origin)
         pending.to_record |= to_record
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
@@ -254,7 +267,9 @@ class ChangeDetector(Service):
 
     async def _record_for(self, pending: PendingFetch[_Found], fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""
-        result = evolve(fetched, pinged=pending.pinged, asked_at=pending.asked_at)
+        result = evolve(
+            fetched, pinged=pending.pinged, origin=pending.origin, asked_at=pending.asked_at
+        )
         if not pending.requested:  # the store deletes a check only when a result is recorded
             topic = self._reader.nothing_new(result)
             if topic is not None:
@@ -294,7 +309,7 @@ class ChangeDetector(Service):
 
         :param announce: whether ``TopicChanged`` is published for a change.
         """
-        ping = self._ping_of(fetched.url) if fetched.pinged else None
+        ping = self._ping_of(fetched) if fetched.pinged else None
         record = await self._store.record_fetch(fetched, ping)
         self._tell(fetched, record, announce=announce)
         return record
@@ -305,14 +320,15 @@ class ChangeDetector(Service):
         :param operation: see ``IStore.publish``.
         :returns: what the operation returned.
         """
-        ping = self._ping_of(fetched[0].url)
+        ping = self._ping_of(fetched[0])
         result, records = await self._store.publish(fetched, ping, operation)
         for each, record in zip(fetched, records, strict=True):
             self._tell(each, record)
         return result
 
-    def _ping_of(self, url: str) -> Ping:
-        return Ping(name=url, url=url, rss_url=url, received_at=self._clock.wall_seconds())
+    def _ping_of(self, fetched: FetchResult) -> Ping:
+        url, now = fetched.url, self._clock.wall_seconds()
+        return Ping(name=url, url=url, rss_url=url, received_at=now, origin=fetched.origin)
 
     def _tell(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
         """Cache and publish what the store has recorded."""

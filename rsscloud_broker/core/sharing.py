@@ -34,6 +34,7 @@ class PendingFetch(Generic[T]):
     :ivar turn: its turn at the limiter, on behalf of the sources that requested it.  The turn
         begins when the topic's server is called.
     :ivar pinged: whether a publisher pinged the topic.
+    :ivar origin: of the ping; see ``Ping``.  If pings of several origins share the fetch, empty.
     :ivar to_record: whether the result is to be recorded.
     :ivar requested: whether the store has a check of the topic, which waits for this fetch.
     :ivar waiters: are fired with the result or the failure.
@@ -45,10 +46,19 @@ class PendingFetch(Generic[T]):
     asked_until: float
     turn: Turn = field(factory=Turn, init=False)
     pinged: bool = False
+    origin: str = ""
     to_record: bool = False
     requested: bool = False
     delays: Iterator[float] | None = None
     waiters: list[Deferred[T]] = field(factory=list, init=False)
+
+    def ping(self, origin: str) -> None:
+        """Say that a publisher pinged the topic.
+
+        :param origin: of that ping.
+        """
+        self.origin = origin if not self.pinged or self.origin == origin else ""
+        self.pinged = True
 
     async def tell(self, clock: IClock, result: T | Failure) -> None:
         """Fire all waiters with the result, ``BATCH_SIZE`` in each turn of the reactor."""

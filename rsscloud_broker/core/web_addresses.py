@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.errors import CallbackFailed, InvalidPing, TopicUnreadable
+from rsscloud_broker.errors import CallbackFailed, InvalidPing, Refused, TopicUnreadable
 from rsscloud_broker.model import Intent, Ping
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
@@ -75,3 +75,13 @@ def check_intent(intent: Intent) -> None:
         check_topic(intent.topic)
     if fault := fault_of(intent.callback.url):
         raise CallbackFailed(fault, refused=True)
+
+
+def note_of(url: str, problem: str | Refused) -> str:
+    """A sentence for a publisher about a topic that was not accepted, or whose last fetch failed.
+
+    :param problem: why it was not accepted, or why the fetch failed.
+    """
+    if isinstance(problem, Refused):
+        return f"{problem}; it was not accepted"
+    return f"{url} could not be read the last time: {problem}"

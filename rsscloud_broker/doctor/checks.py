@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.doctor import database, machine, network, outside
+from rsscloud_broker.doctor.neighbours import neighbours
 from rsscloud_broker.doctor.patient import Patient
 from rsscloud_broker.doctor.results import Result
 from rsscloud_broker.errors import Unavailable
@@ -28,6 +29,7 @@ _CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
     ("plugin cache", machine.plugin_caches),
     ("egress", network.egress),
     ("names", network.names),
+    ("neighbours", neighbours),
     ("public URL", outside.public_url),
     ("proxy", outside.proxy),
     ("certificate", outside.certificates),

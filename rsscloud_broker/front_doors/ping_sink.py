@@ -38,7 +38,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.requests import caller, parameters, respond
+from rsscloud_broker.front_doors.requests import caller, parameters, passage, respond
 from rsscloud_broker.front_doors.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
@@ -56,6 +56,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import weblog_updates, xmlrpc
+from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.weblog_updates import BadCall, BadPing
 from rsscloud_broker.wire.wsdl import WEBLOG_UPDATES, weblog_updates_wsdl
@@ -86,9 +87,10 @@ class WeblogUpdates(XMLRPC):
     async def _ping(self, method: str, request: Request, values: Sequence[Any]) -> dict[str, Any]:
         try:
             ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
+            ping = passage(request).of(ping)
         except BadCall as error:
             raise Fault(INVALID_PARAMS, str(error)) from error
-        except BadPing as error:
+        except (BadPing, BadOrigin) as error:
             return {"flerror": True, "message": str(error)}
         return await self._door.answer(ping, caller(request))
 
@@ -187,8 +189,8 @@ class PingSinkDoor:
             SoapService(
                 action="/weblogUpdates",
                 operations={
-                    "ping": SoapOperation(self._soap_ping, _SOAP_NAMES),
-                    "extendedPing": SoapOperation(self._soap_ping, _SOAP_NAMES),
+                    "ping": SoapOperation(self._soap_ping, _SOAP_NAMES, takes_request=True),
+                    "extendedPing": SoapOperation(self._soap_ping, _SOAP_NAMES, takes_request=True),
                 },
                 description=SoapDescription(
                     WEBLOG_UPDATES, ("/weblogUpdates",), weblog_updates_wsdl
@@ -196,7 +198,7 @@ class PingSinkDoor:
             )
         ]
 
-    async def _soap_ping(self, values: Mapping[str, Any], caller: str) -> dict[str, Any]:
+    async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> dict[str, Any]:
         texts: dict[str, str] = {}
         for name in _SOAP_NAMES:
             value = values.get(name)
@@ -215,7 +217,7 @@ class PingSinkDoor:
             )
         except BadPing as error:
             return {"flerror": True, "message": str(error)}
-        return await self.answer(ping, caller)
+        return await self.answer(passage(request).of(ping), caller(request))
 
     async def _ping_site_form(self, request: Request) -> bytes:
         form = parameters(request)
@@ -254,8 +256,9 @@ class PingSinkDoor:
         call = (name, url, urls.get("changes_url", ""), urls.get("rss_url", ""))
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
+            ping = passage(request).of(ping)
             await self._broker.ping(ping, self._repeat_window, caller(request))
-        except BadPing as error:
+        except (BadPing, BadOrigin) as error:
             return await self._form(request, 400, str(error), call)
         except TooMany as error:
             request.setHeader("retry-after", str(error.retry_after))

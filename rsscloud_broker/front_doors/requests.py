@@ -11,9 +11,13 @@ from urllib.parse import unquote_to_bytes
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.server import Request
 
+from rsscloud_broker.wire.origin import HEADER, TIME_HEADER, Passage, read_passage
 from rsscloud_broker.wire.text import decode
 
 _XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
+#: What is said about most pings: nothing.
+MADE_HERE = Passage()
+
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z][A-Za-z0-9_.:-]{0,40})""", re.IGNORECASE)
 
 
@@ -87,6 +91,15 @@ def charset(request: Request) -> str | None:
 def caller(request: Request) -> str:
     """The address of the client, which may be behind a trusted proxy: see ``limits``."""
     return str(request.getClientAddress().host)
+
+
+def passage(request: Request) -> Passage:
+    """What a broker that passes a ping on says about it.
+
+    :raises BadOrigin: the headers cannot be used.
+    """
+    via = header(request, HEADER)
+    return read_passage(via, header(request, TIME_HEADER) or "") if via else MADE_HERE
 
 
 def respond(request: Request, status: int, content_type: str, body: bytes, **headers: str) -> bytes:

@@ -45,7 +45,7 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.requests import all_parameters, caller, parameters
+from rsscloud_broker.front_doors.requests import all_parameters, caller, parameters, passage
 from rsscloud_broker.front_doors.rsscloud_answers import rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
 from rsscloud_broker.front_doors.xmlrpc import procedure
@@ -62,6 +62,7 @@ from rsscloud_broker.model import Intent
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import rsscloud
+from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
 from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
@@ -127,24 +128,29 @@ class RssCloud:
             return None
         return BadRegistration(sentence)
 
-    async def ping(self, urls: Sequence[str], source: str, *, again: bool = False) -> None:
+    async def ping(
+        self, urls: Sequence[str], source: str, origin: str, *, again: bool = False
+    ) -> None:
         """Handle a ping of each topic; the request succeeds if one ping succeeds.
 
         :param urls: the URLs of the topics.
         :param source: the address that the request came from.
+        :param origin: of the ping; see ``Ping``.
         :param again: whether the broker fetches a topic that could not be read again later, if
             it has subscribers.
         :raises BadRegistration: no ping succeeded; the text is for the client.
         :raises Limited: a limit on requests refused at least one ping.
         """
-        await _any_of([self._ping(url, source, again) for url in urls])
+        await _any_of([self._ping(url, source, origin, again) for url in urls])
 
-    async def _ping(self, url: str, source: str, again: bool) -> BadRegistration | None:
+    async def _ping(
+        self, url: str, source: str, origin: str, again: bool
+    ) -> BadRegistration | None:
         """Handle the ping of one topic; return the error for the client if it is refused."""
         topic = normal_form(url)
         try:
             self._check_pause(topic)
-            await self._broker.ping_topic(url, source, again)
+            await self._broker.ping_topic(url, source, again, origin)
         except TopicUnreadable as error:
             return BadRegistration(rsscloud.unreadable("ping", url, _rule(error)), error.reason)
         except PingTooSoon as error:
@@ -157,7 +163,7 @@ class RssCloud:
             return NotAllowed(str(error))
         return None
 
-    async def call_ping(self, url: str, source: str) -> None:
+    async def call_ping(self, url: str, source: str, origin: str) -> None:
         """Handle a ping by XML-RPC or SOAP, which succeeds even if the topic cannot be read.
 
         As the answer says success, the ping must not be lost: the broker fetches the topic again
@@ -166,7 +172,7 @@ class RssCloud:
         :raises Limited, NotAllowed: the ping was refused; the text is for the client.
         """
         try:
-            await self.ping(rsscloud.distinct([url]), source, again=True)
+            await self.ping(rsscloud.distinct([url]), source, origin, again=True)
         except (Limited, NotAllowed):
             raise
         except BadRegistration:
@@ -216,8 +222,8 @@ class RssCloudProcedures(XMLRPC):
             url = text_of(values[0])
             if url is None:
                 raise BadRegistration("The parameter url must be a string.")
-            await self._rss_cloud.call_ping(url, caller(request))
-        except BadRegistration as error:
+            await self._rss_cloud.call_ping(url, caller(request), passage(request).origin)
+        except (BadRegistration, BadOrigin) as error:
             raise Fault(RSSCLOUD_FAULT, str(error)) from error
         return True
 
@@ -295,7 +301,7 @@ class RssCloudDoor:
                     "pleaseNotify": register,
                     "rssPleaseNotify": register,
                     "requestNotification": register,
-                    "ping": SoapOperation(self._soap_ping, ("url",)),
+                    "ping": SoapOperation(self._soap_ping, ("url",), takes_request=True),
                 },
                 description=SoapDescription(RSSCLOUD, rsscloud.SOAP_PATHS, rsscloud_wsdl),
             )
@@ -318,7 +324,7 @@ class RssCloudDoor:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
                 raise BadRegistration(rsscloud.missing(["url"]))
-            await self._rss_cloud.ping(topics, caller(request))
+            await self._rss_cloud.ping(topics, caller(request), _origin(request))
             return rsscloud.PINGED
 
         return await rest_answer(request, "result", ping, self._pages.pinged)
@@ -331,15 +337,22 @@ class RssCloudDoor:
             raise Refused(str(error)) from error
         return True
 
-    async def _soap_ping(self, values: Mapping[str, Any], caller: str) -> bool:
+    async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> bool:
         url = text_of(values.get("url")) or ""
         if not url.strip():
             raise Refused(rsscloud.missing(["url"]))
         try:
-            await self._rss_cloud.call_ping(url, caller)
+            await self._rss_cloud.call_ping(url, caller(request), passage(request).origin)
         except (Limited, NotAllowed) as error:
             raise Refused(str(error)) from error
         return True
+
+
+def _origin(request: Request) -> str:
+    try:
+        return passage(request).origin
+    except BadOrigin as error:
+        raise BadRegistration(str(error)) from error
 
 
 def _rule(error: TopicUnreadable | CallbackFailed) -> str:

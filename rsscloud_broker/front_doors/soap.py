@@ -25,6 +25,7 @@ from rsscloud_broker.front_doors.answering import answer
 from rsscloud_broker.front_doors.requests import caller, header, respond
 from rsscloud_broker.interfaces import SoapOperation, SoapService
 from rsscloud_broker.wire import soap
+from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.xml import MalformedXML
 
 CONTENT_TYPE = "text/xml; charset=utf-8"
@@ -66,7 +67,7 @@ class SoapRoot:
             result = await operation.answer(values, asker)
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)
-        except (MalformedXML, Refused) as error:
+        except (MalformedXML, Refused, BadOrigin) as error:
             return fault_document(request, "Client", str(error))
         except Unavailable:
             raise

@@ -47,6 +47,7 @@ from rsscloud_broker.front_doors.requests import (
     body_of,
     caller,
     header,
+    passage,
     plain,
 )
 from rsscloud_broker.front_doors.shown_exchange import FORM
@@ -56,6 +57,7 @@ from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.negotiation import wants_page
+from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.text import decode_exactly
 from rsscloud_broker.wire.websub import BadRequest, HubRequest
 
@@ -168,7 +170,11 @@ class WebSubDoor(RoutesOnly):
         return await self._verify(request, asked)
 
     async def _publish(self, request: Request, asked: HubRequest) -> Said:
-        notes = await self._broker.publish(asked.urls, caller(request))
+        try:
+            via = passage(request).origin
+        except BadOrigin as error:
+            raise BadRequest(str(error)) from error
+        notes = await self._broker.publish(asked.urls, caller(request), via)
         if _OLD in _path(request) or _OLD in (header(request, "user-agent") or "").lower():
             return Said(NO_CONTENT, "")
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]

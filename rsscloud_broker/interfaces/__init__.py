@@ -5,6 +5,7 @@
 - ``apps``: what applications implement, and what they are given
 - ``database``: the database, for those with tables of their own
 - ``store``: everything that the broker keeps, and the check for free disk space
+- ``relaying``: pings that travel between brokers
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``administration``: what administrators see and do, and what is blocked
@@ -73,6 +74,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapOperation,
     SoapService,
 )
+from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake, IRelayStore
 from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
 from rsscloud_broker.interfaces.views import (
@@ -116,6 +118,7 @@ __all__ = [
     "IEventLog",
     "IEventSink",
     "IFeedDoctor",
+    "IFollowStore",
     "IFrontDoor",
     "IFrontDoorMaker",
     "IHealth",
@@ -125,9 +128,11 @@ __all__ = [
     "IOutbound",
     "IPages",
     "IPasswords",
+    "IPingIntake",
     "IPluginMaker",
     "IPublisher",
     "IPushesContent",
+    "IRelayStore",
     "ISelfTest",
     "ISinkMaker",
     "IStatistics",
@@ -135,6 +140,7 @@ __all__ = [
     "ITopicFetcher",
     "ITopicView",
     "IURLPolicy",
+    "Intake",
     "OutboundReply",
     "PartState",
     "Position",

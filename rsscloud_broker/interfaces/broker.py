@@ -48,6 +48,8 @@ class IBroker(Interface):
         Afterwards it fetches each topic that the ping names and that has subscriptions.
         If the topic has changed, its subscribers are notified.
 
+        A ping that has passed this broker before is ignored: see ``Ping.origin``.
+
         :param repeat_window: seconds within which the broker does not record the same ping
             again.
         :param source: the address of the caller, whose pings are limited; empty if there is
@@ -66,12 +68,13 @@ class IBroker(Interface):
         :raises Unavailable: the store cannot be read.
         """
 
-    def ping_topic(url: str, source: str, again: bool = ...) -> Awaitable[bool]:
+    def ping_topic(url: str, source: str, again: bool = ..., origin: str = ...) -> Awaitable[bool]:
         """Fetch a topic because somebody says that it changed, and wait for the result.
 
         :param source: as for ``ping``.
         :param again: whether to fetch the topic again later if this fetch fails and the topic
             has subscriptions.
+        :param origin: see ``Ping``.  A ping that has passed this broker before is ignored.
         :returns: whether the topic had changed.  If so, its subscribers are being notified.
         :raises TooMany: the caller pinged too often; or the topic has no subscriptions, and
             the broker fetches too many such topics of its host.
@@ -80,7 +83,9 @@ class IBroker(Interface):
         :raises TopicUnreadable: the fetch failed; no change was stored.
         """
 
-    def publish(urls: Collection[str], source: str) -> Awaitable[Mapping[str, str]]:
+    def publish(
+        urls: Collection[str], source: str, origin: str = ...
+    ) -> Awaitable[Mapping[str, str]]:
         """Accept that topics changed, and fetch them afterwards.
 
         Each URL counts as one ping.  The broker fetches nothing before this returns.
@@ -89,6 +94,7 @@ class IBroker(Interface):
 
         :param urls: at least one.
         :param source: as for ``ping``.
+        :param origin: as for ``ping_topic``.
         :returns: sentences for people, by URL in normal form: why the broker did not accept
             this URL, or why its last fetch failed.
         :raises TooMany: the caller pinged too often; or a topic has no subscriptions, and too

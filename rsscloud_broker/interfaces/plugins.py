@@ -25,6 +25,7 @@ from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts,
 from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.outbound import IOutbound
+from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
 from rsscloud_broker.interfaces.store import IStore
 from rsscloud_broker.interfaces.views import (
     IEventLog,
@@ -114,6 +115,8 @@ class SoapService:
 
 class IFrontDoor(Interface):
     """Takes requests in by one protocol.
+
+    A front door that is also an ``IService`` is started and stopped with the broker.
 
     XML-RPC and SOAP calls arrive at paths that all front doors share (``/RPC2`` and many
     others); a front door contributes its procedures and operations.
@@ -233,6 +236,10 @@ class FrontDoorParts:
     :ivar max_connections: returns how many connections of clients may be open at the same time.
     :ivar callers: finds out who makes a request; None if the broker has no accounts.
     :ivar accounts: what accounts can do; None if the broker has no accounts.
+    :ivar intake: takes in pings that were made elsewhere; None if nobody reads such.
+    :ivar follows: stores how far followed lists were read; None like ``intake``.
+    :ivar web: a client for pages and lists.  It calls no addresses that the operator forbids for
+        topics; None like ``intake``.
     :ivar administration: the verbs of administrators, for front doors whose makers provide
         ``IAdministers``; None for all others.
     """
@@ -255,6 +262,9 @@ class FrontDoorParts:
     max_connections: Callable[[], int] = lambda: 2000
     callers: ICallers | None = None
     accounts: IAccounts | None = None
+    intake: IPingIntake | None = None
+    follows: IFollowStore | None = None
+    web: IOutbound | None = None
     administration: IAdministration | None = None
 
 
@@ -273,6 +283,8 @@ class SinkParts:
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
     :ivar blocks: what administrators have blocked; None if nothing ever is.
+    :ivar outbound: a client for servers that the operator names, which calls no addresses that the
+        operator forbids for callbacks; None if the sink calls nobody.
     """
 
     store: IStore
@@ -285,6 +297,7 @@ class SinkParts:
     public_url: str
     has_hub: bool = False
     blocks: IBlocks | None = None
+    outbound: IOutbound | None = None
 
 
 class IPluginMaker(IPlugin):

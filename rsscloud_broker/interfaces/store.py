@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from zope.interface import Interface
 
 from rsscloud_broker.admin_records import Change
+from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
 from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import (
@@ -43,7 +44,7 @@ from rsscloud_broker.records import (
 T = TypeVar("T")
 
 
-class IStore(IStatistics):
+class IStore(IStatistics, IRelayStore, IFollowStore):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises
@@ -60,6 +61,12 @@ class IStore(IStatistics):
         A repeat (the same name, URL and feed within ``repeat_window`` seconds) gets no
         record of its own, but requests the checks.
         """
+
+    def add_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[PingRecord]]:
+        """As ``add_ping``, for several pings, each with its ``repeat_window``."""
+
+    def known_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[bool]]:
+        """Whether each ping would be a repeat for ``add_pings``.  Nothing is changed."""
 
     def pings(since: float, until: float, before: Ping | None, limit: int) -> Awaitable[list[Ping]]:
         """Pings with ``since <= received_at < until``, newest first.

@@ -14,7 +14,7 @@ from rsscloud_broker.interfaces import IOutbound, OutboundReply
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.notifiers.recording import exchange_of
-from rsscloud_broker.wire.http_dates import http_date
+from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.text import clean
 
 #: The number of redirects of an rssCloud notification that are followed, as POST.
@@ -22,9 +22,6 @@ REDIRECTS = 5
 
 #: The statuses of permanent redirects (RFC 9110, section 15.4).
 PERMANENT = frozenset({301, 308})
-
-#: The longest Retry-After, in seconds, that the broker obeys.
-MAX_RETRY_AFTER = 86_400.0
 
 #: A reason is cut to this many characters, since strangers write parts of it.
 MAX_REASON = 300
@@ -114,20 +111,3 @@ def failed(reason: str, **facts: Any) -> Outcome:
     :param facts: further fields of the outcome.
     """
     return Outcome(False, clean(reason)[:MAX_REASON], **facts)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds of a Retry-After header (RFC 9110, section 10.2.3).
-
-    If the header has a date, the seconds count from the answer's own Date, so that the clocks of
-    the two servers need not agree.
-
-    :param headers: the headers of the answer, by names in lower case.
-    :returns: the seconds, at most ``MAX_RETRY_AFTER``; None if there is no valid header, or a date
-        without a Date.
-    """
-    text = headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), MAX_RETRY_AFTER)
-    until, sent = http_date(text), http_date(headers.get("date", ""))
-    return None if until is None or sent is None else min(max(until - sent, 0.0), MAX_RETRY_AFTER)

@@ -21,6 +21,7 @@ from rsscloud_broker.apps.writing.app import make as make_writing
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.front_doors.follows import FollowsDoor, FollowsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
 from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_by_publishers
@@ -45,6 +46,7 @@ from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
+from rsscloud_broker.sinks.relay import RelayOptions, RelaySink
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.sinks.resourcesync import pushed_prefixes as pushed_by_the_source
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
@@ -158,6 +160,12 @@ resourcesync = PushingFrontDoorMaker(
     ResourceSyncDoor,
     pushed_by_publishers,
 )
+follows = FrontDoorMaker(
+    "follows",
+    "takes in the pings of other brokers, whose change lists it reads",
+    FollowsOptions,
+    FollowsDoor,
+)
 event_log = FrontDoorMaker(
     "event_log", "the event log for people, at /log", EventLogDoorOptions, EventLogDoor
 )
@@ -243,6 +251,9 @@ event_log_sink = SinkMaker(
     "event_log", "writes what the broker does into the event log", EventLogOptions, EventLogSink
 )
 archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)
+relay = SinkMaker(
+    "relay", "passes pings on to other ping servers, hubs and clouds", RelayOptions, RelaySink
+)
 statistics = SinkMaker(
     "statistics",
     "stores each minute how much the broker did",

@@ -6,26 +6,24 @@ to the end of that hour.  An hour without a ping has no archive.
 
 The sink writes an archive if the store has more pings of that hour than the archive says it holds.
 So a restart in the middle of an hour loses nothing and repeats nothing, and an archive is written
-again if pings of its hour were committed late.  An archive is only ever replaced by one that holds
-more, so it stays when the pings of its hour are deleted from the store.
+again if pings of its hour were committed late, or were taken in later from another broker.  An
+archive is only ever replaced by one that holds more, so it stays when the pings of its hour are
+deleted from the store.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from attrs import field, frozen, validators
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
-from rsscloud_broker.events import Event
+from rsscloud_broker.events import Event, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.sinks.files import publish_change_list, records_in
 from rsscloud_broker.timing import EachPeriod
-from rsscloud_broker.wire.change_list import Unit
-
-HOUR: Final = 3600
+from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
 
 #: The sink works so many seconds after each full minute: by then a ping that arrived at the end
 #: of an hour is most likely committed.
@@ -48,15 +46,6 @@ class ArchiveOptions:
     unit: Unit = field(default="minutes", validator=validators.in_(("minutes", "seconds")))
 
 
-def archive_path(hour: int) -> tuple[str, ...]:
-    """The path of an hour's archive below the public directory, as segments.
-
-    :param hour: whole hours since the epoch.
-    """
-    day = datetime.fromtimestamp(hour * HOUR, UTC)
-    return (f"{day:%Y}", f"{day:%m}", f"{day:%d}", f"{day.hour + 1:02}.xml")
-
-
 @implementer(IEventSink)
 class ArchiveSink(EachPeriod):
     """Writes the archives that are missing, and deletes old pings that are archived.
@@ -65,7 +54,7 @@ class ArchiveSink(EachPeriod):
     the disk was full for instance, is tried again until it can be.
     """
 
-    handles: tuple[type[Event], ...] = ()
+    handles: tuple[type[Event], ...] = (PingsTakenIn,)
 
     def __init__(self, options: ArchiveOptions, parts: SinkParts) -> None:
         super().__init__(parts.clock, 60, self._look, name="archive", after=_AFTER, at_start=True)
@@ -75,12 +64,22 @@ class ArchiveSink(EachPeriod):
         self._pruned_to = 0
 
     async def handle(self, event: Event) -> None:
-        """Do nothing: the sink handles no events and reads the pings from the store."""
+        """Look at past hours again, as pings of these hours were taken in.
+
+        The event is only a hint: what it reports is found before the pings are deleted at the
+        latest.
+        """
+        if isinstance(event, PingsTakenIn):
+            self._look_from = min(self._look_from, int(event.oldest // HOUR))
 
     async def _look(self) -> None:
         this_hour = int(self._parts.clock.wall_seconds() // HOUR)
-        await self._archive(self._look_from, this_hour)
-        self._look_from = this_hour - _LOOK_BACK
+        first, self._look_from = self._look_from, this_hour - _LOOK_BACK
+        try:
+            await self._archive(first, this_hour)
+        except Exception:
+            self._look_from = min(first, self._look_from)  # none of these hours is left out
+            raise
         keep_from = this_hour - self._options.keep_hours
         if keep_from > self._pruned_to:
             # Compare with their archives once more what is about to be deleted.

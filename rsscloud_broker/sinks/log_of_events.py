@@ -21,6 +21,9 @@ from rsscloud_broker.events import (
     NotificationFailed,
     PingAccepted,
     PingRefused,
+    PingRelayed,
+    RelayFailed,
+    RelaySkipped,
     SubscriptionDenied,
     SubscriptionRemoved,
     SubscriptionRequested,
@@ -72,7 +75,37 @@ def _clipped(entry: LogEntry) -> LogEntry:
 def _ping_accepted(event: PingAccepted) -> LogEntry:
     topic = normal_form(event.url)
     outcome = "repeated" if event.repeated else "accepted"
-    return LogEntry("ping", outcome, event.at, 0, topic, host_of(topic), source=event.source)
+    reason = f"it came from {event.origin.replace(' ', ', then ')}" if event.origin else ""
+    return LogEntry(
+        "ping", outcome, event.at, 0, topic, host_of(topic), source=event.source, reason=reason
+    )
+
+
+def _relayed(event: PingRelayed, now: float) -> Iterator[LogEntry]:
+    numbers = _milliseconds(event.seconds)
+    yield _of_callback(
+        "relay",
+        "delivered",
+        event.url,
+        event.target,
+        event.at,
+        reason=event.answer,
+        numbers=numbers,
+    )
+
+
+def _relay_failed(event: RelayFailed, now: float) -> Iterator[LogEntry]:
+    numbers = {} if event.retry_at is None else {"retry_at": round(event.retry_at, 3)}
+    yield _of_callback(
+        "relay", "failed", event.url, event.target, event.at, reason=event.reason, numbers=numbers
+    )
+
+
+def _relay_skipped(event: RelaySkipped, now: float) -> Iterator[LogEntry]:
+    numbers = {"pings": event.pings}
+    yield _of_callback(
+        "relay", "skipped", "", event.target, event.at, reason=event.reason, numbers=numbers
+    )
 
 
 def _ping_refused(event: PingRefused, now: float) -> Iterator[LogEntry]:
@@ -333,6 +366,9 @@ def _host_in(event: Administered) -> str:
 
 _MAKERS: Final[Mapping[type[Event], Callable[[Any, float], Iterator[LogEntry]]]] = {
     PingRefused: _ping_refused,
+    PingRelayed: _relayed,
+    RelayFailed: _relay_failed,
+    RelaySkipped: _relay_skipped,
     TopicFetched: _fetched,
     TopicFetchFailed: _fetch_failed,
     TopicEnded: _topic_ended,

@@ -14,6 +14,8 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
+    ColumnElement,
     Connection,
     Row,
     Table,
@@ -22,14 +24,16 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     select,
+    true,
     tuple_,
     update,
 )
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.schema import (
     counter,
     ping,
@@ -152,6 +156,11 @@ def _repeats(
     return repeats
 
 
+def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[bool]:
+    """See ``IStore.known_pings``."""
+    return _repeats(conn, wanted, [fingerprint(record) for record, _ in wanted])
+
+
 def insert_pings(conn: Connection, records: Sequence[Ping]) -> list[Ping]:
     """Record pings, and return them with their ids."""
     return _insert(conn, [(record, fingerprint(record)) for record in records])
@@ -170,6 +179,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
             "rss_url": record.rss_url,
             "tags": json.dumps(record.tags) if record.tags else "",
             "fingerprint": digest,
+            "origin": record.origin,
         }
         for record, digest in new
     ]
@@ -185,6 +195,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
             rss_url=record.rss_url,
             tags=record.tags,
             id=key,
+            origin=record.origin,
         )
         for (record, _), row, key in zip(new, rows, ids, strict=True)
     ]
@@ -246,6 +257,32 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
         rss_url=row.rss_url,
         tags=tuple(json.loads(row.tags)) if row.tags else (),
         id=row.id,
+        origin=row.origin,
+    )
+
+
+def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
+    """See ``IStore.pings_after``."""
+    query = select(ping).where(ping.c.id > after, _settled(conn)).order_by(ping.c.id).limit(limit)
+    return [_ping(row) for row in conn.execute(query)]
+
+
+def last_ping_id(conn: Connection) -> int:
+    """The greatest id of a ping that ``pings_after`` returns; 0 if there is none."""
+    query = select(ping.c.id).where(_settled(conn)).order_by(ping.c.id.desc()).limit(1)
+    return conn.execute(query).scalar() or 0
+
+
+def _settled(conn: Connection) -> ColumnElement[bool]:
+    """Whether no ping with a smaller id can appear any more.
+
+    PostgreSQL gives out ids before the commit.  So a ping is settled when all transactions that
+    still run began after the one that recorded it.  On SQLite one transaction writes at a time.
+    """
+    if conn.dialect.name != postgresql.DIALECT:
+        return true()
+    return literal_column(
+        "age(ping.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Boolean
     )
 
 

@@ -2,7 +2,8 @@
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
 ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``, ``walks``,
-``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks`` and ``changes``.
+``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``, ``changes`` and
+``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -45,6 +46,7 @@ from rsscloud_broker.storage import (
     moves,
     nodes,
     polls,
+    relaying,
     sizes,
     summaries,
     topics,
@@ -141,10 +143,20 @@ class Store(Service):
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
         return self._database.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
 
+    add_pings = writing(ping_rows.add_pings)
+    known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
+    pings_after = reading(ping_rows.pings_after)
     count_pings = reading(ping_rows.count_pings)
     ping_hours = reading(ping_rows.ping_hours)
     prune_pings = writing(ping_rows.prune_pings)
+
+    # relays and followed lists
+
+    begin_relay = writing(relaying.begin_relay)
+    record_relay = writing(relaying.record_relay)
+    followed_lists = writing(relaying.followed_lists)
+    record_followed = writing(relaying.record_followed)
 
     # the event log
 

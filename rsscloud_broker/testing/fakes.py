@@ -272,6 +272,7 @@ class FakeBroker:
     :ivar recent: the pings that ``recent_pings`` returns.
     :ivar pinged: the topics given to ``ping_topic``.
     :ivar sources: the addresses that pings of all kinds and pushes came from, in order.
+    :ivar origins: the origins given to ``ping_topic`` and ``publish``, in order.
     :ivar published: the URLs given to ``publish``, call by call.
     :ivar distrusted: the topics given to ``distrust_pings``.
     :ivar pushed: the topics given to ``push_content``, each with its content.
@@ -290,6 +291,7 @@ class FakeBroker:
         self.recent: tuple[Ping, ...] = ()
         self.pinged: list[str] = []
         self.sources: list[str] = []
+        self.origins: list[str] = []
         self.published: list[tuple[str, ...]] = []
         self.distrusted: list[str] = []
         self.pushed: list[tuple[str, Content]] = []
@@ -309,14 +311,20 @@ class FakeBroker:
         self._fail("recent_pings")
         return self.recent
 
-    async def ping_topic(self, url: str, source: str, again: bool = False) -> bool:
+    async def ping_topic(
+        self, url: str, source: str, again: bool = False, origin: str = ""
+    ) -> bool:
         self._fail("ping_topic")
         self.pinged.append(url)
+        self.origins.append(origin)
         self.sources.append(source)
         return self.changed
 
-    async def publish(self, urls: Collection[str], source: str) -> Mapping[str, str]:
+    async def publish(
+        self, urls: Collection[str], source: str, origin: str = ""
+    ) -> Mapping[str, str]:
         self._fail("publish")
+        self.origins.append(origin)
         self.published.append(tuple(urls))
         self.sources.append(source)
         return {url: self.problems[url] for url in urls if url in self.problems}

@@ -56,9 +56,6 @@ _ID: Final = re.compile("[0-9]{1,18}")
 #: Of all connections, those who watch the log may have one in so many.
 _SHARE: Final = 2
 
-#: The kinds in the form.  Nothing in the broker makes entries about relays yet.
-_OFFERED: Final = tuple(kind for kind in KINDS if kind != "relay")
-
 #: The outcomes of all kinds of entries.
 OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
 
@@ -193,7 +190,7 @@ class LogPage:
             message=asked.fault,
             topic=wanted.topic,
             host=wanted.host,
-            kinds=select("kind", _OFFERED, wanted.kind, "all"),
+            kinds=select("kind", tuple(KINDS), wanted.kind, "all"),
             outcomes=select("outcome", OUTCOMES, wanted.outcome, "any"),
             entries=self._entries(wanted, public, before, newest),
             live="live" if before is None else "",

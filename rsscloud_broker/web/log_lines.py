@@ -262,5 +262,10 @@ _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
         "The broker could not pass a ping for ",
         f" on to {entry.host or 'another server'}{_why(entry)}",
     ),
+    ("relay", "skipped"): lambda entry: (
+        f"The broker did not pass {int(entry.numbers.get('pings', 0)):,} pings on to "
+        f"{entry.host or 'another server'}{_why(entry)}",
+        "",
+    ),
     ("administration", "done"): _administered,
 }

@@ -11,7 +11,8 @@ The format is that of weblogs.com's ``changes.xml``: newest ping first, one on e
 
 ``count`` is the number of pings ever received.  ``when`` is the age of a ping, in minutes or in
 seconds; as published documents and their readers differ, the unit is a setting.  ``ts`` is not
-part of the old format: it is the exact time of the ping.  The comment at the end gives the number
+part of the old format: it is the exact time of the ping.  If a ping came from other brokers, the
+added attribute ``via`` names them: see ``origin``.  The comment at the end gives the number
 of records, and shows that the file is whole.
 
 The second line names the style sheet with which browsers show a list to people
@@ -44,6 +45,9 @@ _SECONDS_IN: Final[dict[Unit, int]] = {"minutes": 60, "seconds": 1}
 _IN_ATTRIBUTE: Final = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
 _CLOSING: Final = re.compile(rb"</weblogUpdates>\n<!-- records: ([0-9]{1,15}) -->\n\Z")
+
+#: The seconds of an hour.
+HOUR: Final = 3600
 
 #: The path of the style sheet.
 STYLE_SHEET: Final = "/changes.css"
@@ -80,10 +84,11 @@ def weblogs(pings: Iterable[Ping], at: float, unit: Unit) -> bytes:
     for ping in pings:
         age = max(0, int((at - ping.received_at) // seconds))
         feed = f' rssUrl="{escape(ping.rss_url, _IN_ATTRIBUTE)}"' if ping.rss_url else ""
+        via = f' via="{escape(ping.origin, _IN_ATTRIBUTE)}"' if ping.origin else ""
         lines.append(
             f'<weblog name="{escape(ping.name, _IN_ATTRIBUTE)}"'
             f' url="{escape(ping.url, _IN_ATTRIBUTE)}"'
-            f' when="{age}"{feed} ts="{_timestamp(int(ping.received_at))}"/>\n'
+            f' when="{age}"{feed} ts="{_timestamp(int(ping.received_at))}"{via}/>\n'
         )
     return legal("".join(lines)).encode()
 
@@ -108,3 +113,12 @@ def records_told(end: bytes) -> int | None:
 @lru_cache(maxsize=1024)  # many pings in a list have the same second
 def _timestamp(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def archive_path(hour: int) -> tuple[str, ...]:
+    """The path of an hour's archive below the root of a broker, as segments.
+
+    :param hour: whole hours since the epoch.
+    """
+    day = datetime.fromtimestamp(hour * HOUR, UTC)
+    return (f"{day:%Y}", f"{day:%m}", f"{day:%d}", f"{day.hour + 1:02}.xml")

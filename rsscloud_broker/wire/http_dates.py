@@ -1,5 +1,6 @@
-"""Computes how long an HTTP answer stays fresh, by its headers (RFC 9111, section 4.2).
+"""Reads the headers of an HTTP answer that say until when something holds.
 
+``freshness`` computes how long an answer stays fresh (RFC 9111, section 4.2).
 As the broker fetches for all subscribers, it counts as a shared cache: ``s-maxage`` takes
 precedence over ``max-age``, and both over ``Expires``.
 """
@@ -17,6 +18,10 @@ MAX_SECONDS: Final = 2**31
 # The argument of a directive may be quoted, though it ought not to be.
 _DIRECTIVE = re.compile(r"""([\w!#$%&'*+.^`|~-]+)\s*(?:=\s*(?:"([^"]*)"|([^\s,"]*)))?""")
 _SECONDS = re.compile(r"[0-9]{1,50}")
+
+
+#: The longest Retry-After, in seconds, that the broker obeys.
+MAX_RETRY_AFTER: Final = 86_400.0
 
 
 def http_date(text: str) -> float | None:
@@ -75,3 +80,20 @@ def _seconds(text: str | None) -> float | None:
     if text is None or not _SECONDS.fullmatch(text):
         return None
     return float(min(int(text), MAX_SECONDS))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of a Retry-After header (RFC 9110, section 10.2.3).
+
+    If the header has a date, the seconds count from the answer's own Date, so that the clocks of
+    the two servers need not agree.
+
+    :param headers: the headers of the answer, by names in lower case.
+    :returns: the seconds, at most ``MAX_RETRY_AFTER``; None if there is no valid header, or a date
+        without a Date.
+    """
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), MAX_RETRY_AFTER)
+    until, sent = http_date(text), http_date(headers.get("date", ""))
+    return None if until is None or sent is None else min(max(until - sent, 0.0), MAX_RETRY_AFTER)

@@ -15,8 +15,9 @@ from rsscloud_broker.notifiers import (
     SoapNotifier,
     XMLRPCNotifier,
 )
-from rsscloud_broker.notifiers.calling import MAX_RETRY_AFTER, call, retry_after
+from rsscloud_broker.notifiers.calling import call
 from rsscloud_broker.testing import FakeOutbound, reply
+from rsscloud_broker.wire.http_dates import MAX_RETRY_AFTER, retry_after
 
 URL = "http://reader.example/notify"
 

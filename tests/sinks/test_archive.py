@@ -10,12 +10,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.events import FilePublished, PingReceived
+from rsscloud_broker.events import FilePublished, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink
-from rsscloud_broker.model import Ping
-from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink, archive_path
+from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.testing import RecordingBus
 from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.wire.change_list import archive_path
 from tests.sinks.pings import HOUR, NOON, PingStore, ages, make_parts, read_list
 
 
@@ -55,11 +55,19 @@ class ArchiveSinkTests(SynchronousTestCase):
         self.assertTrue(verifyObject(IEventSink, sink))
         self.assertTrue(verifyObject(IService, sink))
 
-    def test_events_are_not_needed(self) -> None:
+    def test_hour_in_which_pings_were_taken_in_is_made_again(self) -> None:
         sink = self.start()
-        self.assertEqual(sink.handles, ())
-        event = PingReceived(Ping("A", "https://example.org/", NOON))
+        self.store.add(NOON - 5 * HOUR)
+        self.advance(60)
+        self.assertFalse(self.archive(NOON - 5 * HOUR).exists(), "nobody looks that far back")
+        event = PingsTakenIn(NOON - 5 * HOUR)
         self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(sink.handle(event))))
+        self.store.failure = Unavailable("the disk is full")
+        self.advance(60)
+        self.store.failure = None
+        self.advance(60)
+        self.assertTrue(self.archive(NOON - 5 * HOUR).exists())
+        self.flushLoggedErrors()
 
     def test_made_soon_after_the_hour(self) -> None:
         self.start()

@@ -15,10 +15,12 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model import Ping
 from rsscloud_broker.records import Bounds, PingedTopic
 from rsscloud_broker.storage import AccountStore, Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
+from rsscloud_broker.storage.pings import add_pings
 from rsscloud_broker.storage.schema import statistic
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
@@ -74,6 +76,25 @@ class EventLogOrderTests(TestCase):
             await store.add_log_entries([LogEntry("host", "reachable", now - 121)])
             self.assertEqual(await read(), ["host"])
         self.assertEqual(await read(), ["ping", "fetch", "host"])
+
+
+class PingOrderTests(TestCase):
+    """A relay that goes on after the last ping that it has read misses none."""
+
+    async def test_ping_that_is_committed_late_is_not_missed(self) -> None:
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), open_engine(url)
+        self.addCleanup(engine.dispose)
+        pings = [Ping(name, f"http://{name}.example/", 1000.0) for name in ("late", "early")]
+        with engine.begin() as other_node:
+            add_pings(other_node, [(pings[0], 60.0)])
+            adding = store.add_ping(pings[1], 60.0)
+            if adding.called:  # it need not wait for the other node
+                await adding
+            self.assertEqual(await store.pings_after(0, 10), [])
+        await adding
+        found = await store.pings_after(0, 10)
+        self.assertEqual([ping.name for ping in found], ["late", "early"])
 
 
 class SeveralNodesTests(TestCase):

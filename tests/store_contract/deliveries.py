@@ -23,10 +23,13 @@ from tests.store_contract.basics import (
 from tests.store_contract.event_log import EventLogContract
 from tests.store_contract.published import PublishedContract
 from tests.store_contract.pushed import PushedContract
+from tests.store_contract.relaying import RelayingContract
 from tests.store_contract.statistics import StatisticsContract
 
 
-class DeliveriesContract(PushedContract, PublishedContract, StatisticsContract, EventLogContract):
+class DeliveriesContract(
+    PushedContract, PublishedContract, StatisticsContract, EventLogContract, RelayingContract
+):
     """The tests of deliveries that every ``IStore`` must pass."""
 
     # fan-out

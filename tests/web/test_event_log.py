@@ -97,8 +97,7 @@ class PageTests(LogCase):
             stream = self.page(kind=kind).xpath("string(//ol/@data-stream)")
             self.assertEqual(parse_qs(urlsplit(stream).query)["after"], ["2"])
         self.assertEqual(len(self.lines(self.page(host="Site.Example"))), 1)
-        kinds = [kind for kind in KINDS if kind != "relay"]  # nothing makes those
-        self.assertEqual(page.xpath("//select[@name='kind']/option/@value"), ["", *kinds])
+        self.assertEqual(page.xpath("//select[@name='kind']/option/@value"), ["", *KINDS])
 
     def test_parameters_that_cannot_be_used_are_named(self) -> None:
         self.add(self.ping())

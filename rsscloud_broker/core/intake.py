@@ -1,0 +1,102 @@
+"""Takes in pings that were made at other brokers, for those who follow them: see ``IPingIntake``.
+
+Such a ping keeps the time at which it was made.  So it comes into the change lists and archives of
+the hours that it belongs to, and whoever follows this broker in turn can recognise it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.internet.task import deferLater
+from zope.interface import implementer
+
+from rsscloud_broker.core.access import Access
+from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.web_addresses import check_ping
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Refused
+from rsscloud_broker.events import PingAccepted, PingReceived, PingsTakenIn
+from rsscloud_broker.interfaces import (
+    IClock,
+    IDiskSpace,
+    IEventBus,
+    Intake,
+    IPingIntake,
+    IStore,
+)
+from rsscloud_broker.model import Ping
+from rsscloud_broker.urls import normal_form
+
+#: How many pings are recorded in one operation.
+PORTION: Final = 200
+
+
+@implementer(IPingIntake)
+class PingIntake:
+    """Implements ``IPingIntake``.
+
+    :param space: checks the free disk space; None if it is not checked.
+    """
+
+    def __init__(
+        self,
+        store: IStore,
+        detector: ChangeDetector,
+        bus: IEventBus,
+        clock: IClock,
+        access: Access,
+        counters: Counters,
+        space: IDiskSpace | None = None,
+    ) -> None:
+        self._store = store
+        self._detector = detector
+        self._bus = bus
+        self._clock = clock
+        self._access = access
+        self._counted = counters.pings
+        self._space = space
+
+    async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
+        if self._space is not None:
+            self._space.check()
+        abroad = [ping for ping in pings if not self._access.came_back(ping.origin)]
+        allowed = [ping for ping in abroad if self._is_allowed(ping)]
+        taken = 0
+        for start in range(0, len(allowed), PORTION):
+            if start:  # other work gets its turn, and sinks handle the events
+                await deferLater(self._clock, 0)
+            taken += await self._record(allowed[start : start + PORTION], precision)
+        return Intake(
+            taken, len(pings) - len(abroad) + len(allowed) - taken, len(abroad) - len(allowed)
+        )
+
+    def _is_allowed(self, ping: Ping) -> bool:
+        try:
+            check_ping(ping)
+            self._access.check_publish(*map(normal_form, ping.named_urls))
+        except Refused:
+            return False
+        return True
+
+    async def _record(self, pings: Sequence[Ping], precision: float) -> int:
+        """Record a portion of pings, and return how many of them were new."""
+        wanted = [(ping, precision) for ping in pings]
+        known = await self._store.known_pings(wanted)  # most are, and need not be written
+        unknown = [one for one, is_known in zip(wanted, known, strict=True) if not is_known]
+        if not unknown:
+            return 0
+        records = await self._store.add_pings(unknown)
+        new = [record for record in records if not record.repeat]
+        for record in new:
+            ping = record.ping
+            self._counted.inc()
+            self._bus.publish(PingReceived(ping))
+            now = self._clock.wall_seconds()
+            self._bus.publish(PingAccepted(ping.rss_url or ping.url, now, origin=ping.origin))
+            for topic in record.watched:
+                self._detector.schedule(topic)
+        if new:
+            self._bus.publish(PingsTakenIn(min(record.ping.received_at for record in new)))
+        return len(new)

@@ -1,0 +1,226 @@
+"""The relay, a sink: passes each ping on to other ping servers, hubs and clouds.
+
+This is what Ping-O-Matic did: a site pings one server, and many hear of it.  The configuration
+names the targets; without any the relay does nothing::
+
+    [[sinks.relay.targets]]
+    url = "http://rpc.pingomatic.com/"
+    protocol = "xml-rpc"
+
+``relay_calls`` says what is sent, and ``relay_worker`` when.  Each target has a worker of its own,
+so that one that is slow or dead does not hold up the others.
+
+A ping is never passed on to where it came from.  The relay tells each target which brokers the ping
+has passed (``wire.origin``); a broker that gets a ping which it has passed on itself ignores it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fnmatch import translate
+from typing import Any, Final
+
+import attrs
+from attrs import field, frozen
+from attrs.validators import and_, deep_iterable, ge, gt, le
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.events import Event, HostFreed, PingReceived
+from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.model import Callback, Ping, host_of
+from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
+from rsscloud_broker.sinks.relay_foreign import LABEL, ForeignClouds
+from rsscloud_broker.sinks.relay_worker import Rules, Worker
+from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.urls import identity
+from rsscloud_broker.wire.web_address import fault_of
+
+#: How many targets there may be.
+MAX_TARGETS: Final = 50
+
+#: The progress of a target that the configuration does not name is kept for so many seconds.
+KEPT: Final = 7 * 86_400.0
+
+#: How many feeds a second have their clouds and hubs pinged, at most.
+FOREIGN_RATE: Final = 20.0
+
+#: The places that the URL of a target by ``get`` may have.
+_PLACES: Final = re.compile(r"\{(?:name|url|rssUrl)\}")
+
+
+def is_target(target: Any, key: attrs.Attribute[Any], url: str) -> None:
+    """Require a URL that can be called."""
+    if fault := fault_of(_PLACES.sub("x", url)):
+        raise ValueError(
+            f"'{key.name}' is {url[:100]!r}, which cannot be called: {fault}; write a whole URL "
+            'such as "http://rpc.pingomatic.com/"'
+        )
+
+
+@frozen
+class Target:
+    """Where the relay passes pings on to.
+
+    :ivar url: the URL that is called.
+    :ivar protocol: by which protocol; see ``relay_calls``.
+    :ivar rate: calls a second, at most.
+    :ivar at_once: how many calls may be under way at the same time; with more than one, pings of
+        the same moment may arrive in another order.
+    :ivar hosts: patterns of hosts; only pings of sites or feeds at such hosts are passed on.
+    """
+
+    url: str = field(validator=is_target)
+    protocol: Protocol = "xml-rpc"
+    rate: float = field(default=5.0, validator=and_(gt(0), le(10_000)))
+    at_once: int = field(default=1, validator=and_(ge(1), le(50)))
+    hosts: tuple[str, ...] = ("*",)
+
+    @property
+    def name(self) -> str:
+        """Names the target in the store."""
+        return f"{self.protocol} {self.url}"
+
+
+def _are_different(options: RelayOptions, key: attrs.Attribute[Any], targets: Any) -> None:
+    if len(targets) > MAX_TARGETS:
+        raise ValueError(f"'{key.name}' has {len(targets)} targets; at most {MAX_TARGETS} may be")
+    for name, count in Counter(target.name for target in targets).items():
+        if count > 1:
+            raise ValueError(f"'{key.name}' has {name!r} {count} times; name each target once")
+
+
+@frozen
+class RelayOptions:
+    """Options of the relay.
+
+    :ivar targets: where pings are passed on to; none for no relay.
+    :ivar window: seconds within which a repeat of a ping is not passed on again.
+    :ivar max_age: seconds after which a ping is not passed on any more.
+    :ivar retries: seconds to wait before each further attempt to pass a ping on.
+    :ivar foreign_clouds: whether the clouds and hubs that a feed names are pinged, too.
+    """
+
+    targets: tuple[Target, ...] = field(default=(), validator=_are_different)
+    window: float = field(default=60.0, validator=and_(ge(0), le(86_400)))
+    max_age: float = field(default=3600.0, validator=and_(gt(0), le(86_400)))
+    retries: tuple[float, ...] = field(
+        default=(5.0, 30.0, 120.0, 600.0, 1800.0), validator=deep_iterable(gt(0))
+    )
+    foreign_clouds: bool = False
+
+
+class News:
+    """Tells all who wait that there may be something new."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Deferred[None]] = []
+
+    def next(self) -> Deferred[None]:
+        """A Deferred that fires when there may be something new."""
+        news: Deferred[None] = Deferred(self._waiting.remove)
+        self._waiting.append(news)
+        return news
+
+    def tell(self) -> None:
+        """Fire the Deferreds."""
+        waiting, self._waiting = self._waiting, []
+        for news in waiting:
+            news.callback(None)
+
+
+@implementer(IEventSink)
+class RelaySink(Service):
+    """Passes pings on to the targets."""
+
+    name = "relay"
+    handles: tuple[type[Event], ...] = (PingReceived, HostFreed)
+    log = Logger()
+
+    def __init__(self, options: RelayOptions, parts: SinkParts) -> None:
+        self._options = options
+        self._parts = parts
+        self._news = News()
+        self._workers: list[Worker] = []
+        self._beginning: Deferred[None] = succeed(None)
+        self._store_retry = StoreRetry(parts.clock, "The relay")
+        if not (options.targets or options.foreign_clouds):
+            self.handles = ()
+
+    async def handle(self, event: Event) -> None:
+        """Take a ping as a hint to look for pings in the store."""
+        if isinstance(event, HostFreed):
+            for worker in self._workers:
+                if worker.target.host == event.host:
+                    worker.free()
+        else:
+            self._news.tell()
+
+    def startService(self) -> None:
+        super().startService()
+        self._store_retry.stopped = False
+        if self.handles:
+            self._beginning = Deferred.fromCoroutine(self._begin())
+
+    def stopService(self) -> Deferred[None]:
+        """Stop; the Deferred fires when the progress of all targets is stored."""
+        super().stopService()
+        self._store_retry.stop()
+        self._beginning.cancel()
+        workers, self._workers = self._workers, []
+        return gatherResults([worker.stop() for worker in workers]).addCallback(lambda done: None)
+
+    async def _begin(self) -> None:
+        try:
+            await self._begin_workers()
+        except Exception:
+            if self.running:  # a bug, and not that the service stops
+                self.log.failure("The relay cannot begin; pings are not passed on.")
+
+    async def _begin_workers(self) -> None:
+        options, parts = self._options, self._parts
+        if parts.outbound is None:
+            raise ValueError("a relay needs a client that calls the targets")
+        sender = Sender(parts.outbound, identity(parts.public_url))
+        if not sender.identity:
+            self.log.warn(
+                "The relay passes pings on without a name: set public_url, by which other brokers "
+                "recognise pings that have passed here, and do not send them back."
+            )
+        names = [target.name for target in options.targets]
+        names += [LABEL] if options.foreign_clouds else []
+        now = parts.clock.wall_seconds()
+        found = await self._store_retry(lambda: parts.store.begin_relay(names, now, now - KEPT))
+        for target, progress in zip(options.targets, found, strict=False):
+            calls = TargetCalls(sender, parts.clock, target.protocol, target.url)
+            rules = self._rules(target)
+            called = Callback(target.url, target.protocol)
+            self._add(Worker(progress, called, called.host, calls, rules, parts, self._news.next))
+        if options.foreign_clouds:
+            clouds = ForeignClouds(sender, parts)
+            rules = Rules(rate=FOREIGN_RATE, window=options.window, max_age=options.max_age)
+            nobody = Callback("", LABEL)
+            self._add(Worker(found[-1], nobody, LABEL, clouds, rules, parts, self._news.next))
+
+    def _add(self, worker: Worker) -> None:
+        self._workers.append(worker)
+        worker.start()
+
+    def _rules(self, target: Target) -> Rules:
+        options = self._options
+        matches = re.compile("|".join(map(translate, map(str.lower, target.hosts)))).match
+
+        def wants(ping: Ping) -> bool:
+            return any(matches(host_of(url)) for url in filter(None, (ping.url, ping.rss_url)))
+
+        return Rules(
+            wants if target.hosts != ("*",) else lambda ping: True,
+            target.rate,
+            target.at_once,
+            options.window,
+            options.max_age,
+            options.retries,
+        )

@@ -1,0 +1,243 @@
+"""Makes the calls by which a relay passes a ping on, and judges the answers.
+
+===========  ==================================================================================
+protocol     what is sent for a ping
+===========  ==================================================================================
+``xml-rpc``  ``weblogUpdates.extendedPing(name, url, check, rss, tags)`` if the ping names a feed,
+             else ``weblogUpdates.ping(name, url)``
+``soap``     the same as SOAP 1.1, with the SOAPAction ``"/weblogUpdates"``
+``get``      ``name``, ``url`` and ``rssUrl`` as parameters of the URL; or in the places that the
+             URL has for them, as in ``http://sink.example/ping?u={url}``
+``rsscloud`` a form with ``url``, the feed, or the site if the ping names no feed
+``websub``   a form with ``hub.mode=publish`` and ``hub.url``, the same
+===========  ==================================================================================
+
+A ping server that does not know ``extendedPing`` answers with a fault.  Then ``ping`` is sent
+instead, and for an hour the server is sent nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote, urlencode
+
+from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
+
+from rsscloud_broker.errors import AddressRefused, OutboundError, Unavailable
+from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.model import Ping
+from rsscloud_broker.wire import soap, xml, xmlrpc
+from rsscloud_broker.wire.http_dates import retry_after
+from rsscloud_broker.wire.origin import headers_of
+from rsscloud_broker.wire.text import clean
+
+#: The protocols of targets.
+Protocol: TypeAlias = Literal["xml-rpc", "soap", "get", "rsscloud", "websub"]
+
+#: How many redirects of a call are followed, with the same method and body.
+REDIRECTS: Final = 3
+
+#: Statuses of 400 to 499 after which the same ping may be accepted later.
+PASSING: Final = frozenset({408, 425, 429})
+
+#: Seconds for which a server that does not know ``extendedPing`` is sent ``ping`` only.
+PLAIN_FOR: Final = 3600.0
+
+#: How many characters of an answer are kept: strangers write them.
+MAX_ANSWER: Final = 200
+
+XML: Final = {"content-type": "text/xml; charset=utf-8"}
+_FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
+_SOAP: Final = {**XML, "soapaction": '"/weblogUpdates"'}
+
+
+@frozen
+class Answer:
+    """What became of a call.
+
+    :ivar accepted: whether the target accepted the ping.
+    :ivar text: what it answered, or why it did not accept the ping, for people.
+    :ivar healthy: whether it answered as such a server does, even if it refused the ping.
+    :ivar again: whether the same ping may be accepted later.
+    :ivar retry_after: how many seconds it asked to wait; None if it did not ask.
+    :ivar unknown: whether it does not know what was called.
+    """
+
+    accepted: bool
+    text: str = ""
+    healthy: bool = True
+    again: bool = False
+    retry_after: float | None = None
+    unknown: bool = False
+
+
+@frozen
+class Message:
+    """A request to a target."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> Message:
+    """The request that passes a ping on.
+
+    :param url: of the target.
+    :param plain: whether the target is not told the feed.
+    """
+    topic = ping.rss_url or ping.url
+    match protocol:
+        case "xml-rpc":
+            method, values = _weblog_updates(ping, plain=plain)
+            call = xmlrpc.encode_call(f"weblogUpdates.{method}", list(values.values()))
+            return Message("POST", url, XML, call)
+        case "soap":
+            method, values = _weblog_updates(ping, plain=plain)
+            return Message("POST", url, _SOAP, soap.encode_call(method, values))
+        case "get":
+            return Message("GET", _with_parameters(url, ping), {})
+        case "rsscloud":
+            return Message("POST", url, _FORM, urlencode({"url": topic}).encode())
+        case "websub":
+            form = {"hub.mode": "publish", "hub.url": topic, "hub.topic": topic}
+            return Message("POST", url, _FORM, urlencode(form).encode())
+
+
+def _weblog_updates(ping: Ping, *, plain: bool) -> tuple[str, dict[str, str]]:
+    """The method of weblogUpdates for a ping, and its parameters in their order."""
+    values = {"weblogname": ping.name, "weblogurl": ping.url}
+    if plain or not is_extended(ping):
+        return "ping", values
+    values |= {"changesurl": ping.changes_url, "rssurl": ping.rss_url}
+    if ping.tags:
+        values["tags"] = "|".join(ping.tags)
+    return "extendedPing", values
+
+
+def is_extended(ping: Ping) -> bool:
+    """Whether a ping says more than ``weblogUpdates.ping`` can."""
+    return bool(ping.changes_url or ping.rss_url or ping.tags)
+
+
+def _with_parameters(url: str, ping: Ping) -> str:
+    values = {"name": ping.name, "url": ping.url, "rssUrl": ping.rss_url}
+    if "{" in url:
+        for name, value in values.items():
+            url = url.replace(f"{{{name}}}", quote(value, safe=""))
+        return url
+    given = urlencode({name: value for name, value in values.items() if value})
+    return f"{url}{'&' if '?' in url else '?'}{given}"
+
+
+def judged(protocol: Protocol, reply: OutboundReply) -> Answer:
+    """Judge the answer of a target."""
+    if protocol == "soap" and reply.status == 500:  # faults have this status
+        return _said(_soap_value, reply)
+    if not reply.success:
+        pause = retry_after(reply.headers)
+        again = reply.status >= 500 or reply.status in PASSING or pause is not None
+        text = f"the target answered with status {reply.status}"
+        return Answer(False, text, healthy=False, again=again, retry_after=pause)
+    match protocol:
+        case "xml-rpc":
+            return _said(xmlrpc.decode_response, reply)
+        case "soap":
+            return _said(_soap_value, reply)
+        case "rsscloud":
+            return _rsscloud(reply)
+    return Answer(True, f"status {reply.status}")
+
+
+def _soap_value(document: bytes) -> Any:
+    return soap.decode_response(document)
+
+
+def _said(decode: Any, reply: OutboundReply) -> Answer:
+    """Judge an answer of weblogUpdates: ``flerror`` and ``message``."""
+    try:
+        value = decode(reply.body)
+    except (xmlrpc.XMLRPCFault, soap.SoapFault) as fault:
+        text = _short(f"the target answered with a fault: {fault}")
+        again = isinstance(fault, soap.SoapFault) and fault.code == "Server"
+        return Answer(False, text, again=again, unknown=True)
+    except xml.MalformedXML:
+        text = f"the target answered with status {reply.status}, but not as a ping server does"
+        return Answer(False, text, healthy=False, again=reply.status == 500)
+    if not isinstance(value, Mapping):  # some answer with true alone
+        refused = value is False or value is None
+        return Answer(not refused, "the target refused it, without a reason" if refused else "")
+    text = _short(str(value.get("message", "")))
+    if value.get("flerror"):
+        return Answer(False, f"the target refused it: {text}" if text else "the target refused it")
+    return Answer(True, text)
+
+
+def _rsscloud(reply: OutboundReply) -> Answer:
+    """Judge an answer of rssCloud's REST interface; other answers with 2xx are a success."""
+    try:
+        root = xml.parse(reply.body)
+    except xml.MalformedXML:
+        return Answer(True, f"status {reply.status}")
+    text = _short(root.get("msg", ""))
+    if root.get("success") == "false":
+        return Answer(False, f"the target refused it: {text}")
+    return Answer(True, text)
+
+
+def _short(text: str) -> str:
+    return clean(text)[:MAX_ANSWER]
+
+
+@frozen
+class Sender:
+    """Sends messages of relays.
+
+    :ivar outbound: makes the requests; it connects only to addresses that are allowed.
+    :ivar identity: the URL by which other brokers know this one; empty if they cannot.
+    """
+
+    outbound: IOutbound
+    identity: str
+
+    async def send(self, protocol: Protocol, message: Message, ping: Ping) -> Answer:
+        """Send a message about a ping, and judge the answer.  Raises nothing."""
+        headers = {**message.headers, **headers_of(ping, self.identity)}
+        try:
+            reply = await self.outbound.request(
+                message.method, message.url, headers, message.body, REDIRECTS
+            )
+        except AddressRefused as error:
+            return Answer(False, _short(str(error)), healthy=False)
+        except (OutboundError, Unavailable) as error:
+            return Answer(False, _short(str(error)), healthy=False, again=True)
+        return judged(protocol, reply)
+
+
+class TargetCalls:
+    """Calls one target."""
+
+    def __init__(self, sender: Sender, clock: IReactorTime, protocol: Protocol, url: str) -> None:
+        self._sender = sender
+        self._clock = clock
+        self._protocol = protocol
+        self._url = url
+        self._plain_until = 0.0
+
+    async def __call__(self, ping: Ping) -> Answer:
+        """Pass a ping on, and judge the answer.  Raises nothing."""
+        plain = self._clock.seconds() < self._plain_until
+        answer = await self._send(ping, plain=plain)
+        falls_back = self._protocol in ("xml-rpc", "soap") and is_extended(ping) and not plain
+        if answer.unknown and falls_back:
+            answer = await self._send(ping, plain=True)
+            if answer.accepted:
+                self._plain_until = self._clock.seconds() + PLAIN_FOR
+        return answer
+
+    async def _send(self, ping: Ping, *, plain: bool) -> Answer:
+        message = message_of(self._protocol, self._url, ping, plain=plain)
+        return await self._sender.send(self._protocol, message, ping)

@@ -1,0 +1,159 @@
+"""Passes pings on to the clouds and hubs that the pinged feeds name themselves.
+
+A feed says in its ``<cloud>`` element and by ``rel="hub"`` where its subscribers register.  If that
+is another server than this broker, its subscribers learn of a change only if somebody pings there.
+The store keeps what a feed said about itself when it was last fetched.
+
+Feeds are written by strangers.  So each host gets few calls, nothing is tried twice, and the
+address guard judges every address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from attrs import define, frozen
+
+from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.events import PingRelayed, RelayFailed
+from rsscloud_broker.interfaces import SinkParts
+from rsscloud_broker.model import Callback, Ping, host_of
+from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
+from rsscloud_broker.sinks.relay_calls import XML, Answer, Message, Protocol, Sender, message_of
+from rsscloud_broker.wire import soap, xmlrpc
+from rsscloud_broker.wire.cloud import Cloud
+from rsscloud_broker.wire.origin import has_passed
+from rsscloud_broker.wire.web_address import fault_of
+
+#: How many clouds and hubs of one feed are pinged.
+MAX_OF_FEED: Final = 3
+
+#: Seconds between two calls to one host, and of how many hosts that is remembered.
+HOST_PAUSE, REMEMBERED = 1.0, 10_000
+
+#: What stands for all these clouds and hubs in the counters.
+LABEL: Final = "foreign clouds"
+
+#: The last word of the path at which a cloud takes registrations, and where it takes pings.
+_REGISTER: Final = "pleasenotify"
+
+
+@frozen
+class Destination:
+    """Where a feed wants to be pinged, and by which protocol.
+
+    ``xml-rpc`` and ``soap`` mean those of rssCloud, and ``rsscloud`` its form.
+    """
+
+    protocol: Protocol
+    url: str
+
+    def message(self, topic: str) -> Message:
+        """The request that pings for a topic."""
+        match self.protocol:
+            case "xml-rpc":
+                return Message("POST", self.url, XML, xmlrpc.encode_call("rssCloud.ping", [topic]))
+            case "soap":
+                headers = {**XML, "soapaction": '"/rssCloud"'}
+                return Message("POST", self.url, headers, soap.encode_call("ping", {"url": topic}))
+        return message_of(self.protocol, self.url, Ping(topic, topic, 0.0))
+
+
+def destinations(feed: Mapping[str, Any]) -> Iterator[Destination]:
+    """Where a feed wants to be pinged.
+
+    :param feed: what it says about itself, as the store keeps it: see ``core.feed_inspector``.
+    """
+    for hub in feed.get("hubs") or ():
+        yield Destination("websub", str(hub))
+    for said in feed.get("clouds") or ():
+        cloud = Cloud(**said)
+        if cloud.protocol in ("xml-rpc", "soap"):
+            yield Destination("soap" if cloud.protocol == "soap" else "xml-rpc", cloud.url)
+        else:
+            yield Destination("rsscloud", _ping_url(cloud.url))
+
+
+def _ping_url(url: str) -> str:
+    """Where a cloud takes pings by REST: ``ping`` beside ``pleaseNotify``."""
+    head, _, last = urlsplit(url).path.rpartition("/")
+    path = f"{head}/ping" if last.lower() == _REGISTER else "/rsscloud/ping"
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+@define
+class _Host:
+    """A host that was called.
+
+    :ivar failures: how many calls in a row had no answer.
+    :ivar not_before: when it may be called again, by the monotonic clock.
+    """
+
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class ForeignClouds:
+    """Passes pings on to the clouds and hubs of their feeds."""
+
+    def __init__(self, sender: Sender, parts: SinkParts) -> None:
+        self._sender = sender
+        self._store = parts.store
+        self._bus = parts.bus
+        self._clock = parts.clock
+        self._own = parts.public_url
+        self._counted = parts.counters.relays
+        self._hosts: BoundedDict[str, _Host] = BoundedDict(REMEMBERED)
+
+    async def __call__(self, ping: Ping) -> None:
+        """Pass a ping on, once to each.
+
+        :raises Unavailable: the store cannot be read.
+        """
+        topic = ping.rss_url or ping.url
+        status = await self._store.topic_status(topic)
+        if status is None:
+            return
+        told = 0
+        for destination in dict.fromkeys(destinations(status.feed)):
+            if told == MAX_OF_FEED:
+                return
+            if self._is_foreign(destination, ping):
+                told += 1
+                await self._tell(destination, ping, topic)
+
+    def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
+        url = destination.url
+        is_usable = not fault_of(url) and not has_passed(self._own, url)
+        return is_usable and not has_passed(ping.origin, url)
+
+    async def _tell(self, destination: Destination, ping: Ping, topic: str) -> None:
+        host = self._hosts.get(host_of(destination.url), _Host())
+        began = self._clock.seconds()
+        if began < host.not_before:
+            self._counted.labels(LABEL, "left_out").inc()
+            return
+        host.not_before = began + HOST_PAUSE
+        self._hosts[host_of(destination.url)] = host
+        answer = await self._sender.send(destination.protocol, destination.message(topic), ping)
+        self._judge(host, answer)
+        now, target = self._clock.wall_seconds(), Callback(destination.url, destination.protocol)
+        if answer.accepted:
+            took = self._clock.seconds() - began
+            self._counted.labels(LABEL, "delivered").inc()
+            self._bus.publish(PingRelayed(topic, target, answer.text, took, now))
+        else:
+            self._counted.labels(LABEL, "failed").inc()
+            self._bus.publish(RelayFailed(topic, target, answer.text, now))
+
+    def _judge(self, host: _Host, answer: Answer) -> None:
+        """Leave a host alone for a while if it does not answer."""
+        now = self._clock.seconds()
+        host.failures = 0 if answer.healthy else host.failures + 1
+        pause = answer.retry_after or 0.0
+        if host.failures >= THRESHOLD:
+            pause = max(pause, FIRST_PAUSE * 2.0 ** min(host.failures - THRESHOLD, 10))
+        host.not_before = max(host.not_before, now + min(pause, LONGEST_PAUSE))

@@ -1,0 +1,105 @@
+"""Stores how far pings were passed on to each target, and how far followed lists were read.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+
+from rsscloud_broker.model import Validators
+from rsscloud_broker.records import FollowedList, RelayProgress
+from rsscloud_broker.storage.pings import last_ping_id
+from rsscloud_broker.storage.schema import followed_list, relay_target
+from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
+
+
+def begin_relay(
+    conn: Connection, names: Collection[str], now: float, forget_before: float
+) -> list[RelayProgress]:
+    """See ``IStore.begin_relay``."""
+    _forget(conn, relay_target, relay_target.c.name, names, forget_before)
+    known = {row.name: row for row in conn.execute(select(relay_target))}
+    last = last_ping_id(conn) if set(names) - known.keys() else 0
+    return [
+        _progress(known[name]) if name in known else _begun(conn, name, last, now) for name in names
+    ]
+
+
+def _begun(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
+    conn.execute(
+        insert(relay_target).values(name=name, ping_id=last, failures=0, updated_at=to_micros(now))
+    )
+    return RelayProgress(name, last)
+
+
+def _progress(row: Row[Any]) -> RelayProgress:
+    return RelayProgress(row.name, row.ping_id, row.failures, to_seconds_or_none(row.retry_at))
+
+
+def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
+    """See ``IStore.record_relay``."""
+    conn.execute(
+        update(relay_target)
+        .where(relay_target.c.name == progress.name, relay_target.c.ping_id <= progress.ping_id)
+        .values(
+            ping_id=progress.ping_id,
+            failures=progress.failures,
+            retry_at=to_micros_or_none(progress.retry_at),
+            updated_at=to_micros(now),
+        )
+    )
+
+
+def followed_lists(
+    conn: Connection, urls: Collection[str], forget_before: float
+) -> list[FollowedList]:
+    """See ``IStore.followed_lists``."""
+    _forget(conn, followed_list, followed_list.c.url, urls, forget_before)
+    query = select(followed_list).where(followed_list.c.url.in_(urls))
+    known = {row.url: row for row in conn.execute(query)}
+    return [_followed(known[url]) if url in known else FollowedList(url) for url in urls]
+
+
+def _followed(row: Row[Any]) -> FollowedList:
+    return FollowedList(
+        row.url,
+        Validators(row.etag, row.last_modified),
+        to_seconds_or_none(row.complete_until),
+        row.missing_from,
+        row.missing_to,
+        row.failures,
+        to_seconds_or_none(row.retry_at),
+    )
+
+
+def record_followed(conn: Connection, followed: FollowedList, now: float) -> None:
+    """See ``IStore.record_followed``."""
+    values = {
+        "etag": followed.validators.etag,
+        "last_modified": followed.validators.last_modified,
+        "complete_until": to_micros_or_none(followed.complete_until),
+        "missing_from": followed.missing_from,
+        "missing_to": followed.missing_to,
+        "failures": followed.failures,
+        "retry_at": to_micros_or_none(followed.retry_at),
+        "updated_at": to_micros(now),
+    }
+    changed = conn.execute(
+        update(followed_list).where(followed_list.c.url == followed.url).values(values)
+    )
+    if not changed.rowcount:
+        conn.execute(insert(followed_list).values(url=followed.url, **values))
+
+
+def _forget(
+    conn: Connection, table: Table, key: Any, used: Collection[str], forget_before: float
+) -> None:
+    """Delete the rows of what the configuration does not name any more, when they are old."""
+    conn.execute(
+        delete(table).where(key.not_in(used), table.c.updated_at < to_micros(forget_before))
+    )

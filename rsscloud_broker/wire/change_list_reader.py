@@ -1,0 +1,180 @@
+"""Reads the change lists of other brokers: ``changes.xml``, ``shortChanges.xml``, hourly archives.
+
+``change_list`` describes the format.  A ping in such a list has its age in ``when``, counted from
+the time at which the list was made.  weblogs.com counted seconds, and the description in "RSS Feed
+State" says minutes, so a reader has to know.  A list of this broker also has the exact time, in
+``ts``, and the brokers that the ping has passed before, in ``via``.
+
+Strangers write these documents.  So the document is parsed as all XML from strangers is; a faulty
+record is left out and counted, and does not keep the others from being read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+from rsscloud_broker.model import Ping
+from rsscloud_broker.wire import xml
+from rsscloud_broker.wire.change_list import Unit
+from rsscloud_broker.wire.http_dates import http_date
+from rsscloud_broker.wire.origin import BadOrigin, extended, read_origin, read_time
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import MAX_URL, fault_of
+
+#: How many records a list may have at most.
+MAX_RECORDS: Final = 200_000
+
+#: Seconds by which the clock of another server may be ahead.
+AHEAD: Final = 300.0
+
+_SECONDS_IN: Final[Mapping[Unit, float]] = {"minutes": 60.0, "seconds": 1.0}
+
+#: The root, its records, and nothing within them.
+_MAX_DEPTH: Final = 3
+
+_AGE: Final = re.compile(r"[0-9]{1,9}")
+
+_Attributes: TypeAlias = Mapping[str, str]
+
+
+class NotAList(ValueError):
+    """A document is not a change list.  The text says what is wrong with it, as a clause."""
+
+
+@frozen
+class ReadList:
+    """What a change list says.
+
+    :ivar made_at: when the list was made, by the clock of its server, unless it says a time in the
+        future.
+    :ivar exact: the pings whose times are exact to a second, newest first.
+    :ivar rough: the pings whose times are exact to the unit of their age, newest first.
+    :ivar oldest: the time of the oldest ping in the list; ``made_at`` if it has none.
+    :ivar too_old: how many records are older than what was asked for.
+    :ivar too_many: how many records were left out since there are too many; the oldest.
+    :ivar invalid: how many records have faults.
+    :ivar fault: the first of these faults, for people; empty if there is none.
+    """
+
+    made_at: float
+    exact: tuple[Ping, ...] = field(repr=False)
+    rough: tuple[Ping, ...] = field(repr=False)
+    oldest: float
+    too_old: int = 0
+    too_many: int = 0
+    invalid: int = 0
+    fault: str = ""
+
+    @property
+    def records(self) -> int:
+        """How many pings were read."""
+        return len(self.exact) + len(self.rough)
+
+
+def read_list(
+    document: bytes,
+    *,
+    now: float,
+    made_at: float | None,
+    since: float,
+    unit: Unit,
+    source: str,
+    limit: int,
+) -> ReadList:
+    """Read a change list.
+
+    :param now: the time; records from later than ``AHEAD`` seconds after it are faulty.
+    :param made_at: when the list was made, if it does not say so itself: by the ``Date`` of the
+        answer, or the end of the hour of an archive.  None for ``now``.
+    :param since: records from before this time are left out.
+    :param unit: the unit of ages.
+    :param source: the URL that names the server of the list; it becomes the end of the origin of
+        each ping.
+    :param limit: how many pings are read at most, the newest.
+    :raises NotAList: the document is not a change list.
+    """
+    try:
+        root = xml.parse(document, max_depth=_MAX_DEPTH, max_elements=MAX_RECORDS + 1)
+    except xml.MalformedXML as error:
+        raise NotAList(f"it is not a change list: {error.reason}") from None
+    if xml.local_name(root) != "weblogUpdates":
+        raise NotAList(
+            f"its root element is {xml.local_name(root)[:60]!r}; that of a change list is "
+            "'weblogUpdates'"
+        )
+    said = http_date(str(root.get("updated", "")))
+    if said is not None and said > now + AHEAD:
+        said = None
+    made = next(time for time in (said, made_at, now) if time is not None)
+    reader = _Reader(now, made, _SECONDS_IN[unit], source)
+    found: list[tuple[Ping, bool]] = []
+    invalid, fault = 0, ""
+    for element in root:
+        if xml.local_name(element) != "weblog":
+            continue
+        try:
+            found.append(reader.record({str(k): str(v) for k, v in element.attrib.items()}))
+        except ValueError as error:
+            invalid += 1
+            fault = fault or f"line {element.sourceline}: {error}"
+    oldest = min((ping.received_at for ping, _ in found), default=made)
+    recent = [record for record in found if record[0].received_at >= since]
+    recent.sort(key=lambda record: -record[0].received_at)
+    kept = recent[:limit]
+    return ReadList(
+        made_at=made,
+        exact=tuple(ping for ping, is_exact in kept if is_exact),
+        rough=tuple(ping for ping, is_exact in kept if not is_exact),
+        oldest=oldest,
+        too_old=len(found) - len(recent),
+        too_many=len(recent) - len(kept),
+        invalid=invalid,
+        fault=fault,
+    )
+
+
+@frozen
+class _Reader:
+    """Reads the records of a list.
+
+    :ivar seconds: the unit of ages.
+    """
+
+    now: float
+    made_at: float
+    seconds: float
+    source: str
+
+    def record(self, said: _Attributes) -> tuple[Ping, bool]:
+        """The ping of a record, and whether its time is exact.
+
+        :raises ValueError: the record has a fault; the text says which.
+        """
+        url, feed = clean(said.get("url", "")), clean(said.get("rssUrl", ""))
+        for each in filter(None, (url, feed)):
+            if fault := fault_of(each):
+                raise ValueError(fault)
+        if not url:
+            raise ValueError("the weblog has no URL")
+        at, is_exact = self._time(said)
+        if at > self.now + AHEAD:
+            raise ValueError("the time of the ping is in the future")
+        try:
+            via = read_origin(clean(said.get("via", "")))
+        except BadOrigin as error:
+            raise ValueError(str(error)) from None
+        name = clean(said.get("name", ""))[:MAX_URL] or url
+        return Ping(name, url, at, rss_url=feed, origin=extended(via, self.source)), is_exact
+
+    def _time(self, said: _Attributes) -> tuple[float, bool]:
+        exact = read_time(said.get("ts", ""))
+        if exact is not None:
+            return exact, True
+        age = said.get("when", "").strip()
+        if not _AGE.fullmatch(age):
+            raise ValueError(f"'when' is {age[:20]!r}; it must be a whole number, 0 or more")
+        return self.made_at - int(age) * self.seconds, False

@@ -1,0 +1,156 @@
+"""Brokers in processes of their own that pass pings on to each other, and follow each other."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from xmlrpc.client import ServerProxy
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.fixture import Broker, until
+
+HOUR = 3600
+
+
+def pings_of(broker: Broker) -> list[Mapping[str, object]]:
+    """The pings in the database of a broker, in the order of their ids."""
+    with closing(sqlite3.connect(f"file:{broker.data / 'broker.sqlite'}?mode=ro", uri=True)) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute("SELECT * FROM ping ORDER BY id")]
+
+
+def names_of(broker: Broker) -> Counter[object]:
+    """How often the database of a broker has each name."""
+    return Counter(row["name"] for row in pings_of(broker))
+
+
+def ping(broker: Broker, name: str) -> None:
+    """Ping a broker, with a feed."""
+    url = f"http://{name}.example/"
+    with ServerProxy(f"{broker.url}/RPC2") as server:
+        answer = server.weblogUpdates.extendedPing(name, url, "", f"{url}feed")
+    assert isinstance(answer, dict)
+    assert answer["flerror"] is False, answer
+
+
+class Brokers(SynchronousTestCase):
+    """Makes brokers that know each other's URLs before they start."""
+
+    def brokers(self, count: int) -> list[Broker]:
+        made = [Broker(Path(self.mktemp()).resolve()) for _ in range(count)]
+        for broker in made:
+            self.addCleanup(broker.end)
+        return made
+
+    def configure(self, broker: Broker, text: str) -> None:
+        """Give a broker its public URL, and have it record every ping that it takes."""
+        broker.configuration.write_text(
+            f'public_url = "{broker.url}"\n'
+            f"[front_doors.ping_sink]\nrepeat_window = 0\n[sinks.relay]\nwindow = 0\n{text}",
+            encoding="utf-8",
+        )
+
+
+def relay_to(broker: Broker, protocol: str = "xml-rpc") -> str:
+    """The table of a target."""
+    paths = {"xml-rpc": "/RPC2", "soap": "/weblogUpdates", "get": "/pingSiteForm"}
+    return (
+        f'[[sinks.relay.targets]]\nurl = "{broker.url}{paths[protocol]}"\n'
+        f'protocol = "{protocol}"\nrate = 100\n'
+    )
+
+
+def follow(broker: Broker, path: str = "/changes.xml") -> str:
+    """The table of a source."""
+    return (
+        f'[[front_doors.follows.sources]]\nurl = "{broker.url}{path}"\nevery = 1\n'
+        f'archives = "{broker.url}/"\n'
+    )
+
+
+class RingTests(Brokers):
+    """Three brokers pass pings on to each other, in a ring and across it."""
+
+    def test_each_ping_arrives_once_and_does_not_go_round(self) -> None:
+        ring = first, second, third = self.brokers(3)
+        for broker, protocol in zip(ring, ("xml-rpc", "soap", "get"), strict=True):
+            number = ring.index(broker)
+            self.configure(
+                broker, relay_to(ring[(number + 1) % 3], protocol) + follow(ring[number - 1])
+            )
+        for broker in ring:
+            broker.start()
+        ping(first, "one")
+        until(lambda: names_of(third)["one"], "the ping to pass two brokers")
+        ping(second, "two")
+        until(lambda: names_of(first)["two"], "the ping to come round from the second")
+        self.assertEqual(pings_of(first)[0]["origin"], "")
+        (passed,) = [row for row in pings_of(third) if row["name"] == "one"]
+        self.assertEqual(passed["origin"], f"{first.url} {second.url}")
+        for broker in ring:  # so that their lists are new, and are read by the others
+            broker.restart()
+        ping(third, "three")
+        until(lambda: names_of(second)["three"], "the ping to pass two brokers")
+        for broker in ring:
+            self.assertEqual(names_of(broker), {"one": 1, "two": 1, "three": 1})
+        made = {row["name"]: row["received_at"] for row in pings_of(first)}
+        for broker in (second, third):
+            for row in pings_of(broker):
+                self.assertLess(abs(int(str(row["received_at"])) - int(str(made[row["name"]]))), 2)
+
+
+class KilledTests(Brokers):
+    """A relay goes on after the process was killed."""
+
+    def test_pings_of_a_killed_broker_are_passed_on(self) -> None:
+        relay, target = self.brokers(2)
+        self.configure(relay, relay_to(target))
+        self.configure(target, "")
+        relay.start()  # the target does not run yet
+        for number in range(20):
+            ping(relay, f"blog{number}")
+        relay.kill()
+        target.start()
+        relay.start()
+        until(lambda: len(names_of(target)) == 20, "all pings to be passed on")
+        first = [row["name"] for row in pings_of(target)]
+        self.assertEqual(list(dict.fromkeys(first)), [f"blog{number}" for number in range(20)])
+
+
+class OutageTests(Brokers):
+    """Two brokers keep each other's lists, even if one was down for three hours."""
+
+    def test_lists_are_complete_after_an_outage(self) -> None:
+        one, other = pair = self.brokers(2)
+        self.configure(one, follow(other))
+        self.configure(other, follow(one, "/shortChanges.xml"))
+        for broker in pair:
+            broker.start()
+        ping(one, "before")
+        one.restart()  # so that its list is new
+        until(lambda: names_of(other)["before"], "the other to read the list")
+        other.stop()
+        # One goes on alone, while its clock passes three hours.
+        for hours in (1, 2, 3):
+            one.stop()
+            one.start(ahead=hours * HOUR - 60)
+            ping(one, f"alone{hours}")
+        one.stop()
+        one.start(ahead=3 * HOUR + 600)
+        ping(one, "last")
+        one.stop()
+        one.start(ahead=3 * HOUR + 660)
+        other.start(ahead=3 * HOUR + 660)
+        expected = {"before": 1, "alone1": 1, "alone2": 1, "alone3": 1, "last": 1}
+        until(lambda: len(names_of(other)) == 5, "the other to complete its list")
+        self.assertEqual(names_of(other), expected)
+        self.assertEqual(
+            {row["name"]: int(str(row["received_at"])) // 1_000_000 for row in pings_of(other)},
+            {row["name"]: int(str(row["received_at"])) // 1_000_000 for row in pings_of(one)},
+        )
+        self.assertIn("its archives of that time are read", other.log)
+        self.assertEqual(names_of(one), expected)

@@ -1,0 +1,343 @@
+"""Followed lists are read again and again; each ping is taken in once, and gaps are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, execute
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from rsscloud_broker.config import ConfigError
+from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
+from rsscloud_broker.front_doors.followed_list import Source
+from rsscloud_broker.front_doors.follows import FollowsDoor, FollowsOptions
+from rsscloud_broker.interfaces import Intake, IPingIntake
+from rsscloud_broker.model import Ping
+from rsscloud_broker.options import build
+from rsscloud_broker.records import FollowedList
+from rsscloud_broker.testing import (
+    FakeOutbound,
+    OutboundRequest,
+    front_door_parts,
+    make_front_door_tests,
+    memory_store,
+    reply,
+)
+from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.wire.change_list import Unit, archive_path, closing, opening, weblogs
+
+#: 2026-09-29 12:00:00 UTC
+NOON = 1_790_683_200.0
+HOUR = 3600
+THERE = "http://there.example"
+LIST, SHORT = f"{THERE}/changes.xml", f"{THERE}/shortChanges.xml"
+
+
+def make_door(case: SynchronousTestCase) -> FollowsDoor:
+    return FollowsDoor(FollowsOptions(), front_door_parts())
+
+
+class FollowsContract(make_front_door_tests(make_door)):  # type: ignore[misc] # made at run time
+    """It is a front door as all others are, though it has no routes."""
+
+    def test_offers_something(self) -> None:
+        """It calls others, and offers nothing."""
+
+
+def a_list(*pings: Ping, at: float, unit: Unit = "minutes", exact: bool = True) -> bytes:
+    document = opening(at, len(pings)) + weblogs(pings, at, unit) + closing(len(pings))
+    return document if exact else document.replace(b" ts=", b" time=")
+
+
+def a_ping(number: int, at: float) -> Ping:
+    return Ping(f"Blog {number}", f"http://blog{number}.example/", at)
+
+
+class OptionsTests(SynchronousTestCase):
+    def test_faults_are_named(self) -> None:
+        for source, reason in (
+            ({"url": "there.example"}, "must begin with http:// or https://"),
+            ({"url": ""}, "must not be empty"),
+            ({"url": LIST, "unit": "hours"}, "must be one of 'minutes', 'seconds'"),
+            ({"url": LIST, "archives": "/archives"}, "cannot be read"),
+            ({"url": LIST, "every": 0.1}, "every"),
+            ({"url": LIST, "catch_up_hours": 100}, "catch_up_hours"),
+        ):
+            with self.assertRaises(ConfigError) as caught:
+                build(FollowsOptions, {"sources": [source]}, "")
+            self.assertIn(reason, str(caught.exception))
+        with self.assertRaises(ConfigError) as caught:
+            build(FollowsOptions, {"sources": [{"url": LIST}, {"url": LIST}]}, "")
+        self.assertIn("name each list once", str(caught.exception))
+
+
+@implementer(IPingIntake)
+class FakeIntake:
+    """Takes in what it has not got, as the core does.
+
+    :ivar pings: what it has, each with its precision.
+    :ivar failure: is raised instead, if it is set.
+    """
+
+    def __init__(self) -> None:
+        self.pings: list[tuple[Ping, float]] = []
+        self.failure: Exception | None = None
+
+    async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
+        if self.failure is not None:
+            raise self.failure
+        new = [ping for ping in pings if not self._has(ping, precision)]
+        self.pings += [(ping, precision) for ping in new]
+        return Intake(taken=len(new), known=len(pings) - len(new))
+
+    def _has(self, ping: Ping, precision: float) -> bool:
+        return any(
+            ping.url == other.url and abs(ping.received_at - other.received_at) < precision
+            for other, _ in self.pings
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return [ping.name for ping, _ in self.pings]
+
+
+class FollowsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock(NOON)
+        self.store = memory_store()
+        self.addCleanup(self.store.stopService)
+        self.web = FakeOutbound(otherwise=reply(404))
+        self.intake = FakeIntake()
+        self.doors: list[FollowsDoor] = []
+
+    def start(self, url: str = LIST, **options: Any) -> FollowsDoor:
+        self.parts = front_door_parts(
+            clock=self.clock,
+            intake=self.intake,
+            follows=self.store,
+            web=self.web,
+            in_thread=execute,
+        )
+        door = FollowsDoor(FollowsOptions((Source(url, **options),)), self.parts)
+        door.startService()
+        self.doors.append(door)
+        self.addCleanup(self.stop)
+        return door
+
+    def stop(self) -> None:
+        for door in self.doors:
+            if door.running:
+                door.stopService()
+
+    def now(self) -> float:
+        return self.clock.wall_seconds()
+
+    def serve(self, url: str, *pings: Ping, **options: Any) -> None:
+        at = options.pop("at", self.now())
+        self.web.answers[url] = reply(200, a_list(*pings, at=at, **options), etag=f'"{at}"')
+
+    def archive(self, hour: int, *pings: Ping) -> str:
+        url = "/".join((THERE, *archive_path(hour)))
+        self.serve(url, *pings, at=(hour + 1) * HOUR)
+        return url
+
+    def asked(self, url: str) -> list[OutboundRequest]:
+        return [request for request in self.web.requests if request.url == url]
+
+    def state(self, url: str = LIST) -> FollowedList:
+        (found,) = self.successResultOf(self.store.followed_lists([url], 0.0))
+        return found
+
+    def counted(self, outcome: str) -> float:
+        names = {"source": "there.example", "outcome": outcome}
+        registry = self.parts.counters.registry
+        return registry.get_sample_value("rsscloud_followed_pings_total", names) or 0.0
+
+    def test_pings_are_taken_in_once_with_their_origin(self) -> None:
+        self.serve(LIST, a_ping(2, NOON - 60), a_ping(1, NOON - 120))
+        self.start()
+        self.assertEqual(self.intake.names, ["Blog 2", "Blog 1"])
+        self.assertEqual(self.intake.pings[0][0].origin, THERE)
+        self.serve(LIST, a_ping(3, NOON), a_ping(2, NOON - 60), a_ping(1, NOON - 120))
+        self.clock.advance(70)
+        self.assertEqual(self.intake.names, ["Blog 2", "Blog 1", "Blog 3"])
+        self.assertEqual((self.counted("taken"), self.counted("known")), (3, 0))
+
+    def test_requests_are_conditional(self) -> None:
+        self.serve(LIST, a_ping(1, NOON))
+        self.start()
+        tag = self.web.answers[LIST].headers["etag"]  # type: ignore[union-attr] # it is a reply
+        self.web.answers[LIST] = reply(304)
+        self.clock.advance(70)
+        self.assertEqual(self.asked(LIST)[1].headers, {"if-none-match": tag})
+        self.assertEqual(self.state().failures, 0)
+
+    def test_restart_repeats_nothing(self) -> None:
+        self.serve(LIST, a_ping(1, NOON - 60))
+        self.start().stopService()
+        self.start()
+        self.assertEqual(self.intake.names, ["Blog 1"])
+        self.assertIn("if-none-match", self.asked(LIST)[1].headers)
+
+    def test_lists_without_exact_times(self) -> None:
+        for unit, seconds in (("minutes", 60), ("seconds", 1)):
+            self.intake.pings.clear()
+            url = f"{THERE}/{unit}.xml"
+            ping = a_ping(1, NOON - 130)
+            self.serve(url, ping, at=NOON, unit=unit, exact=False)
+            self.start(url, unit=unit)
+            ((found, precision),) = self.intake.pings
+            self.assertEqual(precision, seconds + 1)
+            self.assertLess(abs(found.received_at - ping.received_at), seconds)
+            for later in range(1, 5):  # the estimate moves, and the ping is the same
+                self.serve(url, ping, at=NOON + later * 41, unit=unit, exact=False)
+                self.clock.advance(70)
+            self.assertEqual(self.intake.names, ["Blog 1"], unit)
+
+    def test_archives_fill_a_gap(self) -> None:
+        hour = int(NOON // HOUR)
+        self.serve(LIST, a_ping(0, NOON - 60))
+        self.start(archives=f"{THERE}/").stopService()
+        self.clock.advance(4 * HOUR + 1000)
+        missed = [self.archive(hour + n, a_ping(n + 1, NOON + n * HOUR + 5)) for n in range(3)]
+        self.serve(LIST, a_ping(9, self.now() - 60))
+        with capturedLogs() as logs:
+            self.start(archives=f"{THERE}/")
+        self.assertEqual(self.intake.names, ["Blog 0", "Blog 9", "Blog 1", "Blog 2", "Blog 3"])
+        self.assertTrue(all(self.asked(url) for url in missed))
+        said = [str(formatEvent(event)) for event in logs]
+        expected = f"{LIST} was not read from 2026-09-29 12:00 to 15:16 UTC: its archives"
+        self.assertTrue(any(expected in line for line in said), said)
+        self.assertIsNone(self.state().missing_from)
+        self.clock.advance(70)
+        self.assertEqual(len(self.asked(missed[0])), 1)
+
+    def test_hours_that_are_not_archived_yet_are_read_later(self) -> None:
+        self.serve(SHORT, a_ping(0, NOON))
+        self.start(SHORT, archives=THERE).stopService()
+        self.clock.advance(1800)  # in the same hour
+        self.serve(SHORT, a_ping(2, self.now()))
+        self.serve(LIST, a_ping(2, self.now()), at=self.now())
+        self.start(SHORT, archives=THERE)
+        self.assertEqual(len(self.asked(LIST)), 1, "the longer list covers the gap")
+        self.assertIsNone(self.state(SHORT).missing_from)
+        self.stop()
+        self.clock.advance(HOUR + 2400)  # to ten past two
+        hour = int(NOON // HOUR)
+        self.serve(SHORT, a_ping(5, self.now()))
+        self.serve(LIST, a_ping(5, self.now()))
+        self.archive(hour, a_ping(3, NOON + 3500))
+        self.start(SHORT, archives=THERE)
+        self.assertIn("Blog 3", self.intake.names)
+        self.assertEqual(self.state(SHORT).missing_from, hour + 1, "it has no archive yet")
+        self.archive(hour + 1, a_ping(4, NOON + HOUR + 5))
+        self.clock.advance(70)
+        self.assertIn("Blog 4", self.intake.names)
+        self.assertIsNone(self.state(SHORT).missing_from)
+
+    def test_hour_without_pings_has_no_archive(self) -> None:
+        self.serve(LIST, a_ping(0, NOON))
+        self.start(archives=THERE).stopService()
+        self.clock.advance(3 * HOUR + 1000)
+        self.serve(LIST, a_ping(1, self.now()))
+        self.start(archives=THERE)
+        self.assertIsNone(self.state().missing_from)
+        self.assertEqual(self.state().failures, 0)
+
+    def test_gap_without_archives_is_told(self) -> None:
+        self.serve(LIST, a_ping(0, NOON))
+        self.start().stopService()
+        self.clock.advance(3 * HOUR)
+        self.serve(LIST, a_ping(1, self.now()))
+        with capturedLogs() as logs:
+            self.start()
+        self.assertIn("no archives are configured for it", str(formatEvent(logs[-1])))
+
+    def test_quiet_list_is_no_gap(self) -> None:
+        self.serve(SHORT, a_ping(0, NOON))
+        self.start(SHORT, archives=THERE)
+        for _ in range(10):
+            self.serve(SHORT)
+            self.clock.advance(70)
+        self.assertEqual({request.url for request in self.web.requests}, {SHORT})
+
+    def test_nothing_older_than_allowed_is_taken_in(self) -> None:
+        self.serve(LIST, a_ping(1, NOON - 60), a_ping(2, NOON - 2 * HOUR - 5))
+        self.start(catch_up_hours=2)
+        self.assertEqual(self.intake.names, ["Blog 1"])
+        self.assertEqual(self.counted("too_old"), 1)
+
+    def test_failures_are_told_once_and_the_pauses_grow(self) -> None:
+        self.web.answers[LIST] = OutboundError("nobody is there")
+        with capturedLogs() as logs:
+            self.start()
+            for _ in range(60):
+                self.clock.advance(60)
+        self.assertIn(len(self.asked(LIST)), range(5, 8))
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn(f"{LIST} cannot be followed: nobody is there; it is tried again", line)
+        self.serve(LIST, a_ping(1, self.now()))
+        with capturedLogs() as logs:
+            for _ in range(70):
+                self.clock.advance(60)
+        self.assertEqual(str(formatEvent(logs[0])), f"{LIST} can be read again.")
+        self.assertEqual(self.intake.names, ["Blog 1"])
+        self.assertEqual((self.state().failures, self.state().retry_at), (0, None))
+
+    def test_retry_after_is_obeyed_after_a_restart_too(self) -> None:
+        self.web.answers[LIST] = reply(503, b"", retry_after="1800")
+        self.start().stopService()
+        self.start()
+        self.clock.advance(1700)
+        self.assertEqual(len(self.asked(LIST)), 1)
+        self.clock.advance(200)
+        self.assertEqual(len(self.asked(LIST)), 2)
+
+    def test_hostile_documents(self) -> None:
+        for answer, reason in (
+            (TooLarge("it has more than 5,242,880 bytes"), "follow shortChanges.xml instead"),
+            (reply(200, b"\x1f\x8b" * 500), "it is not a change list"),
+            (reply(200, b"<!DOCTYPE a><weblogUpdates/>"), "DOCTYPE"),
+            (reply(200, b"<rss/>"), "its root element is 'rss'"),
+            (reply(200, b"<a>" * 100_000), "it is not a change list"),
+            (reply(404), "status 404"),
+        ):
+            self.web.answers[LIST] = answer
+            with capturedLogs() as logs:
+                self.start().stopService()
+            self.assertIn(reason, str(formatEvent(logs[0])))
+            self.successResultOf(self.store.record_followed(FollowedList(LIST), self.now()))
+        self.assertEqual(self.intake.pings, [])
+
+    def test_faulty_records_are_told_once(self) -> None:
+        document = a_list(a_ping(1, NOON), at=NOON).replace(
+            b"</weblogUpdates>", b'<weblog url="mailto:a" when="0"/></weblogUpdates>'
+        )
+        self.web.answers[LIST] = reply(200, document)
+        with capturedLogs() as logs:
+            self.start()
+            self.clock.advance(70)
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn("1 of 2 records are left out; the first: line", line)
+        self.assertEqual(self.intake.names, ["Blog 1"])
+
+    def test_full_disk_loses_nothing(self) -> None:
+        self.serve(LIST, a_ping(1, NOON))
+        self.intake.failure = Unavailable("the disk is full")
+        with capturedLogs() as logs:
+            self.start()
+        self.assertIn("cannot be followed: the disk is full", str(formatEvent(logs[0])))
+        self.intake.failure = None
+        self.clock.advance(80)
+        self.assertEqual(self.intake.names, ["Blog 1"])
+
+    def test_stops_in_the_middle_of_a_read(self) -> None:
+        self.web.answers[LIST] = waiting = Deferred[Any]()
+        door = self.start()
+        door.stopService()
+        self.assertTrue(waiting.called)
+        self.clock.advance(1000)
+        self.assertEqual(len(self.asked(LIST)), 1)

@@ -1,0 +1,394 @@
+"""The relay passes each ping on to its targets, in order, and goes on where it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import ConfigError
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.events import (
+    HostFreed,
+    PingReceived,
+    PingRelayed,
+    RelayFailed,
+    RelaySkipped,
+)
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.options import build
+from rsscloud_broker.sinks.breakers import THRESHOLD
+from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, Target
+from rsscloud_broker.testing import (
+    FakeOutbound,
+    OutboundRequest,
+    RecordingBus,
+    make_sink_tests,
+    memory_store,
+    reply,
+    sink_parts,
+)
+from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.wire import xmlrpc
+
+NOON = 1_790_683_200.0
+HERE, THERE = "http://here.example", "http://there.example"
+SINK = "http://sink.example/RPC2"
+THANKS = reply(200, xmlrpc.encode_response({"flerror": False, "message": "Thanks."}))
+REFUSAL = reply(200, xmlrpc.encode_response({"flerror": True, "message": "No."}))
+
+
+class RelayContract(make_sink_tests(lambda case: RelaySink(RelayOptions(), sink_parts()))):  # type: ignore[misc] # made at run time
+    """The relay is a sink as all others are."""
+
+
+class OptionsTests(SynchronousTestCase):
+    def build(self, **table: Any) -> RelayOptions:
+        return build(RelayOptions, table, "", path=("sinks", "relay"))
+
+    def test_faults_are_named(self) -> None:
+        for target, reason in (
+            ({"url": "pingomatic"}, "must begin with http:// or https://"),
+            ({"url": SINK, "protocol": "smtp"}, "must be one of 'xml-rpc'"),
+            ({"url": SINK, "rate": 0.0}, "rate"),
+            ({"url": SINK, "at_once": 0}, "at_once"),
+            ({"uri": SINK}, "unknown key"),
+        ):
+            error = self.assertRaises(ConfigError, self.build, targets=[target])
+            self.assertIn(reason, str(error))
+        error = self.assertRaises(ConfigError, self.build, targets=[{"url": SINK}] * 2)
+        self.assertIn("name each target once", str(error))
+
+    def test_places_in_a_url(self) -> None:
+        target = {"url": "http://sink.example/?u={url}&n={name}", "protocol": "get"}
+        self.assertEqual(self.build(targets=[target]).targets[0].url, target["url"])
+
+
+class RelayTestCase(SynchronousTestCase):
+    """A relay with a store in memory, a clock, and targets that answer as a test says."""
+
+    def setUp(self) -> None:
+        self.clock = Clock(NOON)
+        self.store = memory_store()
+        self.addCleanup(self.store.stopService)
+        self.bus = RecordingBus()
+        self.outbound = FakeOutbound(otherwise=THANKS)
+        self.told: list[tuple[float, str]] = []
+        self.sinks: list[RelaySink] = []
+
+    def start(self, *targets: Target, **options: Any) -> RelaySink:
+        self.parts = sink_parts(
+            store=self.store,
+            bus=self.bus,
+            clock=self.clock,
+            outbound=self.outbound,
+            public_url=HERE,
+        )
+        sink = RelaySink(RelayOptions(targets or (Target(SINK),), **options), self.parts)
+        sink.startService()
+        self.sinks.append(sink)
+        return sink
+
+    def tearDown(self) -> None:
+        for sink in self.sinks:
+            if sink.running:
+                self.successResultOf(sink.stopService())
+
+    def ping(self, number: int, **more: Any) -> Ping:
+        url = f"http://blog{number}.example/"
+        ping = Ping(f"Blog {number}", url, self.clock.wall_seconds())
+        record = self.successResultOf(self.store.add_ping(evolve(ping, **more), 0))
+        for sink in self.sinks:
+            if sink.running and sink.handles:
+                self.successResultOf(Deferred.fromCoroutine(sink.handle(PingReceived(record.ping))))
+        return record.ping
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(int(seconds / 0.1)):
+            self.clock.advance(0.1)
+
+    def named(self, host: str = "sink.example") -> list[str]:
+        """The names of the pings that a host was told of, in order."""
+        return [
+            xmlrpc.decode_call(request.body)[1][0]
+            for request in self.outbound.requests
+            if host in request.url
+        ]
+
+    def events(self, kind: type) -> list[Any]:
+        return [event for event in self.bus.events if isinstance(event, kind)]
+
+    def counted(self, outcome: str, label: str = "sink.example") -> float:
+        names = {"target": label, "outcome": outcome}
+        found = self.parts.counters.registry.get_sample_value("rsscloud_relayed_pings_total", names)
+        return found or 0.0
+
+
+class RelayTests(RelayTestCase):
+    def test_without_targets_nothing_is_handled(self) -> None:
+        sink = RelaySink(RelayOptions(), sink_parts())
+        self.assertEqual(sink.handles, ())
+        sink.startService()
+        self.successResultOf(sink.stopService())
+
+    def test_passes_pings_on_in_order(self) -> None:
+        self.ping(0)  # before the target was known
+        self.start()
+        for number in range(1, 8):
+            self.ping(number)
+        self.pass_time(3)
+        self.assertEqual(self.named(), [f"Blog {number}" for number in range(1, 8)])
+        relayed = self.events(PingRelayed)
+        self.assertEqual(relayed[0].url, "http://blog1.example/")
+        self.assertEqual((relayed[0].target.url, relayed[0].answer), (SINK, "Thanks."))
+        self.assertEqual(self.counted("delivered"), 7)
+
+    def test_rate_is_kept(self) -> None:
+        self.start(Target(SINK, rate=2.0, at_once=4))
+        for number in range(20):
+            self.ping(number)
+        self.pass_time(5)
+        self.assertIn(len(self.named()), range(9, 13))
+
+    def test_goes_on_where_the_last_process_was(self) -> None:
+        sink = self.start()
+        self.ping(1)
+        self.pass_time(1)
+        self.successResultOf(sink.stopService())
+        self.ping(2)
+        self.start()
+        self.pass_time(1)
+        self.assertEqual(self.named(), ["Blog 1", "Blog 2"])
+
+    def test_call_under_way_at_the_end_is_made_again(self) -> None:
+        sink = self.start()
+        self.outbound.otherwise = Deferred()
+        self.ping(1)
+        self.pass_time(1)
+        self.successResultOf(sink.stopService())
+        self.outbound.otherwise = THANKS
+        self.start()
+        self.pass_time(1)
+        self.assertEqual(self.named(), ["Blog 1", "Blog 1"])
+
+    def test_slow_target_does_not_hold_up_another(self) -> None:
+        self.outbound.answers["http://slow.example/"] = Deferred[OutboundReply]()
+        self.start(Target("http://slow.example/"), Target(SINK))
+        for number in range(3):
+            self.ping(number)
+        self.pass_time(2)
+        self.assertEqual(len(self.named()), 3)
+        self.assertEqual(len(self.named("slow.example")), 1)
+
+    def test_patterns_of_hosts(self) -> None:
+        self.start(Target(SINK, hosts=("blog1.*", "FEEDS.example")))
+        self.ping(1)
+        self.ping(2)
+        self.ping(3, rss_url="http://feeds.example/3")
+        self.pass_time(2)
+        self.assertEqual(self.named(), ["Blog 1", "Blog 3"])
+
+    def test_never_back_to_where_it_came_from(self) -> None:
+        self.start(Target(f"{THERE}/RPC2"), Target(SINK))
+        self.ping(1, origin=f"http://first.example {THERE}")
+        self.pass_time(1)
+        self.assertEqual(self.named("there.example"), [])
+        self.assertEqual(self.named(), ["Blog 1"])
+        self.assertEqual(self.counted("came_from_there", "there.example"), 1)
+
+    def test_repeats_within_the_window(self) -> None:
+        self.start(window=60.0)
+        for _ in range(3):
+            self.ping(1)
+            self.pass_time(25)
+        self.assertEqual(self.named(), ["Blog 1"])
+        self.assertEqual(self.counted("repeated"), 2)
+        self.ping(1)
+        self.pass_time(1)
+        self.assertEqual(len(self.named()), 2)
+
+    def test_refusal_is_not_tried_again(self) -> None:
+        self.outbound.otherwise = REFUSAL
+        self.start()
+        self.ping(1)
+        self.pass_time(20)
+        self.assertEqual(len(self.named()), 1)
+        (failed,) = self.events(RelayFailed)
+        self.assertEqual((failed.reason, failed.retry_at), ("the target refused it: No.", None))
+        self.assertEqual(self.counted("refused"), 1)
+
+    def test_pings_wait_behind_one_that_is_tried_again(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        self.start(retries=(10.0,))
+        self.ping(1)
+        self.ping(2)
+        self.pass_time(5)
+        self.assertEqual(self.named(), ["Blog 1"])
+        (failed,) = self.events(RelayFailed)
+        self.assertIn(round(failed.retry_at - failed.at), range(10, 13))
+        self.outbound.otherwise = THANKS
+        self.pass_time(10)
+        self.assertEqual(self.named(), ["Blog 1", "Blog 1", "Blog 2"])
+
+    def test_ping_is_given_up_after_the_last_attempt(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        self.start(retries=(1.0, 1.0))
+        self.ping(1)
+        self.pass_time(10)
+        self.assertEqual(len(self.named()), 3)
+        self.assertEqual(self.counted("given_up"), 1)
+        self.assertIsNone(self.events(RelayFailed)[-1].retry_at)
+
+    def test_retry_after_is_obeyed(self) -> None:
+        self.outbound.otherwise = reply(503, b"", retry_after="300")
+        self.start(retries=(1.0, 1.0))
+        self.ping(1)
+        self.pass_time(290)
+        self.assertEqual(len(self.named()), 1)
+        self.pass_time(20)
+        self.assertEqual(len(self.named()), 2)
+
+    def test_dead_target_is_left_alone(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        self.start(retries=(1.0,) * 20, max_age=36_000.0)
+        with capturedLogs() as logs:
+            self.ping(1)
+            self.pass_time(50)
+        self.assertEqual(len(self.named()), THRESHOLD)
+        (line,) = [formatEvent(event) for event in logs if "Stopped" in event["log_format"]]
+        self.assertIn(f"Stopped passing pings on to {SINK} after 5 failures in a row", str(line))
+        with capturedLogs() as logs:
+            self.pass_time(30)
+            self.outbound.otherwise = THANKS
+            self.pass_time(130)
+        self.assertEqual(len(self.named()), THRESHOLD + 2)
+        self.assertIn("answers again", str(formatEvent(logs[-1])))
+
+    def test_restart_does_not_call_a_dead_target_at_once(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        sink = self.start(retries=(1.0,) * 20)
+        self.ping(1)
+        self.pass_time(30)
+        self.successResultOf(sink.stopService())
+        self.start(retries=(1.0,) * 20)
+        self.pass_time(20)
+        self.assertEqual(len(self.named()), THRESHOLD)
+        self.pass_time(30)
+        self.assertEqual(len(self.named()), THRESHOLD + 1)
+
+    def test_administrator_has_a_target_called_again(self) -> None:
+        self.outbound.otherwise = OutboundError("nobody is there")
+        sink = self.start(retries=(1.0,) * 20)
+        self.ping(1)
+        self.pass_time(30)
+        for host in ("other.example", "sink.example"):
+            calls = len(self.named())
+            handling = sink.handle(HostFreed(host))
+            self.successResultOf(Deferred.fromCoroutine(handling))
+            self.pass_time(2.2)
+        self.assertEqual(calls, THRESHOLD)
+        self.assertGreater(len(self.named()), THRESHOLD)
+
+    def test_old_pings_are_left_out(self) -> None:
+        sink = self.start()
+        self.successResultOf(sink.stopService())
+        for number in range(5):
+            self.ping(number, received_at=self.clock.wall_seconds() - 4000)
+        self.ping(9)
+        with capturedLogs() as logs:
+            self.start()
+            self.pass_time(1)
+        self.assertEqual(self.named(), ["Blog 9"])
+        (skipped,) = self.events(RelaySkipped)
+        self.assertEqual((skipped.pings, skipped.target.url), (5, SINK))
+        lines = [str(formatEvent(event)) for event in logs]
+        self.assertIn(
+            f"5 pings were not passed on to {SINK}: they were more than 3600 seconds old.", lines
+        )
+
+    def test_broker_without_a_name_is_warned(self) -> None:
+        parts = sink_parts(
+            outbound=self.outbound, public_url="http://localhost:5337", clock=self.clock
+        )
+        sink = RelaySink(RelayOptions((Target(SINK),)), parts)
+        with capturedLogs() as logs:
+            sink.startService()
+        self.successResultOf(sink.stopService())
+        self.assertIn("set public_url", str(formatEvent(logs[0])))
+
+
+HUB, CLOUD = "http://hub.example/", "http://cloud.example:5337/rsscloud/pleaseNotify"
+
+
+class ForeignCloudsTests(RelayTestCase):
+    """Pings go to the clouds and hubs that the feeds name, if a setting says so."""
+
+    FEED = "http://blog1.example/feed"
+
+    def start_with(self, feed: dict[str, Any]) -> None:
+        fetched = FetchResult(self.FEED, b"1" * 32, 1, NOON)
+        self.successResultOf(self.store.record_fetch(fetched, None))
+        self.successResultOf(self.store.record_feed(self.FEED, feed))
+        self.outbound.otherwise = reply(200, b"")
+        self.parts = sink_parts(
+            store=self.store,
+            bus=self.bus,
+            clock=self.clock,
+            outbound=self.outbound,
+            public_url=HERE,
+        )
+        sink = RelaySink(RelayOptions(foreign_clouds=True), self.parts)
+        sink.startService()
+        self.sinks.append(sink)
+
+    def asked(self) -> list[OutboundRequest]:
+        return self.outbound.requests
+
+    def cloud(self, protocol: str, path: str = "/rsscloud/pleaseNotify") -> dict[str, Any]:
+        return {
+            "domain": "cloud.example",
+            "port": 5337,
+            "path": path,
+            "register_procedure": "",
+            "protocol": protocol,
+        }
+
+    def test_hub_and_cloud(self) -> None:
+        self.start_with({"hubs": [HUB, f"{HERE}/websub"], "clouds": [self.cloud("http-post")]})
+        self.ping(1, rss_url=self.FEED)
+        self.pass_time(1)
+        self.assertEqual(
+            [request.url for request in self.asked()],
+            [HUB, "http://cloud.example:5337/rsscloud/ping"],
+        )
+        self.assertIn(b"hub.mode=publish", self.asked()[0].body)
+        self.assertEqual(self.counted("delivered", "foreign clouds"), 2)
+
+    def test_cloud_by_xml_rpc_and_soap(self) -> None:
+        self.start_with({"clouds": [self.cloud("xml-rpc", "/RPC2"), self.cloud("soap", "/soap")]})
+        self.ping(1, rss_url=self.FEED)
+        self.pass_time(1)
+        (request,) = self.asked()
+        self.assertEqual(xmlrpc.decode_call(request.body), ("rssCloud.ping", [self.FEED]))
+        self.assertEqual(self.counted("left_out", "foreign clouds"), 1, "one call a second")
+
+    def test_unknown_feed_and_one_that_came_from_there(self) -> None:
+        self.start_with({"hubs": [HUB]})
+        self.ping(2)
+        self.ping(1, rss_url=self.FEED, origin=HUB)
+        self.pass_time(1)
+        self.assertEqual(self.asked(), [])
+
+    def test_hub_that_does_not_answer_is_left_alone(self) -> None:
+        self.start_with({"hubs": [HUB]})
+        self.outbound.otherwise = OutboundError("nobody is there")
+        for _ in range(12):
+            self.ping(1, rss_url=self.FEED)
+            self.pass_time(61)
+        self.assertLess(len(self.asked()), 12)
+        self.assertGreaterEqual(len(self.asked()), THRESHOLD)
+        self.assertEqual(self.events(RelayFailed)[0].target.url, HUB)
