@@ -193,6 +193,17 @@ class SubscribeTests(BrokerTestCase):
             walk = self.successResultOf(self.store.fanouts(10))[-1]
             self.assertEqual((walk.lacks_content, walk.content_id is None), (later, later))
 
+    def test_present_content_for_who_wants_it_at_once(self) -> None:
+        for protocol, wanted, waits in (
+            ("carrier", False, None),
+            ("carrier", True, 0),
+            ("http-post", True, 0),
+        ):
+            callback = evolve(CALLBACK, protocol=protocol, url=f"http://r.example/{wanted}")
+            intent = evolve(self.intent, callback=callback, present=wanted)
+            subscription = self.result(self.broker.subscribe(intent))
+            self.assertEqual(subscription.attempts, waits)
+
     def test_reading_of_somebody_faster_is_kept(self) -> None:
         verify = self.notifier.verify
 

@@ -13,6 +13,7 @@ from rsscloud_broker.apps.river.records import Bounds
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
+from rsscloud_broker.apps.river.threads import OneAtATime
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
 
@@ -37,12 +38,13 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
     """Make the application."""
     bounds = Bounds(options.max_feeds, options.items_per_feed, options.days * _DAY)
     store = RiverStore(parts.database)
-    intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, parts.in_thread)
+    in_thread = OneAtATime(parts.in_thread)
+    intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, in_thread)
     web = GuardedWeb(parts.outbound)
     pushing = Pushing(store, intake, parts.broker, web, parts.clock, parts.public_url)
-    discovery = Discovery(parts.web, parts.in_thread)
+    discovery = Discovery(parts.web, in_thread)
     tending = Tending(store, intake, pushing, discovery, parts.broker, parts.topics, parts.clock)
-    river = River(store, intake, tending, parts.clock, bounds, parts.in_thread)
+    river = River(store, intake, tending, parts.clock, bounds, in_thread)
     return App(
         "river",
         front_doors=[RiverDoor(river, pushing, parts)],

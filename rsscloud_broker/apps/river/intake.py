@@ -11,7 +11,6 @@ from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import Any, Final
 
-from twisted.internet.defer import DeferredSemaphore
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -31,9 +30,6 @@ PING_COUNTS: Final = 600.0
 
 #: How many times in a row a poll may find what was not pushed.
 MAX_MISSED: Final = 2
-
-#: How many documents are read at the same time.  Threads stay free for others.
-AT_ONCE: Final = 1
 
 _KEY: Final = "key"
 
@@ -71,7 +67,6 @@ class Intake:
         self._public_url = public_url
         self._prefix = f"{public_url}/river/feeds/"
         self._in_thread = in_thread
-        self._places = DeferredSemaphore(AT_ONCE)
         self._key = token_urlsafe(24)
         self._watchers: list[Callable[[Arrival], None]] = []
         self.on_silent: Callable[[FeedRecord], Awaitable[None]]
@@ -127,11 +122,7 @@ class Intake:
         :returns: None if nobody follows the feed any more.
         :raises UnreadableFeed: it is no feed.
         """
-        await self._places.acquire()
-        try:
-            document = await self._in_thread(read_document, body, content_type, feed.url)
-        finally:
-            self._places.release()
+        document = await self._in_thread(read_document, body, content_type, feed.url)
         return await self.keep(feed, document, whole=whole)
 
     async def keep(self, feed: FeedRecord, document: Document, *, whole: bool) -> Stored | None:
