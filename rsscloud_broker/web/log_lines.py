@@ -213,7 +213,10 @@ def _other(entry: LogEntry) -> tuple[str, str]:
 
 
 _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
-    ("ping", "accepted"): lambda entry: ("A ping for ", f" was accepted.{_from(entry)}"),
+    ("ping", "accepted"): lambda entry: (
+        "A ping for ",
+        f" was accepted{_why(entry)}{_from(entry)}",
+    ),
     ("ping", "repeated"): lambda entry: (
         "A ping for ",
         f" was accepted, and not recorded again: the same one came a moment ago.{_from(entry)}",

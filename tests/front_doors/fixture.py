@@ -273,7 +273,7 @@ class House:
             intents,
             self.clock,
             admission,
-            Access(config.Topics()),
+            Access(config.Topics(), identity=PUBLIC_URL),
             self.topics,
             self.subscribers,
             self.counters,

@@ -5,7 +5,14 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.admin_records import VERBS
-from rsscloud_broker.events import Administered, SubscriptionRemoved
+from rsscloud_broker.events import (
+    Administered,
+    PingAccepted,
+    PingRelayed,
+    RelayFailed,
+    RelaySkipped,
+    SubscriptionRemoved,
+)
 from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.model import Callback
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
@@ -53,3 +60,28 @@ class AdministeredTests(SynchronousTestCase):
         self.assertEqual(entry.reason, "an administrator removed it")
         (entry,) = entries_of(SubscriptionRemoved(FEED, callback, "192.0.2.7"), 9.0)
         self.assertEqual((entry.outcome, entry.account), ("unsubscribed", ""))
+
+
+class RelayTests(SynchronousTestCase):
+    """What a relay did has entries with the target as their host."""
+
+    TARGET = Callback("http://sink.example/RPC2", "xml-rpc")
+
+    def test_entries(self) -> None:
+        for event, outcome, topic, numbers in (
+            (PingRelayed(FEED, self.TARGET, "Thanks.", 0.25, 7.0), "delivered", FEED, 250),
+            (RelayFailed(FEED, self.TARGET, "No.", 7.0), "failed", FEED, None),
+            (RelayFailed(FEED, self.TARGET, "No.", 7.0, 9.5), "failed", FEED, 9.5),
+            (RelaySkipped(self.TARGET, "too old", 3, 7.0), "skipped", "", 3),
+        ):
+            self.assertIn(type(event), LOGGED)
+            (entry,) = entries_of(event, 8.0)
+            found = (entry.kind, entry.outcome, entry.topic, entry.host, entry.at)
+            self.assertEqual(found, ("relay", outcome, topic, "sink.example", 7.0))
+            self.assertEqual((*entry.numbers.values(), None)[0], numbers)
+            self.assertTrue(entry.reason)
+
+    def test_ping_from_elsewhere(self) -> None:
+        event = PingAccepted(FEED, 7.0, origin="http://a.example http://b.example")
+        (entry,) = entries_of(event, 8.0)
+        self.assertEqual(entry.reason, "it came from http://a.example, then http://b.example")
