@@ -2,15 +2,13 @@
 
 At the first start there is no account yet, so one is made, for an administrator without a password.
 Each start prints a new link, which works once, in a browser on this machine: see
-``web.sign_in_link``.  The link is written to the terminal and not to the log, which others may
-read.
+``web.sign_in_link``.  The link is in the log only if the process has no terminal.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from twisted.application.service import Service
@@ -34,7 +32,7 @@ class LocalSignIn(Service):
 
     :param broker: the URL of the broker for a browser on this machine.
     :param next_path: where the link leads after signing in.
-    :param say: writes a text to the terminal.
+    :param say: writes a text to the terminal, and returns whether there is one.
     """
 
     name = "local sign-in"
@@ -46,7 +44,7 @@ class LocalSignIn(Service):
         clock: IClock,
         broker: str,
         next_path: str,
-        say: Callable[[str], object],
+        say: Callable[[str], bool],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -71,7 +69,12 @@ class LocalSignIn(Service):
             expires_at = self._clock.wall_seconds() + LINK_LIFE
             if account and await self._store.add_link(account.id, digest_of(secret), expires_at):
                 link = link_to(self._broker, secret, self._next_path)
-                self._say(invitation(link, account.name))
+                if not self._say(invitation(link, account.name)):
+                    self.log.info(
+                        "Sign in as {name}, once and on this machine: {link}",
+                        name=account.name,
+                        link=link,
+                    )
         except CancelledError:
             pass
         except Unavailable as error:
@@ -100,12 +103,18 @@ def invitation(link: str, name: str) -> str:
     )
 
 
-def write_to_terminal(text: str) -> None:
-    """Write a text to the terminal that the process was started in, if there is one.
+def write_to_terminal(text: str) -> bool:
+    """Write a text to the terminal that the process was started in.
 
     ``sys.stdout`` does not lead there: twistd puts everything that is written to it into the log.
+
+    :returns: whether there is a terminal.
     """
-    with suppress(OSError):
-        if sys.__stdout__ is not None:
-            sys.__stdout__.write(text)
-            sys.__stdout__.flush()
+    try:
+        if sys.__stdout__ is None or not sys.__stdout__.isatty():
+            return False
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
+    except (OSError, ValueError):  # it was closed
+        return False
+    return True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import subprocess
+import sys
 from typing import Any
 
 from attrs import evolve
@@ -25,11 +29,15 @@ class LocalSignInTests(SynchronousTestCase):
         self.store: Any = memory_accounts()
         self.clock: Any = Clock()
         self.said: list[str] = []
+        self.has_terminal = True
+
+    def say(self, text: str) -> bool:
+        if self.has_terminal:
+            self.said.append(text)
+        return self.has_terminal
 
     def start(self, next_path: str = "/write") -> LocalSignIn:
-        service = LocalSignIn(
-            self.store, self.clock, "http://localhost:5337", next_path, self.said.append
-        )
+        service = LocalSignIn(self.store, self.clock, "http://localhost:5337", next_path, self.say)
         service.startService()
         return service
 
@@ -84,6 +92,14 @@ class LocalSignInTests(SynchronousTestCase):
             self.start()
         self.assertEqual(list(logs), [])
 
+    def test_without_a_terminal(self) -> None:
+        self.has_terminal = False
+        with capturedLogs() as logs:
+            self.start()
+        (event,) = logs
+        self.said.append(f"{formatEvent(event)}\n")
+        self.assertEqual(self.account(), NAME)
+
     def test_database_is_away(self) -> None:
         self.store.accounts = lambda: fail(Unavailable("the disk is full"))
         with capturedLogs() as logs:
@@ -95,6 +111,23 @@ class LocalSignInTests(SynchronousTestCase):
         self.store.accounts = Deferred
         self.start().stopService()
         self.assertEqual(self.said, [])
+
+
+class TerminalTests(SynchronousTestCase):
+    def test_terminal(self) -> None:
+        """A process whose stdout is a terminal, as the log of twistd takes ``sys.stdout``."""
+        script = "from rsscloud_broker.local_sign_in import write_to_terminal as w; w('here\\n')"
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        subprocess.run([sys.executable, "-c", script], stdout=theirs, check=True)
+        os.close(theirs)
+        self.assertEqual(os.read(ours, 100), b"here\r\n")
+
+    def test_no_terminal(self) -> None:
+        script = "from rsscloud_broker.local_sign_in import write_to_terminal as w; exit(w('x'))"
+        for stdout in (subprocess.PIPE, subprocess.DEVNULL):
+            done = subprocess.run([sys.executable, "-c", script], stdout=stdout, check=True)
+            self.assertIn(done.stdout, (b"", None))
 
 
 class ComposedTests(SynchronousTestCase):
