@@ -28,6 +28,7 @@ Where to look:
 ``start_checks`` checks data directory, database and ports before a start
 ``account_parts`` makes the parts of accounts
 ``app_parts``    makes the applications
+``local_sign_in``  prints a link that signs in whoever started the broker
 ``outbound_parts``  makes the clients that call other servers
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs

@@ -52,7 +52,8 @@ from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import AppParts, FrontDoorParts, SinkParts
+from rsscloud_broker.interfaces import AppParts, FrontDoorParts, IClock, SinkParts
+from rsscloud_broker.local_sign_in import LocalSignIn, write_to_terminal
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
 from rsscloud_broker.observing import make_monitoring
@@ -71,7 +72,7 @@ from rsscloud_broker.signals import (
 from rsscloud_broker.sinks.distribution import DistributionOptions
 from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
-from rsscloud_broker.storage.threads import StoreThreads
+from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
 from rsscloud_broker.urls import identity
 from rsscloud_broker.web.assets import AssetsDoor
@@ -99,7 +100,7 @@ def makeService(options: Options) -> IService:
         stop_once(reactor)
         config = options.configuration(makers)
         logs = Logs(config.log)
-        service = make_broker(config, reactor, makers)
+        service = make_broker(config, reactor, makers, is_local=bool(options["local"]))
         service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
         if service.observer is not None:
             service.reloading.take_too("[log]", lambda config: logs.change(config.log))
@@ -118,10 +119,13 @@ def makeService(options: Options) -> IService:
         raise SystemExit(f"rsscloud-broker: {error}") from error
 
 
-def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> BrokerService:
+def make_broker(
+    config: Config, reactor: Any, makers: Makers | None = None, *, is_local: bool = False
+) -> BrokerService:
     """Build the service of a broker.
 
     :param makers: the plugins to select from; by default those that are installed.
+    :param is_local: whether whoever starts it gets a link to sign in, on the terminal.
     :raises ConfigError: the configuration of a plugin or an endpoint cannot be used.
     :raises PluginError: a plugin cannot be used.
     :raises FrontDoorsError: front doors conflict.
@@ -306,6 +310,7 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
+        *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
     ]
     for part in (
         store,
@@ -328,6 +333,15 @@ def make_broker(config: Config, reactor: Any, makers: Makers | None = None) -> B
     ):
         part.setServiceParent(service)
     return service
+
+
+def _local_sign_in(
+    threads: Threads, clock: IClock, config: Config, apps: Iterable[tuple[Any, object]]
+) -> LocalSignIn:
+    """What prints the link to sign in: it leads to the authoring tool, if that runs."""
+    here = evolve(config, public_url=None).address  # others may reach it at another one
+    next_path = "/write" if _runs(apps, "writing") else "/"
+    return LocalSignIn(AccountStore(threads), clock, here, next_path, write_to_terminal)
 
 
 def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:

@@ -12,7 +12,7 @@ from rsscloud_broker.core import FairLimiter
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, TopicUnreadable
 from rsscloud_broker.events import FilePublished, TopicChanged
-from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy
+from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy, ServedTopics
 from rsscloud_broker.model import Content, Validators
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
@@ -90,6 +90,54 @@ class OwnTopicsTests(TestCase):
             with self.assertRaises(TopicUnreadable, msg=path) as caught:
                 await self.topics.fetch(HERE + path)
             self.assertTrue(caught.exception.lasting, path)
+
+
+class ServedTopicsTests(TestCase):
+    """Topics that applications serve."""
+
+    def setUp(self) -> None:
+        self.feeds = {f"{HERE}/feeds/dave.xml": Content(b"<rss/>", "application/rss+xml")}
+        self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
+        directory = FilePath(self.mktemp())
+        self.topics = OwnTopics(self.others, StrictPolicy(), HERE, directory, execute)
+        self.topics.serve(
+            [
+                ServedTopics(f"{HERE}/feeds/", self.read),
+                ServedTopics("https://static.example/", self.read),
+            ]
+        )
+        self.asked: list[str] = []
+
+    async def read(self, url: str) -> Content | None:
+        self.asked.append(url)
+        return self.feeds.get(url)
+
+    async def test_are_read_from_the_application(self) -> None:
+        url = f"{HERE}/feeds/dave.xml"
+        await self.topics.check(url)
+        fetched = await self.topics.fetch(url, Validators('"a"'), 3)
+        self.assertEqual(fetched.content, Content(b"<rss/>", "application/rss+xml"))
+        self.assertEqual(fetched.result, "a file of this broker, 6 bytes")
+
+    async def test_at_another_host(self) -> None:
+        url = "https://static.example/anna.xml"
+        self.feeds[url] = Content(b"<feed/>")
+        await self.topics.check(url)
+        self.assertEqual((await self.topics.fetch(url)).content, Content(b"<feed/>"))
+
+    async def test_that_do_not_exist(self) -> None:
+        with self.assertRaises(TopicUnreadable) as caught:
+            await self.topics.fetch(f"{HERE}/feeds/nobody.xml")
+        self.assertTrue(caught.exception.lasting)
+
+    async def test_others_are_not_asked_for(self) -> None:
+        await self.topics.fetch(ELSEWHERE)
+        with self.assertRaises(TopicUnreadable):
+            await self.topics.fetch(f"{HERE}/changes.xml")
+        for url in (f"{HERE}0/feeds/dave.xml", "https://static.example.evil.example/"):
+            with self.assertRaises(AddressRefused):
+                await self.topics.check(url)
+        self.assertEqual(self.asked, [])
 
 
 class OwnTopicsSinkTests(CoreTestCase):

@@ -19,16 +19,18 @@ from zope.interface import implementer
 
 from rsscloud_broker.command_line import LOOPBACK
 from rsscloud_broker.config import Config
-from rsscloud_broker.discovery import Makers
+from rsscloud_broker.discovery import Makers, select
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
 from rsscloud_broker.model import Ping
 from rsscloud_broker.plugins import bundled
+from rsscloud_broker.plugins.bundled import AppMaker
 from rsscloud_broker.service import MOMENT, STOP_WITHIN, BrokerService
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
 from rsscloud_broker.tap import Options, make_broker
 from rsscloud_broker.testing.clock import Clock
+from tests.notes import NotesOptions, make_notes
 
 
 class OptionsTests(SynchronousTestCase):
@@ -63,6 +65,41 @@ class OptionsTests(SynchronousTestCase):
         config = self.configuration("--local", "--config", str(path))
         self.assertEqual(config.limits.exempt, ("192.0.2.0/24", *LOOPBACK))
         self.assertEqual(config.limits.pings_burst, 5)
+
+
+class LocalAppsTests(SynchronousTestCase):
+    """With ``--local`` the applications that come with the broker run."""
+
+    def setUp(self) -> None:
+        theirs = AppMaker("theirs", "for tests", NotesOptions, make_notes)
+        self.makers = Makers(apps={"test_feed": bundled.test_feed, "theirs": theirs})
+
+    def running(self, *arguments: str, toml: str = "") -> list[str]:
+        path = Path(self.mktemp())
+        path.write_text(toml)
+        options = Options()
+        options.parseOptions([*arguments, "--config", str(path)])
+        config = options.configuration(self.makers)
+        return [maker.name for maker, _ in select(self.makers.apps, config.apps, "apps")]
+
+    def test_only_with_local(self) -> None:
+        self.assertEqual(self.running(), [])
+        self.assertEqual(self.running("--local"), ["test_feed"])
+
+    def test_the_file_may_disable_them(self) -> None:
+        disabled = "[apps.test_feed]\nenabled = false\n"
+        self.assertEqual(self.running("--local", toml=disabled), [])
+
+    def test_the_file_may_set_options(self) -> None:
+        self.assertEqual(
+            self.running("--local", toml="[apps.test_feed]\nevery = 5\n"), ["test_feed"]
+        )
+
+    def test_those_of_others_need_their_table(self) -> None:
+        self.assertEqual(self.running("--local", toml="[apps.theirs]\n"), ["test_feed"])
+        enabled = "[apps.theirs]\nenabled = true\n"
+        self.assertEqual(self.running("--local", toml=enabled), ["test_feed", "theirs"])
+        self.assertEqual(self.running(toml=enabled), ["theirs"])
 
 
 class Part(Service):

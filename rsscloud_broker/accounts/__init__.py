@@ -16,7 +16,7 @@ from rsscloud_broker.accounts.accounts import Accounts
 from rsscloud_broker.accounts.names import check_name
 from rsscloud_broker.accounts.passwords import Hasher, Passwords, check_password
 from rsscloud_broker.accounts.portal import AccountRealm, AnyOf, PasswordChecker
-from rsscloud_broker.accounts.secrets import check_token, digest_of, new_token
+from rsscloud_broker.accounts.secrets import check_token, digest_of, new_secret, new_token
 from rsscloud_broker.accounts.sweeping import AccountSweeper
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "check_password",
     "check_token",
     "digest_of",
+    "new_secret",
     "new_token",
 ]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from twisted.cred.credentials import UsernamePassword
 from twisted.cred.error import UnauthorizedLogin
@@ -51,6 +52,8 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.text import clean
+
+T = TypeVar("T")
 
 #: How many sessions and API tokens an account may have.
 MAX_SESSIONS, MAX_TOKENS = 50, 50
@@ -145,23 +148,48 @@ class Accounts:
         name = attempt.name.strip().lower()
         stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
         account = stored.account
-        secret, now = new_secret(), self._clock.wall_seconds()
-        expires_at = now + self._options.session_life
-        session = await self._store.add_session(
-            account.id,
-            stored.hash,
-            digest_of(secret),
-            now,
-            expires_at,
-            attempt.source,
-            clean(attempt.browser)[:MAX_BROWSER],
-            digest_of(attempt.former),
-            MAX_SESSIONS,
-        )
+        begin = partial(self._store.add_session, account.id, stored.hash)
+        secret, expires_at, session = await self._begin(begin, attempt)
         if session is None:  # the account was removed, or got another password, a moment ago
             raise SignInFailed
+        return self._signed_in(stored, session, secret, expires_at)
+
+    async def account_of_link(self, secret: str) -> Account | None:
+        link = digest_of(secret)
+        now = self._clock.wall_seconds()
+        return await self._store.account_of_link(link, now) if link else None
+
+    async def sign_in_by_link(self, secret: str, attempt: SignIn) -> SignedIn:
+        begin = partial(self._store.redeem_link, digest_of(secret))
+        session_secret, expires_at, found = await self._begin(begin, attempt)
+        if found is None:
+            raise SignInFailed
+        return self._signed_in(*found, session_secret, expires_at)
+
+    async def _begin(
+        self, begin: Callable[..., Awaitable[T]], attempt: SignIn
+    ) -> tuple[str, float, T]:
+        """Begin a session.
+
+        :param begin: stores it, given what ``IAccountStore.add_session`` and ``redeem_link`` both
+            take.
+        :returns: the secret of the session, when it ends, and what ``begin`` returned.
+        """
+        secret, now = new_secret(), self._clock.wall_seconds()
+        expires_at = now + self._options.session_life
+        browser = clean(attempt.browser)[:MAX_BROWSER]
+        former = digest_of(attempt.former)
+        result = await begin(
+            digest_of(secret), now, expires_at, attempt.source, browser, former, MAX_SESSIONS
+        )
+        return secret, expires_at, result
+
+    def _signed_in(
+        self, stored: StoredPassword, session: Session, secret: str, expires_at: float
+    ) -> SignedIn:
+        account = stored.account
         known = mark_of(account.name, stored.hash) if stored.hash else ""
-        self.log.info("{name} signed in from {source}.", name=account.name, source=attempt.source)
+        self.log.info("{name} signed in from {source}.", name=account.name, source=session.address)
         return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
 
     async def _checked(self, name: str, password: str, source: str, known: str) -> StoredPassword:

@@ -1,4 +1,4 @@
-"""Makes the secrets of sessions and API tokens, and what is derived from them.
+"""Makes the secrets of sessions, API tokens and sign-in links, and what is derived from them.
 
 Each secret has 256 random bits.  The database has only its SHA-256 digest: who reads the database,
 or a backup of it, can sign in with none of them.  A slow hash is for passwords, which can be
@@ -28,7 +28,7 @@ _MAX_SECRET: Final = 200
 
 
 def new_secret() -> str:
-    """The secret of a new session."""
+    """The secret of a new session or sign-in link."""
     return secrets.token_urlsafe(32)
 
 

@@ -1,4 +1,5 @@
-"""The commands for accounts: account add, passwd, list, remove; account token add, list, remove.
+"""The commands for accounts: account add, passwd, list, remove, link; account token add, list,
+remove.
 
 They use the broker's database directly, and may do so while the broker runs.
 """
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import click
+from attrs import evolve
 from sqlalchemy import Connection
 
 from rsscloud_broker import storage
@@ -21,6 +23,7 @@ from rsscloud_broker.accounts import (
     check_password,
     check_token,
     digest_of,
+    new_secret,
     new_token,
 )
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
@@ -35,7 +38,9 @@ from rsscloud_broker.config import Accounts
 from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.interfaces.accounts import SCOPES
+from rsscloud_broker.local_sign_in import LINK_LIFE
 from rsscloud_broker.storage import accounts as rows
+from rsscloud_broker.web.sign_in_link import link_to
 
 _DAY = 86_400
 
@@ -152,6 +157,30 @@ def remove(config_file: str | None, data: str | None, name: str) -> None:
         _account(connection, name)
         rows.remove_account(connection, name)
     click.echo(f"{name} is no account any more")
+
+
+@account.command()
+@config_option
+@data_option
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Where a browser on this machine reaches the broker.  [default: by the configuration]",
+)
+@name_argument
+@_refusals()
+def link(config_file: str | None, data: str | None, url: str | None, name: str) -> None:
+    """Print a link that signs a browser in to the account NAME, once.
+
+    It works for 15 minutes, in a browser on the machine of the broker, and replaces any link from
+    before.
+    """
+    broker = url or evolve(settings_of(config_file, data), public_url=None).address
+    secret = new_secret()
+    with storage.open_database(existing_database(config_file, data)) as connection:
+        owner = _account(connection, name)
+        rows.add_link(connection, owner.id, digest_of(secret), time.time() + LINK_LIFE)
+    click.echo(link_to(broker.rstrip("/"), secret))
 
 
 @account.group()

@@ -8,6 +8,7 @@
 - ``relaying``: pings that travel between brokers
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
+- ``account_store``: everything that is kept of accounts
 - ``administration``: what administrators see and do, and what is blocked
 - ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
@@ -21,13 +22,13 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a `
 
 from __future__ import annotations
 
+from rsscloud_broker.interfaces.account_store import IAccountStore
 from rsscloud_broker.interfaces.accounts import (
     Account,
     Caller,
     CheckerParts,
     IAccount,
     IAccounts,
-    IAccountStore,
     ICallers,
     IPasswords,
     Session,

@@ -1,7 +1,7 @@
-"""The tables of accounts, sessions and API tokens: see ``schema``.
+"""The tables of accounts, sessions, API tokens and sign-in links: see ``schema``.
 
-Secrets of sessions and tokens are not in the database, only their SHA-256 digests.  Ids are never
-used twice, so that nobody who knew an old one finds a new row by it.
+Secrets of sessions, tokens and links are not in the database, only their SHA-256 digests.  Ids are
+never used twice, so that nobody who knew an old one finds a new row by it.
 """
 
 from __future__ import annotations
@@ -72,4 +72,14 @@ token = Table(
     Column("used_at", BigInteger),
     UniqueConstraint("digest"),
     sqlite_autoincrement=True,
+)
+
+sign_in_link = Table(
+    "sign_in_link",
+    metadata,
+    # An account has one link at most.
+    Column("account_id", Key, ForeignKey("account.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+    UniqueConstraint("digest"),
 )

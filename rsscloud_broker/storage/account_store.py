@@ -1,4 +1,4 @@
-"""The part of the store that keeps accounts, sessions and API tokens.
+"""The part of the store that keeps accounts, sessions, API tokens and sign-in links.
 
 Each method is one transaction on the database; the SQL is in ``accounts``.
 """
@@ -41,4 +41,7 @@ class AccountStore:
     tokens = reading(rows.tokens)
     remove_token = writing(rows.remove_token)
     remove_tokens = writing(rows.remove_tokens)
+    add_link = writing(rows.add_link)
+    account_of_link = reading(rows.account_of_link)
+    redeem_link = writing(rows.redeem_link)
     sweep_accounts = writing(rows.sweep_accounts)

@@ -1,4 +1,4 @@
-"""Stores accounts, sessions and API tokens.
+"""Stores accounts, sessions, API tokens and sign-in links.
 
 Each function runs as one step of a transaction that the caller began: ``account_store`` runs them
 in the threads of the store, the commands with a connection of their own.
@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Table,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
-from rsscloud_broker.storage.account_schema import account, session, token
+from rsscloud_broker.storage.account_schema import account, session, sign_in_link, token
 from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,
@@ -55,6 +66,7 @@ def set_password(conn: Connection, name: str, password: str, keep: int = 0) -> b
     conn.execute(update(account).where(account.c.name == name).values(password=password))
     of_account = session.c.account_id == found.account.id
     conn.execute(delete(session).where(of_account, session.c.id != keep))
+    conn.execute(delete(sign_in_link).where(sign_in_link.c.account_id == found.account.id))
     return True
 
 
@@ -195,18 +207,73 @@ def remove_tokens(conn: Connection, account_id: int) -> int:
     return conn.execute(delete(token).where(token.c.account_id == account_id)).rowcount
 
 
-# --- both -------------------------------------------------------------------
+# --- sign-in links ----------------------------------------------------------
+
+
+def add_link(conn: Connection, account_id: int, digest: bytes, expires_at: float) -> bool:
+    """See ``IAccountStore.add_link``."""
+    if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
+        return False
+    conn.execute(delete(sign_in_link).where(sign_in_link.c.account_id == account_id))
+    values = {"account_id": account_id, "digest": digest, "expires_at": to_micros(expires_at)}
+    conn.execute(insert(sign_in_link).values(values))
+    return True
+
+
+def account_of_link(conn: Connection, digest: bytes, at: float) -> Account | None:
+    """See ``IAccountStore.account_of_link``."""
+    owner = select(account).join(sign_in_link)
+    row = conn.execute(owner.where(*_valid_link(digest, at))).first()
+    return None if row is None else _account(row)
+
+
+def redeem_link(
+    conn: Connection,
+    link: bytes,
+    digest: bytes,
+    at: float,
+    expires_at: float,
+    address: str,
+    browser: str,
+    former: bytes,
+    limit: int,
+) -> tuple[StoredPassword, Session] | None:
+    """See ``IAccountStore.redeem_link``."""
+    owner = account_of_link(conn, link, at)
+    # Another node may be redeeming it at the same time; only one of them deletes it.
+    if (
+        owner is None
+        or not conn.execute(delete(sign_in_link).where(*_valid_link(link, at))).rowcount
+    ):
+        return None
+    stored = stored_password(conn, owner.name)
+    if stored is None:
+        return None
+    begun = add_session(
+        conn, owner.id, stored.hash, digest, at, expires_at, address, browser, former, limit
+    )
+    return None if begun is None else (stored, begun)
+
+
+def _valid_link(digest: bytes, at: float) -> tuple[ColumnElement[bool], ...]:
+    """The condition for the link with a digest, if it has not expired."""
+    return sign_in_link.c.digest == digest, sign_in_link.c.expires_at > to_micros(at)
+
+
+# --- all --------------------------------------------------------------------
 
 
 def sweep_accounts(conn: Connection, now: float, used_before: float, limit: int) -> int:
     """See ``IAccountStore.sweep_accounts``."""
     ended = or_(session.c.expires_at <= to_micros(now), session.c.used_at < to_micros(used_before))
-    expired = token.c.expires_at <= to_micros(now)
+    keys = (
+        (session.c.id, ended),
+        (token.c.id, token.c.expires_at <= to_micros(now)),
+        (sign_in_link.c.account_id, sign_in_link.c.expires_at <= to_micros(now)),
+    )
     return sum(
-        conn.execute(
-            delete(table).where(table.c.id.in_(select(table.c.id).where(due).limit(limit)))
-        ).rowcount
-        for table, due in ((session, ended), (token, expired))
+        conn.execute(delete(key.table).where(key.in_(select(key).where(due).limit(limit)))).rowcount
+        for key, due in keys
     )
 
 

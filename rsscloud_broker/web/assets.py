@@ -24,6 +24,7 @@ ASSETS: Final = {
     "style.css": ("text/css; charset=utf-8", _HOUR),
     "changes.css": ("text/css; charset=utf-8", _HOUR),
     "log.js": ("text/javascript; charset=utf-8", _HOUR),
+    "sign_in_link.js": ("text/javascript; charset=utf-8", _HOUR),
     "favicon.svg": ("image/svg+xml", _DAY),
     # Browsers fetch this one for every site, even for answers that are not pages.
     "favicon.ico": ("image/x-icon", _DAY),

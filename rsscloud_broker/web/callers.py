@@ -22,7 +22,7 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
-from rsscloud_broker.interfaces import Caller, IAccounts, ICallers
+from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
 from rsscloud_broker.web.answers import parameter
 
 _BEARER: Final = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
@@ -57,6 +57,22 @@ class _Traceable(Protocol):
 def header(request: Request, name: str) -> str:
     """The value of a header; empty if it is absent."""
     return request.getHeader(name) or ""
+
+
+@runtime_checkable
+class _KnowsItsOrigin(Protocol):
+    """A request of the broker's site, which limits and examines requests."""
+
+    def is_local(self) -> bool:
+        """Whether a program on this machine made it, and speaks to the broker as such."""
+
+
+def is_local(request: Request) -> bool:
+    """Whether a program on this machine made a request, and no page of a stranger caused it.
+
+    False if the request cannot tell.
+    """
+    return isinstance(request, _KnowsItsOrigin) and request.is_local()
 
 
 class Cookies:
@@ -149,6 +165,16 @@ async def viewer_of(callers: ICallers | None, request: Request) -> Caller | None
 def private(viewer: Caller | None) -> dict[str, str]:
     """The headers that keep caches from giving a page for one person to another."""
     return {"cache-control": "no-store"} if viewer is not None else {}
+
+
+def begin_session(request: Request, cookies: Cookies, signed_in: SignedIn, now: float) -> None:
+    """Have a browser keep the secret of a session, and proof that somebody has signed in with it.
+
+    :param now: the present time, in seconds since the epoch.
+    """
+    cookies.put(request, SESSION, signed_in.secret, signed_in.expires_at - now)
+    if signed_in.known:
+        cookies.put(request, KNOWN, signed_in.known, KNOWN_SECONDS)
 
 
 def form_token(request: Request, cookies: Cookies) -> str:

@@ -3,6 +3,7 @@
 ``GET /signin`` shows the form, and ``POST /signin`` with ``name``, ``password`` and ``csrf`` begins
 a session and leads to the path in ``next``, which must be on this broker.  ``POST /signout`` ends
 the session.  ``/account`` is the page of the person who has signed in: see ``account_page``.
+``/signin/once`` signs in by a link: see ``sign_in_link``.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from rsscloud_broker.web.account_page import NO_STORE, AccountPage, redirect, re
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.callers import (
     KNOWN,
-    KNOWN_SECONDS,
     SESSION,
     Cookies,
+    begin_session,
     check_first_form,
     form_token,
     header,
     local_path,
 )
+from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
 
 
 @frozen
@@ -56,9 +58,12 @@ class AccountsDoor(RoutesOnly):
         cookies = Cookies(parts.public_url)
         pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
         account = AccountPage(parts, parts.accounts, parts.callers, cookies)
+        link = SignInLink(parts, parts.accounts, cookies)
         self._routes = [
             Route("/signin", "GET", Answers(pages.form)),
             Route("/signin", "POST", Answers(pages.sign_in)),
+            Route(LINK_PATH, "GET", Answers(link.show)),
+            Route(LINK_PATH, "POST", Answers(link.use)),
             Route("/signout", "POST", Answers(pages.sign_out)),
             Route("/account", "GET", Answers(account.show)),
             Route("/account", "POST", Answers(account.act)),
@@ -107,10 +112,7 @@ class SignInPages:
             )
         except (ForgedForm, SignInFailed) as error:
             return await self._form(request, 403, str(error))
-        life = signed_in.expires_at - self._clock.wall_seconds()
-        self._cookies.put(request, SESSION, signed_in.secret, life)
-        if signed_in.known:
-            self._cookies.put(request, KNOWN, signed_in.known, KNOWN_SECONDS)
+        begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())
         return redirect(_next(request))
 
     async def sign_out(self, request: Request) -> Answer:

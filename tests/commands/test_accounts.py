@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
-from rsscloud_broker.accounts import Hasher
+from rsscloud_broker.accounts import Hasher, digest_of
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
 from rsscloud_broker.config import Accounts
 from rsscloud_broker.storage import accounts as rows
@@ -48,6 +48,24 @@ class AccountTests(CommandTests):
 
     def matches(self, password: str) -> bool:
         return Hasher(Accounts()).matches(self.stored(), password)
+
+
+class LinkTests(AccountTests):
+    def test_link(self) -> None:
+        self.add()
+        printed = [self.account("link", "dave", *more) for more in ((), ("--url", "http://[::1]/"))]
+        self.assertRegex(printed[0], r"\Ahttp://localhost:5337/signin/once\?key=[\w-]{43}\n\Z")
+        self.assertRegex(printed[1], r"\Ahttp://\[::1\]/signin/once\?key=[\w-]{43}\n\Z")
+        with open_database(f"sqlite:///{self.data}/broker.sqlite", writes=False) as connection:
+            found = [
+                rows.account_of_link(connection, digest_of(text.strip().partition("key=")[2]), 0.0)
+                for text in printed
+            ]
+        self.assertEqual([each and each.name for each in found], [None, "dave"])
+
+    def test_nobody(self) -> None:
+        self.add()
+        self.assertIn("there is no account 'anna'", self.refused("link", "anna"))
 
 
 class PeopleTests(AccountTests):

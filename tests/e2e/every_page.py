@@ -74,6 +74,7 @@ PAGES = (
     PageOfBroker("doctor_of_feed", "/doctor?url={feed}"),
     PageOfBroker("test_feed", "/test"),
     PageOfBroker("sign_in", "/signin"),
+    PageOfBroker("sign_in_link", "/signin/once?key=used", 410),
     PageOfBroker("account", "/account", is_private=True),
     PageOfBroker("admin", "/admin", is_private=True),
     PageOfBroker("admin_subscriptions", "/admin/subscriptions", is_private=True),
@@ -113,7 +114,7 @@ def busy_broker() -> Busy:
     if not _shared:
         directory = tempfile.mkdtemp(prefix="rsscloud-broker-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        broker = Broker(Path(directory))
+        broker = Broker(Path(directory), "[apps.test_feed]\n")
         atexit.register(broker.end)
         run_here(
             *("account", "add", ACCOUNT, "--admin", "--password-stdin", "--data", broker.data),

@@ -178,11 +178,21 @@ def run_here(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
+#: The test feed pings by itself, and would be in all lists.
+_WITHOUT_TEST_FEED = "\n[apps.test_feed]\nenabled = false\n"
+
+
+def _quiet(configuration: str) -> str:
+    """A configuration without the test feed, unless it has a table for that."""
+    return configuration + ("" if "[apps.test_feed]" in configuration else _WITHOUT_TEST_FEED)
+
+
 class Broker:
     """A twistd with a broker in it.
 
     :param directory: where it runs; its data and its log go there.
-    :param configuration: what its configuration file says, in TOML.
+    :param configuration: what its configuration file says, in TOML.  The test feed runs only if
+        that has a table for it.
     :param options: more of its command line; by default it may call this machine.
     """
 
@@ -197,7 +207,7 @@ class Broker:
         self._log = directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        self.configuration.write_text(configuration, encoding="utf-8")
+        self.configuration.write_text(_quiet(configuration), encoding="utf-8")
 
     @property
     def url(self) -> str:
@@ -271,7 +281,7 @@ class Broker:
         :returns: what the log has got since then.
         """
         if configuration is not None:
-            self.configuration.write_text(configuration, encoding="utf-8")
+            self.configuration.write_text(_quiet(configuration), encoding="utf-8")
         before = len(self.log)
         self._signal(signal.SIGHUP)
 

@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import rsscloud_broker.plugins
 from rsscloud_broker import discovery
 from rsscloud_broker.config import ConfigError
-from rsscloud_broker.discovery import Makers, PluginError, discover, select, survey
+from rsscloud_broker.discovery import Makers, PluginError, bundled, discover, select, survey
 from rsscloud_broker.interfaces import ISinkMaker
 
 _numbers = count()
@@ -34,7 +34,9 @@ KIT = """
     from attrs.validators import ge
     from twisted.plugin import IPlugin
     from zope.interface import implementer
-    from rsscloud_broker.interfaces import IFrontDoorMaker, INotifierMaker, ISinkMaker
+    from rsscloud_broker.interfaces import (
+        IAppMaker, IFrontDoorMaker, INotifierMaker, ISinkMaker,
+    )
 
     @frozen
     class Options:
@@ -49,6 +51,10 @@ KIT = """
 
         def make(self, options, parts):
             raise NotImplementedError("makers are only looked at")
+
+    @implementer(IAppMaker)
+    class App(Maker):
+        tables = None
 
     @implementer(ISinkMaker)
     class Sink(Maker):
@@ -118,8 +124,9 @@ class FoundTests(DiscoveryTestCase):
         self.drop(
             "ours",
             """
-            from KIT import FrontDoor, Notifier, Sink
+            from KIT import App, FrontDoor, Notifier, Sink
             door, notifier, first, second = FrontDoor("d"), Notifier("n"), Sink("s"), Sink("t")
+            app = App("a")
             """,
         )
         makers = self.discover()
@@ -128,7 +135,7 @@ class FoundTests(DiscoveryTestCase):
         self.assertEqual(set(makers.sinks), {"s", "t"})
         self.assertEqual(makers.sinks["s"].name, "s")
         self.assertEqual(
-            str(makers), "front_doors: d; notifiers: n; sinks: s, t; checkers: none; apps: none"
+            str(makers), "front_doors: d; notifiers: n; sinks: s, t; checkers: none; apps: a"
         )
 
     def test_dropped_in_by_another_package(self) -> None:
@@ -360,6 +367,21 @@ class SelectTests(DiscoveryTestCase):
             self.select(theirs={}), [("archive", 1), ("change_list", 1), ("theirs", 1)]
         )
         self.assertEqual(self.select(theirs={"enabled": False, "size": 0}), self.select())
+
+    def test_applications_run_only_if_the_table_says_so(self) -> None:
+        """Whether they come with the broker or not."""
+
+        def chosen(**tables: dict[str, Any]) -> list[str]:
+            return [maker.name for maker, _ in select(self.makers, tables, "apps")]
+
+        self.assertEqual(chosen(), [])
+        self.assertEqual(chosen(archive={}, theirs={"size": 2}), [])
+        enabled = {"enabled": True}
+        self.assertEqual(chosen(archive=enabled, theirs=enabled), ["archive", "theirs"])
+        self.assertEqual(chosen(theirs={"enabled": False}), [])
+
+    def test_bundled_ones_are_known(self) -> None:
+        self.assertEqual(bundled(self.makers), ["archive", "change_list"])
 
     def test_tables_are_left_as_they_are(self) -> None:
         table = {"enabled": True}

@@ -42,7 +42,7 @@ from tests.processes import BIN
 
 CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
-NAMES = ("hello_ping", "json_post", "line_log")
+NAMES = ("hello_ping", "json_post", "line_log", "notices")
 
 #: Does what the broker does when it starts: reads tables from stdin, prints which plugins run.
 START = """
@@ -164,6 +164,8 @@ class InstalledTests(SynchronousTestCase):
             [sinks.line_log]
             enabled = true
             path = "events.log"
+            [apps.notices]
+            enabled = true
         """
         self.assertEqual(
             self.chosen(self.start(tables)),
@@ -172,6 +174,7 @@ class InstalledTests(SynchronousTestCase):
                 "json_post": "JsonPostOptions(member='topic', drop_after_failures=3, "
                 "retries=(5.0, 60.0, 600.0))",
                 "line_log": "LineLogOptions(path='events.log')",
+                "notices": "NoticesOptions(shown=10)",
             },
         )
 
@@ -476,4 +479,7 @@ class ManualTests(SynchronousTestCase):
         )
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
         contracts = re.findall(r"(?m)^  (\w+Contract)$", ran.stdout)
-        self.assertEqual(contracts, ["HelloPingContract", "JsonPostContract", "LineLogContract"])
+        self.assertEqual(
+            contracts,
+            ["HelloPingContract", "JsonPostContract", "LineLogContract", "NoticesContract"],
+        )

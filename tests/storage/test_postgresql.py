@@ -25,7 +25,7 @@ from rsscloud_broker.storage.schema import statistic
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
-from tests.storage import migrating
+from tests.storage import app_migrating, migrating
 from tests.storage.databases import threaded_account_store, threaded_store
 from tests.store_contract import (
     make_account_store_tests,
@@ -224,6 +224,13 @@ class PostgreSQLSettingsTests(TestCase):
             with engine.begin() as conn:
                 other = conn.execute(text("SHOW statement_timeout")).scalar_one()
                 self.assertEqual([*_settings(conn), other], expected)
+
+
+class PostgreSQLAppTests(app_migrating.AppMigrations):
+    """The tables of applications on PostgreSQL."""
+
+    def new_url(self) -> str:
+        return empty_database()
 
 
 class PostgreSQLMigrationTests(migrating.MigrationSteps):

@@ -15,7 +15,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
 from rsscloud_broker.storage.schema import metadata
-from tests.storage import migrating
+from tests.storage import app_migrating, migrating
 
 
 class MigrateTests(migrating.MigrationSteps):
@@ -85,6 +85,13 @@ class MigrateTests(migrating.MigrationSteps):
         after = (list(root.handlers), root.level, logging.getLogger("alembic").level)
         self.assertEqual(before, after)
         self.assertFalse(logging.getLogger("twisted").disabled)
+
+
+class AppTests(app_migrating.AppMigrations):
+    """The tables of applications on SQLite."""
+
+    def new_url(self) -> str:
+        return f"sqlite:///{Path(self.mktemp()).resolve()}/broker.db"
 
 
 class AtOnceTests(TestCase):

@@ -241,6 +241,67 @@ class AccountsContract(TestCase):
         self.assertEqual(await self.store.tokens(dave.id), [])
         self.assertEqual(await self.store.tokens(anna.id), [other])
 
+    # sign-in links
+
+    async def redeem(
+        self, link: bytes, at: float = 1000.0, digest: bytes = b"9"
+    ) -> tuple[StoredPassword, Session] | None:
+        return await self.store.redeem_link(
+            link, digest, at, at + 500, "127.0.0.1", "A Browser/1", b"", MANY
+        )
+
+    async def test_link_works_once(self) -> None:
+        dave = await self.account()
+        self.assertTrue(await self.store.add_link(dave.id, b"link", 2000.0))
+        self.assertEqual(await self.store.account_of_link(b"link", 1000.0), dave)
+        self.assertEqual(await self.store.account_of_link(b"link", 1000.0), dave)
+        redeemed = await self.redeem(b"link")
+        assert redeemed is not None
+        stored, session = redeemed
+        self.assertEqual((stored.account.name, stored.hash), ("dave", "hash of dave"))
+        found = await self.store.session(b"9")
+        assert found is not None
+        self.assertEqual((found[0].signed_in_at, found[1]), (1000.0, session))
+        self.assertEqual((session.expires_at, session.address), (1500.0, "127.0.0.1"))
+        self.assertIsNone(await self.redeem(b"link", digest=b"8"))
+        self.assertIsNone(await self.store.account_of_link(b"link", 1000.0))
+        self.assertEqual(len(await self.store.sessions(dave.id)), 1)
+
+    async def test_link_that_has_expired(self) -> None:
+        dave = await self.account()
+        await self.store.add_link(dave.id, b"link", 2000.0)
+        self.assertIsNone(await self.store.account_of_link(b"link", 2000.0))
+        self.assertIsNone(await self.redeem(b"link", 2000.0))
+        self.assertIsNotNone(await self.redeem(b"link", 1999.0))
+
+    async def test_newer_link_replaces_the_older(self) -> None:
+        dave, anna = await self.account(), await self.account("anna")
+        for owner, link in ((dave, b"1"), (anna, b"2"), (dave, b"3")):
+            await self.store.add_link(owner.id, link, 2000.0)
+        self.assertIsNone(await self.redeem(b"1"))
+        self.assertEqual(await self.store.account_of_link(b"2", 1000.0), anna)
+        self.assertEqual(await self.store.account_of_link(b"3", 1000.0), dave)
+
+    async def test_link_without_its_account(self) -> None:
+        dave = await self.account()
+        await self.store.add_link(dave.id, b"link", 2000.0)
+        await self.store.remove_account("dave")
+        self.assertIsNone(await self.redeem(b"link"))
+        self.assertFalse(await self.store.add_link(dave.id, b"link", 2000.0))
+
+    async def test_other_password_ends_the_link(self) -> None:
+        dave = await self.account()
+        await self.store.add_link(dave.id, b"link", 2000.0)
+        await self.store.set_password("dave", "another hash")
+        self.assertIsNone(await self.redeem(b"link"))
+
+    async def test_sweep_of_links(self) -> None:
+        for owner, until in ((await self.account(), 900.0), (await self.account("anna"), 2000.0)):
+            await self.store.add_link(owner.id, b"%d" % until, until)
+        self.assertEqual(await self.store.sweep_accounts(1000.0, 0.0, MANY), 1)
+        self.assertIsNone(await self.store.account_of_link(b"900", 0.0))
+        self.assertIsNotNone(await self.store.account_of_link(b"2000", 0.0))
+
     # sweeping
 
     async def test_sweep(self) -> None:

@@ -1,4 +1,4 @@
-"""Plugins for rsscloud-broker: a sink, a notifier and a front door.
+"""Plugins for rsscloud-broker: a sink, a notifier, a front door and an application.
 
 Each has a module, with an attrs class of options, a class that does the work and
 a maker.  What a plugin may use is handed to its maker: none of them imports the

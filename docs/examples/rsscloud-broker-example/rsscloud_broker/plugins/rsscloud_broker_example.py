@@ -8,7 +8,9 @@ Its own name must be one that no other package chooses: name it after yours.
 from rsscloud_broker_example.hello_ping import HelloPingMaker
 from rsscloud_broker_example.json_post import JsonPostMaker
 from rsscloud_broker_example.line_log import LineLogMaker
+from rsscloud_broker_example.notices import NoticesMaker
 
 hello_ping = HelloPingMaker()
 json_post = JsonPostMaker()
 line_log = LineLogMaker()
+notices = NoticesMaker()

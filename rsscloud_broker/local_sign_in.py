@@ -1,0 +1,120 @@
+"""Prints a link in the terminal that signs whoever started the broker in, with ``--local``.
+
+At the first start there is no account yet, so one is made, for an administrator without a password.
+Each start prints a new link, which works once, in a browser on this machine: see
+``web.sign_in_link``.  The link is in the log only if the process has no terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from rsscloud_broker.accounts import digest_of, new_secret
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import Account, IAccountStore, IClock
+from rsscloud_broker.web.sign_in_link import link_to
+
+#: The name of the account that is made.
+NAME: Final = "myself"
+
+#: Seconds for which a link works.
+LINK_LIFE: Final = 900
+
+
+class LocalSignIn(Service):
+    """Prints a sign-in link when the broker starts.
+
+    :param broker: the URL of the broker for a browser on this machine.
+    :param next_path: where the link leads after signing in.
+    :param say: writes a text to the terminal, and returns whether there is one.
+    """
+
+    name = "local sign-in"
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IAccountStore,
+        clock: IClock,
+        broker: str,
+        next_path: str,
+        say: Callable[[str], bool],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._broker = broker
+        self._next_path = next_path
+        self._say = say
+        self._offering: Deferred[None] | None = None
+
+    def startService(self) -> None:
+        super().startService()
+        self._offering = Deferred.fromCoroutine(self._offer())
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._offering is not None:
+            self._offering.cancel()
+
+    async def _offer(self) -> None:
+        try:
+            account = await self._account()
+            secret = new_secret()
+            expires_at = self._clock.wall_seconds() + LINK_LIFE
+            if account and await self._store.add_link(account.id, digest_of(secret), expires_at):
+                link = link_to(self._broker, secret, self._next_path)
+                if not self._say(invitation(link, account.name)):
+                    self.log.info(
+                        "Sign in as {name}, once and on this machine: {link}",
+                        name=account.name,
+                        link=link,
+                    )
+        except CancelledError:
+            pass
+        except Unavailable as error:
+            self.log.error("No link to sign in could be made: {error}", error=error)
+        except Exception:  # a bug: the broker works without the link
+            self.log.failure("No link to sign in could be made.")
+
+    async def _account(self) -> Account | None:
+        """The account of whoever started the broker; it is made if there is no account at all.
+
+        If there are accounts, it is the one that was made so, or else an administrator's.
+        """
+        accounts = await self._store.accounts()
+        if not accounts:
+            now = self._clock.wall_seconds()
+            return await self._store.add_account(NAME, "", True, now)
+        return min(accounts, key=lambda each: (each.name != NAME, not each.is_admin, each.name))
+
+
+def invitation(link: str, name: str) -> str:
+    """What is printed beside a link."""
+    return (
+        f"\nSign in as {name} with this link, in a browser on this machine:\n\n    {link}\n\n"
+        f"It works once, within {LINK_LIFE // 60} minutes.  To get another one: "
+        f"rsscloud-broker account link {name}\n\n"
+    )
+
+
+def write_to_terminal(text: str) -> bool:
+    """Write a text to the terminal that the process was started in.
+
+    ``sys.stdout`` does not lead there: twistd puts everything that is written to it into the log.
+
+    :returns: whether there is a terminal.
+    """
+    try:
+        if sys.__stdout__ is None or not sys.__stdout__.isatty():
+            return False
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
+    except (OSError, ValueError):  # it was closed
+        return False
+    return True

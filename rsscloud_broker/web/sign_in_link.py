@@ -1,0 +1,118 @@
+"""Signs a browser in by a link that works once, without a password: ``/signin/once``.
+
+A broker that was started with ``--local`` prints such a link, and so does the command
+``rsscloud-broker account link``::
+
+    http://localhost:5337/signin/once?key=SECRET&next=/write
+
+**GET shows a page with a button, and POST uses the link up.**  Programs that look at a link before
+a person does, to show a preview or to scan it, send GET or HEAD, and must not use it up.  A script
+on the page presses the button, so a person clicks only once, in the terminal; without scripts the
+person presses it.  Such programs run no scripts, and a browser that prepares a page in the
+background runs this one when the person looks at it.
+
+**Only browsers on the machine of the broker** may use a link: who can read the terminal there, or
+the database, could sign in anyway.  ``Host`` must name this machine, so that no page of a stranger
+can ask in its own name (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from twisted.web.server import Request
+
+from rsscloud_broker.errors import ForgedForm, SignInFailed
+from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
+from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.answers import PLAIN, Answer, parameter
+from rsscloud_broker.web.callers import (
+    KNOWN,
+    SESSION,
+    Cookies,
+    begin_session,
+    check_first_form,
+    form_token,
+    header,
+    is_local,
+    local_path,
+)
+
+LINK_PATH: Final = "/signin/once"
+
+_NOT_HERE: Final = (
+    "This link works only in a browser on the machine that the broker runs on, at an address such "
+    "as http://localhost:5337. Open it there, or sign in with a password at /signin.\n"
+)
+
+
+def link_to(broker: str, secret: str, next_path: str = "/") -> str:
+    """A sign-in link.
+
+    :param broker: the URL of the broker for a browser on its machine, without a slash at the end.
+    :param secret: the secret of the link.
+    :param next_path: where the link leads after signing in.
+    """
+    fields = {"key": secret} | ({"next": next_path} if next_path != "/" else {})
+    return f"{broker}{LINK_PATH}?{urlencode(fields, quote_via=quote, safe='/')}"
+
+
+class SignInLink:
+    """Answers requests for ``/signin/once``."""
+
+    def __init__(self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies) -> None:
+        self._pages = parts.pages
+        self._public_url = parts.public_url
+        self._clock = parts.clock
+        self._accounts = accounts
+        self._cookies = cookies
+
+    async def show(self, request: Request) -> Answer:
+        """The page with the button, or what is wrong with the link."""
+        if not is_local(request):
+            return _not_here()
+        account = await self._accounts.account_of_link(parameter(request, "key"))
+        return await self._page(request, account.name if account else "")
+
+    async def use(self, request: Request) -> Answer:
+        """Sign in, and lead on."""
+        if not is_local(request):
+            return _not_here()
+        attempt = SignIn(
+            name="",
+            password="",
+            source=str(request.getClientAddress().host),
+            browser=header(request, "user-agent"),
+            known=self._cookies.get(request, KNOWN),
+            former=self._cookies.get(request, SESSION),
+        )
+        try:
+            check_first_form(request, self._cookies, self._public_url)
+            signed_in = await self._accounts.sign_in_by_link(parameter(request, "key"), attempt)
+        except ForgedForm as error:
+            return refused(error)
+        except SignInFailed:
+            return await self._page(request, "")
+        begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())
+        return redirect(local_path(parameter(request, "next")))
+
+    async def _page(self, request: Request, name: str) -> Answer:
+        """The page.
+
+        :param name: the name of the account; empty if the link is not valid.
+        """
+        page = await self._pages.render(
+            "Sign in",
+            "sign_in_link.html",
+            name=name,
+            invalid="" if name else "yes",
+            key=parameter(request, "key"),
+            next=local_path(parameter(request, "next")),
+            csrf=form_token(request, self._cookies),
+        )
+        return Answer(page, status=200 if name else 410, headers=NO_STORE)
+
+
+def _not_here() -> Answer:
+    return Answer(_NOT_HERE.encode(), PLAIN, 403, NO_STORE)

@@ -1,0 +1,90 @@
+"""Tests of the tables of applications that hold for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, inspect, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
+from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
+from tests.notes import FIRST, SECOND
+
+VERSION = "notes_alembic_version"
+
+
+class AppMigrations(SynchronousTestCase):
+    """The tests that hold for every kind of database."""
+
+    def new_url(self) -> str:
+        """The URL of a database without tables."""
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.url = self.new_url()
+
+    def revision(self, conn: Connection) -> str:
+        return str(conn.execute(text(f"SELECT version_num FROM {VERSION}")).scalar_one())
+
+    def columns(self, conn: Connection) -> list[str]:
+        return [each["name"] for each in inspect(conn).get_columns("notes_note")]
+
+    def add_note(self) -> None:
+        with open_database(self.url) as conn:
+            conn.execute(text("INSERT INTO notes_note (id) VALUES (7)"))
+
+    def notes(self, conn: Connection) -> list[int]:
+        return list(conn.execute(text("SELECT id FROM notes_note")).scalars())
+
+    def test_new_database(self) -> None:
+        migrate(self.url, {"notes": SECOND})
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual(self.columns(conn), ["id", "text"])
+            self.assertEqual(self.revision(conn), "0002")
+            self.assertEqual(revisions_of(conn), [LATEST_REVISION])
+
+    def test_database_from_before_the_application(self) -> None:
+        migrate(self.url)
+        migrate(self.url, {"notes": FIRST})
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual((self.columns(conn), self.revision(conn)), (["id"], "0001"))
+
+    def test_older_tables_are_migrated(self) -> None:
+        migrate(self.url, {"notes": FIRST})
+        self.add_note()
+        for _ in "twice":
+            migrate(self.url, {"notes": SECOND})
+            with open_database(self.url, writes=False) as conn:
+                self.assertEqual(
+                    (self.columns(conn), self.revision(conn)), (["id", "text"], "0002")
+                )
+                self.assertEqual(self.notes(conn), [7])
+                self.assertEqual(revisions_of(conn), [LATEST_REVISION])
+
+    def test_newer_tables_are_refused(self) -> None:
+        migrate(self.url, {"notes": SECOND})
+        self.add_note()
+        error = self.assertRaises(UnfitDatabase, migrate, self.url, {"notes": FIRST})
+        self.assertIn("a newer version of the application notes", str(error))
+        self.assertIn("0002", str(error))
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual(self.notes(conn), [7])
+
+    def test_disabled_and_enabled_again(self) -> None:
+        """Its tables stay, and catch up with what was missed meanwhile."""
+        migrate(self.url, {"notes": FIRST})
+        self.add_note()
+        migrate(self.url)
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual((self.notes(conn), self.revision(conn)), ([7], "0001"))
+        migrate(self.url, {"notes": SECOND})
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual((self.notes(conn), self.revision(conn)), ([7], "0002"))
+
+    def test_tables_of_somebody_else_are_not_taken(self) -> None:
+        migrate(self.url)
+        with open_database(self.url) as conn:
+            conn.execute(text("CREATE TABLE notes_note (name TEXT)"))
+        error = self.assertRaises(UnfitDatabase, migrate, self.url, {"notes": FIRST})
+        self.assertIn("tables named notes_note, which the application notes", str(error))
+        with open_database(self.url, writes=False) as conn:
+            self.assertNotIn(VERSION, inspect(conn).get_table_names())

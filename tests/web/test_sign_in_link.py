@@ -1,0 +1,130 @@
+"""Signing in by a link that works once, and who cannot."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.accounts import digest_of
+from rsscloud_broker.web.sign_in_link import link_to
+from tests.front_doors.exchange import Answer
+from tests.web.accounts_site import AccountSite, Browser
+
+HERE = "http://localhost:5337"
+SECRET = "s" * 43
+LINK = link_to("", SECRET, "/write")
+
+
+class LocalBrowser(Browser):
+    """A browser on the machine of the broker."""
+
+    def __init__(self, site: AccountSite) -> None:
+        super().__init__(site, "127.0.0.1")
+
+    def ask(self, method: str, path: str, body: bytes = b"", headers: object = None) -> Answer:
+        given = headers if isinstance(headers, dict) else {}
+        return super().ask(method, path, body, {"Host": "localhost:5337", **given})
+
+
+class LinkTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.site = AccountSite(self)
+        self.add_link()
+        self.browser = LocalBrowser(self.site)
+
+    def add_link(self) -> None:
+        """Make the link; it works again if it was used."""
+        store = self.site.store
+        stored = self.successResultOf(store.stored_password("dave"))
+        assert stored is not None
+        expires_at = self.site.clock.wall_seconds() + 900
+        self.successResultOf(store.add_link(stored.account.id, digest_of(SECRET), expires_at))
+
+
+class SigningInTests(LinkTestCase):
+    def test_link(self) -> None:
+        self.assertEqual(link_to(HERE, "a_b"), f"{HERE}/signin/once?key=a_b")
+        self.assertEqual(link_to(HERE, "a", "/write"), f"{HERE}/signin/once?key=a&next=/write")
+
+    def test_signs_in_once(self) -> None:
+        answer = self.browser.get(LINK)
+        self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
+        self.assertIn(
+            "as dave", " ".join(self.browser.page.xpath("//main")[0].text_content().split())
+        )
+        self.assertEqual(self.browser.page.xpath("//script/@src"), ["/sign_in_link.js"])
+        answer = self.browser.send("Sign in")
+        self.assertEqual((answer.status, answer.headers["location"]), (303, "/write"))
+        self.browser.get("/account")
+        self.assertEqual(self.browser.viewer(), "dave")
+
+        other = LocalBrowser(self.site)
+        answer = other.get(LINK)
+        self.assertEqual(answer.status, 410)
+        self.assertIn("This link was used", other.said())
+        self.assertIn("rsscloud-broker account link NAME", answer.text)
+
+    def test_two_browsers_at_the_same_time(self) -> None:
+        other = LocalBrowser(self.site)
+        self.browser.get(LINK)
+        other.get(LINK)
+        self.assertEqual(self.browser.send("Sign in").status, 303)
+        answer = other.send("Sign in")
+        self.assertEqual((answer.status, other.viewer()), (410, ""))
+
+    def test_to_look_at_it_does_not_use_it_up(self) -> None:
+        for method in ("HEAD", "GET", "HEAD", "GET"):
+            self.assertEqual(LocalBrowser(self.site).ask(method, LINK).status, 200)
+        self.browser.get(LINK)
+        self.assertEqual(self.browser.send("Sign in").status, 303)
+
+    def test_expires(self) -> None:
+        self.browser.get(LINK)
+        self.site.clock.advance(901)
+        self.assertEqual(self.browser.send("Sign in").status, 410)
+        self.assertEqual(LocalBrowser(self.site).get(LINK).status, 410)
+
+    def test_garbage(self) -> None:
+        for key in ("", "x", "%00", "%ff", "k" * 1000, SECRET[:-1]):
+            self.assertEqual(self.browser.get(f"/signin/once?key={key}").status, 410, key)
+
+    def test_leads_to_no_other_site(self) -> None:
+        for path in ("//evil.example/", "http://evil.example/", "/\\evil.example", "javascript:1"):
+            self.add_link()
+            self.browser.get(LINK)
+            (token,) = self.browser.page.xpath("//form[@id='link']/input[@name='csrf']/@value")
+            fields = {"key": SECRET, "next": path, "csrf": token}
+            answer = self.browser.post("/signin/once", fields)
+            self.assertEqual((answer.status, answer.headers["location"]), (303, "/"), path)
+
+
+class StrangersTests(LinkTestCase):
+    def refused(self, browser: Browser, **headers: str) -> None:
+        for method, body in (("GET", b""), ("HEAD", b""), ("POST", f"key={SECRET}".encode())):
+            sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+            answer = browser.ask(method, LINK, body, sent)
+            self.assertEqual((answer.status, answer.headers["set-cookie"]), (403, None), method)
+            self.assertNotIn("dave", answer.text)
+
+    def tearDown(self) -> None:
+        """The link still works."""
+        self.browser.get(LINK)
+        self.assertEqual(self.browser.send("Sign in").status, 303)
+
+    def test_other_machine(self) -> None:
+        self.refused(Browser(self.site), Host="localhost:5337")
+
+    def test_page_of_a_stranger_with_a_name_of_its_own(self) -> None:
+        """DNS rebinding: the browser is here, but the page is not the broker's."""
+        self.refused(self.browser, Host="evil.example:5337")
+
+    def test_proxy_on_this_machine(self) -> None:
+        self.refused(self.browser, **{"X-Forwarded-For": "192.0.2.7"})
+
+    def test_form_of_another_site(self) -> None:
+        self.browser.get(LINK)
+        (token,) = self.browser.page.xpath("//form[@id='link']/input[@name='csrf']/@value")
+        fields = {"key": SECRET, "csrf": "wrong"}
+        self.assertEqual(self.browser.post("/signin/once", fields).status, 403)
+        fields["csrf"] = token
+        sent = {"Sec-Fetch-Site": "cross-site"}
+        self.assertEqual(self.browser.post("/signin/once", fields, sent).status, 403)
