@@ -154,6 +154,7 @@ class Broker(Running):
     :param trusted: a file with the only trusted authority; None for those of the system.
     :param name_server: the port of the only name server; None for those of the system.
     :param polls: whether topics are polled.
+    :param more: further tables of the configuration, in TOML.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Broker(Running):
         trusted: Path | None = None,
         name_server: int | None = None,
         polls: bool = False,
+        more: str = "",
     ) -> None:
         self.data = data
         self.port = free_port()
@@ -176,7 +178,8 @@ class Broker(Running):
             "[limits]\nfetches_per_host = 0\n"
             f"[polling]\nenabled = {json.dumps(polls)}\n"
             '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n'
-            + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else ""),
+            + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else "")
+            + more,
             encoding="utf-8",
         )
         self._log = data.directory / "twistd.log"
@@ -223,17 +226,17 @@ class Broker(Running):
 
         :raises Failed: the answer has another status.
         """
-        return self._request("GET", path, status, headers=headers)
+        return self.request("GET", path, status, headers=headers)
 
     def ping_topic(self, url: str) -> None:
         """Ping a topic by rssCloud's REST interface."""
-        answer = self._request(
+        answer = self.request(
             "POST", "/rsscloud/ping", 200, urlencode({"url": url}).encode(), _FORM
         )
         if b'success="true"' not in answer:
             raise Failed(f"the broker refused a ping: {answer!r}")
 
-    def _request(
+    def request(
         self,
         method: str,
         path: str,
@@ -241,6 +244,10 @@ class Broker(Running):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
+        """Make a request, and return the body of the answer.
+
+        :raises Failed: the answer has another status.
+        """
         left = self._deadline.left(f"{method} {path}")
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=left)
         try:
