@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from benchmarks import black_holes, change_list, notify, pings, planning, relay, start
+from benchmarks import black_holes, change_list, hosting, notify, pings, planning, relay, start
 from benchmarks.processes import Failed, raise_file_limit
 from benchmarks.report import Line, as_page, as_text, machine
 from benchmarks.rows import Row, Settings
@@ -32,6 +32,8 @@ ROWS: dict[str, Row] = {
     "one-topic": pings.one_topic,
     "change-list": change_list.serving,
     "making-change-list": change_list.making,
+    "feed": hosting.serving,
+    "save-rss": hosting.saving,
     "black-holes": black_holes.latencies,
     "black-hole-names": black_holes.names,
     "relay": relay.relay,

@@ -154,7 +154,7 @@ class Broker(Running):
     :param trusted: a file with the only trusted authority; None for those of the system.
     :param name_server: the port of the only name server; None for those of the system.
     :param polls: whether topics are polled.
-    :param more: further tables of the configuration.
+    :param more: further tables of the configuration, in TOML.
     """
 
     def __init__(
@@ -226,17 +226,17 @@ class Broker(Running):
 
         :raises Failed: the answer has another status.
         """
-        return self._request("GET", path, status, headers=headers)
+        return self.request("GET", path, status, headers=headers)
 
     def ping_topic(self, url: str) -> None:
         """Ping a topic by rssCloud's REST interface."""
-        answer = self._request(
+        answer = self.request(
             "POST", "/rsscloud/ping", 200, urlencode({"url": url}).encode(), _FORM
         )
         if b'success="true"' not in answer:
             raise Failed(f"the broker refused a ping: {answer!r}")
 
-    def _request(
+    def request(
         self,
         method: str,
         path: str,
@@ -244,6 +244,10 @@ class Broker(Running):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
+        """Make a request, and return the body of the answer.
+
+        :raises Failed: the answer has another status.
+        """
         left = self._deadline.left(f"{method} {path}")
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=left)
         try:

@@ -40,16 +40,16 @@ def serving(settings: Settings) -> list[Line]:
         bare, ours, bare_unchanged, unchanged = [], [], [], []
         with Helper("floor_servers", deadline, size=len(packed)) as constant:
             for _ in range(settings.rounds):
-                bare.append(_get(constant, constant.port, "/bytes", gzip, 200, large, deadline))
-                ours.append(_get(broker, broker.port, "/changes.xml", gzip, 200, large, deadline))
+                bare.append(get(constant, constant.port, "/bytes", gzip, 200, large, deadline))
+                ours.append(get(broker, broker.port, "/changes.xml", gzip, 200, large, deadline))
                 known = {"If-None-Match": '"same"'}
                 bare_unchanged.append(
-                    _get(constant, constant.port, "/bytes", known, 304, small, deadline)
+                    get(constant, constant.port, "/bytes", known, 304, small, deadline)
                 )
                 # A date in the future, since the list may be written again at any full minute.
-                known = gzip | {"If-Modified-Since": _an_hour_ahead()}
+                known = gzip | {"If-Modified-Since": an_hour_ahead()}
                 unchanged.append(
-                    _get(broker, broker.port, "/changes.xml", known, 304, small, deadline)
+                    get(broker, broker.port, "/changes.xml", known, 304, small, deadline)
                 )
         peak = broker.peak_megabytes()
     work = f"GET changes.xml with {count:,} pings"
@@ -126,11 +126,12 @@ def _check_list(packed: bytes, count: int) -> None:
         raise Failed(f"changes.xml has {found} of {count} pings")
 
 
-def _an_hour_ahead() -> str:
+def an_hour_ahead() -> str:
+    """A date for If-Modified-Since."""
     return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 3600))
 
 
-def _get(
+def get(
     server: Running,
     port: int,
     path: str,

@@ -5,11 +5,13 @@
 ``/bare``        fetches a URL over a bare connection of Twisted, answers with a constant
 ``/agent``       the same with ``twisted.web.client.Agent`` and a pool
 ``/bytes``       serves constant bytes, with an ETag
+``/file``        serves a file of as many bytes, by ``twisted.web.static``
 ===============  ====================================================================
 """
 
 from __future__ import annotations
 
+from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ from twisted.web.http import CACHED
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
+from twisted.web.static import File
 from twisted.web.xmlrpc import XMLRPC
 
 from benchmarks import control
@@ -144,6 +147,14 @@ def main() -> None:
     root.putChild(b"bare", _PingedTopic(_fetch_bare))
     root.putChild(b"agent", _PingedTopic(_FetchByAgent()))
     root.putChild(b"bytes", _Bytes(size))
+    with NamedTemporaryFile() as file:
+        file.write(bytes(size))
+        file.flush()
+        root.putChild(b"file", File(file.name))
+        _serve(root)
+
+
+def _serve(root: Resource) -> None:
     listening = reactor.listenTCP(0, _QuietSite(root), backlog=4096, interface="127.0.0.1")
     control.answer(port=listening.getHost().port)
     reactor.run()

@@ -58,8 +58,8 @@ def xmlrpc(settings: Settings) -> list[Line]:
     with Broker(data, deadline) as broker, Helper("floor_servers", deadline, size=0) as constant:
         for number in range(settings.rounds):
             first = number * count
-            bare.append(_pings(constant, constant.port, first, count, deadline))
-            ours.append(_pings(broker, broker.port, first, count, deadline))
+            bare.append(pings(constant, constant.port, first, count, deadline))
+            ours.append(pings(broker, broker.port, first, count, deadline))
         peak = broker.peak_megabytes()
     # The broker has been killed; every ping that it answered must be stored all the same.
     if data.count("ping") != settings.rounds * count:
@@ -69,7 +69,7 @@ def xmlrpc(settings: Settings) -> list[Line]:
     return [Line(work, "pings/s", ours, peak, bare, targets)]
 
 
-def _pings(server: Running, port: int, first: int, count: int, deadline: Deadline) -> Sample:
+def pings(server: Running, port: int, first: int, count: int, deadline: Deadline) -> Sample:
     """How many different pings a second a server accepts."""
     with Helper("load", deadline, port=port, connections=CONNECTIONS, sources=CONNECTIONS) as load:
         load.ask(

@@ -79,6 +79,12 @@ class RowTests(SynchronousTestCase):
     def test_making_change_list(self) -> None:
         self.run_row("making-change-list")
 
+    def test_feed(self) -> None:
+        self.run_row("feed", 2)
+
+    def test_save_rss(self) -> None:
+        self.run_row("save-rss")
+
     def test_black_holes(self) -> None:
         self.run_row("black-holes", 2)
 
