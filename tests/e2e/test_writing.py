@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 import feedparser
 from lxml import etree
@@ -51,7 +52,7 @@ class SubscribersTests(EndToEndTestCase):
         until(lambda: len(fat.asked) == 3, "the intents to be verified")
         for number in range(3):
             text = f"Message {number}"
-            self.told_within_a_second(lambda text=text: writer.post(text), thin, fat, topics)
+            self.told_within_a_second(partial(writer.post, text), thin, fat, topics)
             for body in (*fat.bodies[-3:], *(request(url).body for url in self.feeds)):
                 self.assertIn(text.encode(), body)
         self.assertEqual(sorted(fat.bodies[-3:]), sorted(request(url).body for url in self.feeds))
