@@ -87,6 +87,7 @@ PAGES = (
     PageOfBroker("people", "/people"),
     PageOfBroker("author", "/people/dave"),
     PageOfBroker("message", "/people/dave/1"),
+    PageOfBroker("message_with_link", "/people/dave/2"),
     PageOfBroker("write", "/write", is_private=True),
     PageOfBroker("write_again", "/write?id=1", is_private=True),
     PageOfBroker("not_found", "/nothing", 404),

@@ -210,6 +210,16 @@ def all_posts(
     return [_to_placed(row, owner).post for row in rows]
 
 
+def post_with_file(conn: Connection, account_id: int, url: str) -> int | None:
+    """The newest message of an account that has a file as its enclosure; None if none has.
+
+    :param url: of the file.
+    """
+    wanted = (post.c.account_id == account_id, post.c.enclosure_url == url)
+    newest = select(post.c.id).where(*wanted).order_by(post.c.id.desc()).limit(1)
+    return conn.execute(newest).scalar()
+
+
 def apply(conn: Connection, change: ChangeOfPosts) -> None:
     """Store a change.
 
