@@ -13,6 +13,7 @@ from twisted.web.template import Tag, tags
 #: The pages, in the order of the navigation: the path, and the text of the link.
 PLACES: Final = (
     ("/write", "Write"),
+    ("/people", "People"),
     ("/pingSiteForm", "Ping"),
     ("/rssCloud", "rssCloud"),
     ("/websub", "WebSub"),
@@ -24,6 +25,10 @@ PLACES: Final = (
     ("/docs", "Help"),
     ("/signin", "Sign in"),
 )
+
+#: Those that only people who have signed in can use, and those that only others need.
+FOR_MEMBERS: Final = frozenset({"/write"})
+FOR_STRANGERS: Final = frozenset({"/signin"})
 
 
 def navigation(paths: Set[str], here: str = "") -> list[Tag]:

@@ -33,7 +33,7 @@ from twisted.web.template import (
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import Caller, IAnnouncements, IPages
-from rsscloud_broker.web.navigation import navigation
+from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, navigation
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -166,8 +166,7 @@ class Pages:
     def _rendered(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
-        # Who has signed in already need not be asked to.
-        paths = self._paths - {"/signin"} if viewer else self._paths
+        paths = self._paths - (FOR_STRANGERS if viewer else FOR_MEMBERS)
         frame = {
             "title": title,
             "navigation": navigation(paths, str(slots.pop("here", ""))),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from base64 import b64decode
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,9 +19,15 @@ from attrs import frozen
 from tests.e2e.fixture import Broker, post_form, request, run_here, until
 from tests.e2e.servers import DeafReceiver, HttpPostReceiver, Origin
 from tests.e2e.websub_servers import HubReceiver
+from tests.e2e.writing import Writer
 
 #: Who has an account at the busy broker, as an administrator.
 ACCOUNT, PASSWORD = "dave", "correct horse"
+
+#: A picture of one point.
+_PICTURE = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
 
 
 @frozen
@@ -75,6 +82,12 @@ PAGES = (
     PageOfBroker("admin_announcements", "/admin/announcements", is_private=True),
     PageOfBroker("admin_changes", "/admin/changes", is_private=True),
     PageOfBroker("admin_log", "/admin/log", is_private=True),
+    PageOfBroker("people", "/people"),
+    PageOfBroker("author", "/people/dave"),
+    PageOfBroker("message", "/people/dave/1"),
+    PageOfBroker("message_with_link", "/people/dave/2"),
+    PageOfBroker("write", "/write", is_private=True),
+    PageOfBroker("write_again", "/write?id=1", is_private=True),
     PageOfBroker("not_found", "/nothing", 404),
     PageOfBroker("not_a_page", "/RPC2", 405),
 )
@@ -134,6 +147,13 @@ def _used(broker: Broker) -> str:
         ("Ночной поезд", "http://xn--e1afmkfd.example/"),
     ):
         request(f"{broker.url}/pingSiteForm?name={quote(name)}&url={quote(url)}")
+    writer = Writer(broker, ACCOUNT, PASSWORD)
+    writer.sign_in()
+    picture = ("a picture.png", _PICTURE)
+    more = {"title": "W" * 100, "categories": "boats, " + "c" * 60}
+    writer.post("See http://site.example/" + "a" * 60, picture, outline="one\n  two", **more)
+    writer.post("Ночной поезд", link="http://other.example/" + "a" * 220)
+    writer.post("Not yet", do="draft")
     # It stores the statistics when it stops, and makes the change lists when it starts.  Its pages
     # have the statistics of whole minutes only.
     broker.stop()

@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, post, unsent, upload
@@ -141,7 +142,9 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
         "next_id": made.next_id,
         "changed_at": 0,
     }
-    conn.execute(insert(author).values(values))
+    # Another process may do the same at this moment.
+    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
+    conn.execute(dialect.insert(author).values(values).on_conflict_do_nothing())
     return made
 
 
@@ -205,6 +208,16 @@ def all_posts(
         chosen = chosen.where(post.c.position == 0 if is_draft else post.c.position > 0)
     rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit))
     return [_to_placed(row, owner).post for row in rows]
+
+
+def post_with_file(conn: Connection, account_id: int, url: str) -> int | None:
+    """The newest message of an account that has a file as its enclosure; None if none has.
+
+    :param url: of the file.
+    """
+    wanted = (post.c.account_id == account_id, post.c.enclosure_url == url)
+    newest = select(post.c.id).where(*wanted).order_by(post.c.id.desc()).limit(1)
+    return conn.execute(newest).scalar()
 
 
 def apply(conn: Connection, change: ChangeOfPosts) -> None:

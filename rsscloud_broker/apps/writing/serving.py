@@ -58,15 +58,16 @@ def send_feed(request: Request, feed: WrittenFeed, changed_at: float, link: str)
     headers = {
         "cache-control": "no-cache",  # caches may keep it, but must ask whether it has changed
         "vary": "Accept-Encoding",
-        "last-modified": http.datetimeToString(modified).decode("ascii"),
         **({"link": link} if link else {}),
     }
     for name, value in headers.items():
         request.setHeader(name, value)
     etag = f'"{feed.etag}{"-gzip" if is_gzipped else ""}"'.encode("ascii")
     is_known = request.setETag(etag) is http.CACHED
-    if not request.requestHeaders.hasHeader(b"if-none-match"):
-        # The tag alone decides if there is one (RFC 9110, section 13.1.3).
+    if request.requestHeaders.hasHeader(b"if-none-match"):
+        # The tag alone decides (RFC 9110, section 13.1.3).
+        request.setHeader(b"last-modified", http.datetimeToString(modified))
+    else:
         is_known = request.setLastModified(modified) is http.CACHED
     if is_known:
         request.finish()

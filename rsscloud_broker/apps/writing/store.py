@@ -24,6 +24,7 @@ class PostStore:
     published = reading(rows.published)
     placed = reading(rows.placed)
     all_posts = reading(rows.all_posts)
+    post_with_file = reading(rows.post_with_file)
     apply = writing(rows.apply)
     categories = reading(rows.categories)
     keep_unsent = writing(rows.keep_unsent)

@@ -62,7 +62,9 @@
 
   // --- the outline
   const LEVEL = "  ";
-  let leaving = false; // Escape lets the next Tab leave the field
+  // Tab indents only once somebody works in the field.  Who only passes by it, or has pressed Escape,
+  // leaves it by Tab.
+  let working = false;
   document.getElementById("outline-buttons").hidden = false;
   document.getElementById("outline-keys").hidden = false;
 
@@ -111,8 +113,8 @@
 
   outline.addEventListener("keydown", (event) => {
     const plain = !event.ctrlKey && !event.metaKey;
-    if (event.key === "Escape") leaving = true;
-    else if (event.key === "Tab" && plain && !event.altKey && !leaving) {
+    if (event.key === "Escape") working = false;
+    else if (event.key === "Tab" && plain && !event.altKey && working) {
       event.preventDefault();
       if (event.shiftKey) outdent();
       else indent();
@@ -125,12 +127,17 @@
       event.preventDefault();
       outline.setRangeText(`\n${blanks}`, outline.selectionStart, outline.selectionEnd, "end");
       outline.dispatchEvent(new Event("input", { bubbles: true }));
-    } else if (!["Tab", "Shift"].includes(event.key)) leaving = false;
+    }
+    if (!["Escape", "Tab", "Shift"].includes(event.key)) working = true;
   });
-  outline.addEventListener("blur", () => { leaving = false; });
+  outline.addEventListener("pointerdown", () => { working = true; });
+  outline.addEventListener("blur", () => { working = false; });
   for (const [name, act] of [["indent", indent], ["outdent", outdent],
     ["up", () => move(-1)], ["down", () => move(1)]]) {
-    document.getElementById(name).addEventListener("click", () => { act(); outline.focus(); });
+    document.getElementById(name).addEventListener("click", () => {
+      act();
+      outline.focus();
+    });
   }
 
   // --- keeping what is typed

@@ -299,11 +299,23 @@ class Writing:
         return self._shown(caller, stored)
 
     async def remove_upload(self, caller: Caller, digest: str) -> bool:
-        """Delete an uploaded file.  Returns whether the caller had it."""
+        """Delete an uploaded file.  Returns whether the caller had it.
+
+        :raises InvalidPost: a message of the caller has the file as its enclosure.
+        """
+        account_id = caller.account.id
         async with self._lock(await self._author(caller)):
-            if not await self.store.remove_upload(caller.account.id, digest):
+            found = await self.store.upload_of(account_id, digest)
+            if found is None:
                 return False
-            await self._in_thread(self.files.remove, caller.account.id, digest)
+            url = self.files.url(caller.name, found)
+            if number := await self.store.post_with_file(account_id, url):
+                raise InvalidPost(
+                    f"the file belongs to your message {number}; delete the message first, or take "
+                    "the file out of it"
+                )
+            await self.store.remove_upload(account_id, digest)
+            await self._in_thread(self.files.remove, account_id, digest)
         return True
 
     def _shown(self, caller: Caller, upload: StoredUpload) -> Upload:

@@ -263,10 +263,15 @@ class WritePageTests(SiteTestCase):
     def test_deleting_a_file(self) -> None:
         self.send(text="a", file=("a.gif", GIF))
         self.browser.get("/write")
-        self.browser.send("Delete this file")
-        file = self.posts()[0].enclosure
-        assert file is not None
-        self.assertEqual(self.browser.get(file.url.removeprefix(BROKER)).status, 404)
+        self.assertEqual(self.browser.send("Delete this file").status, 400)
+        self.assertIn("The file belongs to your message 1; delete", self.browser.said())
+        self.assertEqual(len(self.result(self.writing.uploads(self.dave, 9))), 1)
+        self.browser.get("/write")
+        self.browser.send("Delete this message")
+        self.browser.get("/write")
+        answer = self.browser.send("Delete this file")
+        self.assertEqual(answer.headers["location"], "/write?done=file")
+        self.assertEqual(self.result(self.writing.uploads(self.dave, 9)), [])
 
     def test_a_broken_form(self) -> None:
         answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": TYPE})

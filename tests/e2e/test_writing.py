@@ -1,0 +1,226 @@
+"""The authoring tool of a running broker: subscribers over sockets, a browser with a keyboard."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+
+import feedparser
+from lxml import etree
+from playwright.sync_api import Page, expect
+
+from tests.e2e.browser import BrowserTestCase, Watch
+from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, until
+from tests.e2e.servers import HttpPostReceiver, Origin
+from tests.e2e.websub_servers import HubReceiver
+from tests.e2e.writing import Writer
+from tests.postgresql import borrowed_database
+
+PASSWORD = "correct horse"
+
+
+class SubscribersTests(EndToEndTestCase):
+    """Who subscribes to a feed hears of a message at once."""
+
+    def try_out(self, broker: Broker) -> None:
+        writer = Writer(broker, "dave", PASSWORD)
+        broker.start()
+        writer.make_account()
+        writer.sign_in()
+        self.assertEqual(writer.post("The first").status, 303)
+        self.feeds = [
+            f"{broker.url}/people/dave/{file}" for file in ("rss.xml", "atom.xml", "feed.json")
+        ]
+        rss = etree.fromstring(request(self.feeds[0]).body)
+        topic = str(rss.findtext("channel/{http://source.scripting.com/}self"))
+        topics = [
+            topic,
+            topic.replace("rss.xml", "atom.xml"),
+            topic.replace("rss.xml", "feed.json"),
+        ]
+
+        thin, fat = HttpPostReceiver(), HubReceiver()
+        for server in (thin, fat):
+            server.start()
+            self.addCleanup(server.stop)
+        self.subscribed(broker, thin, topic)
+        for each in topics:
+            intent = {"hub.mode": "subscribe", "hub.topic": each, "hub.callback": fat.callback}
+            self.assertEqual(post_form(f"{broker.url}/websub", intent).status, 202)
+        until(lambda: len(fat.asked) == 3, "the intents to be verified")
+        for number in range(3):
+            text = f"Message {number}"
+            self.told_within_a_second(partial(writer.post, text), thin, fat, topics)
+            for body in (*fat.bodies[-3:], *(request(url).body for url in self.feeds)):
+                self.assertIn(text.encode(), body)
+        self.assertEqual(sorted(fat.bodies[-3:]), sorted(request(url).body for url in self.feeds))
+
+        # All of it is there after a crash.
+        broker.kill()
+        broker.start()
+        found = feedparser.parse(request(self.feeds[0]).body)
+        texts = [each.summary for each in found.entries]
+        self.assertEqual(texts, ["Message 2", "Message 1", "Message 0", "The first"])
+
+    def told_within_a_second(
+        self,
+        post: Callable[[], object],
+        thin: HttpPostReceiver,
+        fat: HubReceiver,
+        topics: list[str],
+    ) -> None:
+        thin.heard.clear()
+        fat.heard.clear()
+        began = time.monotonic()
+        post()
+        until(lambda: thin.heard and len(fat.heard) == 3, "the subscribers to be told")
+        self.assertLess(time.monotonic() - began, 1.0)
+        self.assertEqual(thin.heard, topics[:1])
+        self.assertEqual(sorted(fat.heard), sorted(topics))
+
+    def test_on_sqlite(self) -> None:
+        self.try_out(self.own_broker())
+
+    def test_on_postgresql(self) -> None:
+        url = self.enterContext(borrowed_database())
+        self.try_out(self.own_broker(f'database = "{url}"\n'))
+
+
+class GuardTests(EndToEndTestCase):
+    def test_enclosures_on_private_addresses(self) -> None:
+        """The address guard for topics also holds for the servers of enclosures."""
+        origin = Origin()
+        origin.start()
+        self.addCleanup(origin.stop)
+        broker = self.own_broker("[apps.writing]\nenabled = true\n", ())
+        writer = Writer(broker, "dave", PASSWORD)
+        broker.start()
+        writer.make_account()
+        writer.sign_in()
+        for url in (origin.feed(), "http://127.0.0.1:9/x", "http://[::1]/", "http://0x7f000001/"):
+            answer = writer.post("look", enclosure=url)
+            self.assertEqual(answer.status, 400)
+            self.assertIn("cannot be used: ", answer.text)
+        self.assertEqual(request(f"{broker.url}/people/dave").status, 404)
+
+
+class KeyboardTests(BrowserTestCase):
+    """A person writes in Chromium, and touches nothing but the keyboard."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = self.own_broker()
+        self.broker.start()
+        Writer(self.broker, "dave", PASSWORD).make_account()
+        self.watch = Watch(f"127.0.0.1:{self.broker.port}")
+
+    def signed_in(self) -> Page:
+        tab = self.page()
+        self.watch.attach(tab.context)
+        tab.goto(f"{self.broker.url}/write")
+        self.tab_to(tab, "[name=name]")
+        tab.keyboard.type("dave")
+        self.tab_to(tab, "[name=password]")
+        tab.keyboard.type(PASSWORD)
+        with tab.expect_navigation():
+            tab.keyboard.press("Enter")
+        return tab
+
+    def tab_to(self, tab: Page, selector: str) -> None:
+        """Press Tab until an element has the focus."""
+        for _ in range(60):
+            if tab.evaluate("which => document.activeElement.matches(which)", selector):
+                return
+            tab.keyboard.press("Tab")
+        self.fail(f"Tab does not lead to {selector}")
+
+    def feed(self) -> bytes:
+        return request(f"{self.broker.url}/people/dave/rss.xml").body
+
+    def test_a_message(self) -> None:
+        tab = self.signed_in()
+        self.tab_to(tab, "#text")
+        tab.keyboard.type("Grüße 🇩🇪")
+        expect(tab.locator("#left")).to_have_text("133 characters left")
+        self.tab_to(tab, "[name=categories]")
+        tab.keyboard.type("boats")
+        self.tab_to(tab, "#outline")
+        tab.keyboard.type("one")
+        tab.keyboard.press("Enter")
+        tab.keyboard.press("Tab")
+        tab.keyboard.type("two")
+        tab.keyboard.press("Enter")
+        tab.keyboard.press("Tab")
+        tab.keyboard.type("three")
+        tab.keyboard.press("Shift+Tab")
+        expect(tab.locator("#outline")).to_have_value("one\n  two\n  three")
+        tab.keyboard.press("Alt+ArrowUp")
+        expect(tab.locator("#outline")).to_have_value("one\n  three\n  two")
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("Tab")  # leaves the field now
+        self.assertFalse(tab.evaluate("document.activeElement.id === 'outline'"))
+        with tab.expect_navigation():
+            tab.keyboard.press("Control+Enter")
+        expect(tab.get_by_role("status").first).to_have_text("Published: Grüße 🇩🇪")
+        item = etree.fromstring(self.feed()).find("channel/item")
+        assert item is not None
+        self.assertEqual(item.findtext("description"), "Grüße 🇩🇪")
+        self.assertEqual(item.findtext("category"), "boats")
+        below = "{http://rsscloud.org/namespace}item"
+        texts = [each.findtext("description") for each in item.findall(f"{below}/{below}")]
+        self.assertEqual(texts, ["three", "two"])
+        self.assertEqual(self.watch.faults, [])
+
+    def test_too_long_a_message(self) -> None:
+        tab = self.signed_in()
+        self.tab_to(tab, "#text")
+        tab.keyboard.type("x" * 141)
+        expect(tab.locator("#left")).to_have_text("1 character too many")
+        with tab.expect_navigation():
+            tab.keyboard.press("Control+Enter")
+        expect(tab.get_by_role("alert")).to_contain_text("one character too many")
+        expect(tab.locator("#text")).to_have_value("x" * 141)
+        tab.locator("#text").press("End")
+        tab.keyboard.press("Backspace")
+        with tab.expect_navigation():
+            tab.keyboard.press("Control+Enter")
+        self.assertIn(b"x" * 140, self.feed())
+
+    def test_what_is_typed_outlives_the_tab(self) -> None:
+        tab = self.signed_in()
+        self.tab_to(tab, "#text")
+        tab.keyboard.type("half a mess")
+        expect(tab.locator("#kept")).to_have_text("Kept")
+        other = self.page()
+        other.context.add_cookies(tab.context.cookies())  # type: ignore[arg-type] # as they came
+        other.goto(f"{self.broker.url}/write")
+        expect(other.locator("#text")).to_have_value("half a mess")
+        tab.keyboard.type("age")
+        tab.goto(f"{self.broker.url}/")  # what was typed last is sent on the way out
+
+        def kept() -> bool:
+            other.goto(f"{self.broker.url}/write")
+            return other.locator("#text").input_value() == "half a message"
+
+        until(kept, "what was typed to be kept")
+        expect(other.locator(".restored")).to_contain_text("This is what you were typing")
+        self.assertEqual(self.watch.faults, [])
+
+    def test_without_scripts(self) -> None:
+        tab = self.page(java_script_enabled=False)
+        tab.goto(f"{self.broker.url}/signin?next=/write")
+        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
+        tab.fill("#text", "Plain")
+        tab.fill("#outline", "a\n  b")
+        expect(tab.locator("#outline-buttons")).to_be_hidden()
+        with tab.expect_navigation():
+            tab.click("button[value=post]")
+        expect(tab.get_by_role("status").first).to_have_text("Published: Plain")
+        items = json.loads(request(f"{self.broker.url}/people/dave/feed.json").body)["items"]
+        self.assertEqual(items[0]["content_html"], "Plain<ul><li>a<ul><li>b</li></ul></li></ul>")
+        tab.click("summary")
+        with tab.expect_navigation():
+            tab.click("text=Delete this message")
+        self.assertNotIn(b"<item>", self.feed())
