@@ -56,8 +56,8 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"
 _JSON: Final = "application/json"
 
-#: How many fields a form may have, and how many bytes a request beside the files in it.
-_MAX_FIELDS, _MAX_OVERHEAD = 1000, 1024 * 1024
+#: How many bytes a request may have beside the files in it.
+_MAX_OVERHEAD: Final = 1024 * 1024
 
 #: How many messages a query returns at most, and how many if it does not say.
 _MAX_POSTS, _POSTS = 100, 20
@@ -186,10 +186,7 @@ class Micropub:
             return Answer(b"", _JSON, 204)
         old = self._properties(post)
         new = await self._parts.in_thread(lambda: new_post(updated(old, document), post))
-        changed = await self._writing.edit(caller, post.id, new, source)
-        url = self._writing.page_url(changed)
-        if url != self._writing.page_url(post):
-            return Answer(b"", _JSON, 201, {"location": url})
+        await self._writing.edit(caller, post.id, new, source)
         return Answer(b"", _JSON, 204)
 
     async def _create(self, caller: Caller, sent: _Sent, source: str) -> Answer:
@@ -329,10 +326,8 @@ class Micropub:
 
 
 def _fields(body: bytes) -> _Sent:
-    try:
-        fields = parse_qsl(body, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
-    except ValueError:
-        raise UnreadableForm(f"a form has at most {_MAX_FIELDS} fields") from None
+    """Read a form without files.  The site limits the number of its fields."""
+    fields = parse_qsl(body, keep_blank_values=True)
     return _sent(Form(tuple((decode(name), decode(value)) for name, value in fields), ()))
 
 

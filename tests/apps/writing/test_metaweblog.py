@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 from xmlrpc.client import Binary, DateTime, Fault
 
+from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from tests.accounts.fixture import PASSWORD
-from tests.apps.writing.house import BROKER, SOURCE
+from tests.apps.writing.house import BROKER, FEED, SOURCE
 from tests.apps.writing.posting_house import HTTP, JPEG, PNG, PostingTestCase
 
 WHO = ("dave", PASSWORD)
@@ -197,6 +198,11 @@ class FaultTests(EditorTestCase):
         self.assert_fault(
             400, "140", "metaWeblog.newPost", "1", *WHO, {"description": "x" * 141}, True
         )
+
+    def test_a_blocked_feed(self) -> None:
+        self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
+        entry = {"description": "x"}
+        self.assert_fault(401, "spam", "metaWeblog.newPost", "1", *WHO, entry, True)
 
     def test_types(self) -> None:
         cases: list[Any] = [

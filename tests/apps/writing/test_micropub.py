@@ -6,11 +6,12 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.writing.model import OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.interfaces import SignIn
 from tests.accounts.fixture import PASSWORD
-from tests.apps.writing.house import BROKER
+from tests.apps.writing.house import BROKER, FEED
 from tests.apps.writing.posting_house import GIF, JPEG, PNG, PostingTestCase
 from tests.apps.writing.requests import Part
 from tests.front_doors.exchange import FORM, Answer
@@ -76,6 +77,9 @@ class RocksCreateTests(MicropubTestCase):
         self.assertEqual(self.only_post().categories, ("test1",))
 
     def test_200_json(self) -> None:
+        self.create(content=[{"value": "A text as an object"}])
+        self.assertEqual(self.posts()[0].text, "A text as an object")
+        self.json({"action": "delete", "url": f"{BROKER}/people/dave/1"})
         self.create(content=["Micropub test of creating an h-entry with a JSON request"])
         self.assertIn("with a JSON request", self.only_post().text)
 
@@ -205,6 +209,14 @@ class RocksUpdateTests(MicropubTestCase):
         post = self.only_post()
         self.assertEqual((post.enclosure, post.items), (None, (sub,)))
 
+    def test_what_a_message_is_about(self) -> None:
+        one, two = "https://page.example/1", "https://page.example/2"
+        url = self.create(**{"content": ["x"], "in-reply-to": [one]})
+        self.update(url, replace={"bookmark-of": [two]})
+        self.assertEqual(self.only_post().link, two)
+        self.update(url, delete=["in-reply-to"])
+        self.assertEqual(self.only_post().link, "")
+
     def test_a_sound_stays_the_enclosure(self) -> None:
         sound = "https://micropub.example/media/talk.mp3"
         url = self.create(content=["x"], audio=[sound])
@@ -276,6 +288,8 @@ class RocksQueryTests(MicropubTestCase):
         for query in ("", "?q=", "?q=everything", "?q=source&limit=x", "?q=source&after=-1"):
             answer = self.ask("GET", f"/micropub{query}", headers=self.bearer(None))
             self.assert_error(answer, 400, "invalid_request")
+        answer = self.ask("GET", "/micropub/media?q=config", headers=self.bearer(None))
+        self.assert_error(answer, 400, "invalid_request")
 
 
 class RocksMediaTests(MicropubTestCase):
@@ -477,6 +491,15 @@ class BadInputTests(MicropubTestCase):
         url = self.create(content=["x"])
         answer = self.json({"action": "update", "url": url, "add": {"content": ["y"]}})
         self.assert_error(answer, 400, "invalid_request", "replace")
+
+    def test_a_blocked_feed(self) -> None:
+        self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
+        self.assert_error(self.form("content=x"), 403, "forbidden", "spam")
+        self.assertEqual(self.posts(), [])
+
+    def test_too_many_fields(self) -> None:
+        answer = self.form("content=x" + "&category[]=c" * 1001)
+        self.assertEqual((answer.status, self.posts()), (413, []))
 
 
 class SlowDownTests(MicropubTestCase):
