@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from benchmarks import black_holes, change_list, notify, pings, planning, start
+from benchmarks import black_holes, change_list, notify, pings, planning, simplefeed, start
 from benchmarks.processes import Failed, raise_file_limit
 from benchmarks.report import Line, as_page, as_text, machine
 from benchmarks.rows import Row, Settings
@@ -36,6 +36,8 @@ ROWS: dict[str, Row] = {
     "black-hole-names": black_holes.names,
     "start": start.start,
     "planning": planning.planning,
+    "append": simplefeed.appending,
+    "follow": simplefeed.catching_up,
 }
 
 

@@ -61,8 +61,9 @@ def main(port: int, count: int) -> None:
     with in_memory() as engine:
         documents = Documents(Feed(engine, 10, urls), urls, count)
         site.resource = documents
-        LoopingCall(documents.grow).start(0.02)
-        print(f"listening on {bound}", flush=True)
+        LoopingCall(documents.grow).start(0.1)
+        sys.stdout.write(f"listening on {bound}\n")
+        sys.stdout.flush()
         running.run()
 
 
