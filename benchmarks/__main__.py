@@ -12,7 +12,17 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from benchmarks import black_holes, change_list, hosting, notify, pings, planning, relay, start
+from benchmarks import (
+    black_holes,
+    change_list,
+    hosting,
+    notify,
+    pings,
+    planning,
+    relay,
+    simplefeed,
+    start,
+)
 from benchmarks.processes import Failed, raise_file_limit
 from benchmarks.report import Line, as_page, as_text, machine
 from benchmarks.rows import Row, Settings
@@ -39,6 +49,8 @@ ROWS: dict[str, Row] = {
     "relay": relay.relay,
     "start": start.start,
     "planning": planning.planning,
+    "append": simplefeed.appending,
+    "follow": simplefeed.catching_up,
 }
 
 

@@ -97,6 +97,12 @@ class RowTests(SynchronousTestCase):
     def test_relay(self) -> None:
         self.run_row("relay")
 
+    def test_append(self) -> None:
+        self.run_row("append", 2, floor=False)
+
+    def test_follow(self) -> None:
+        self.run_row("follow", 2, floor=False)
+
     def test_start(self) -> None:
         self.run_row("start", floor=False)
 

@@ -47,6 +47,11 @@ T = TypeVar("T")
 LONGEST_REST: Final = 24 * 3600.0
 
 
+#: After so many seconds the position is saved, even if fewer entries were processed than the
+#: handler allows, so that somebody who is often killed gets on.
+SAVE_AFTER: Final = 0.2
+
+
 class Begin(Enum):
     """Where a follower begins that does not know where it stopped."""
 
@@ -115,7 +120,7 @@ class Follower:
         self.hub: tuple[str, str] | None = None
         self._position: Position | None = None
         self._loaded = False
-        self._unsaved = 0
+        self._unsaved, self._saved_at = 0, 0.0
         self._conditions: dict[str, str] = {}
         self._pause = self._limits.usual
         self._newest_first = True
@@ -214,6 +219,7 @@ class Follower:
 
     async def _process_new(self) -> None:
         if not self._loaded:
+            self._saved_at = self._clock.seconds()
             self._position, self._loaded = await self._marker.load(), True
         recent = await self._stoppable(self._reader.read_if_changed, self._url, self._conditions)
         if recent is None:
@@ -393,7 +399,8 @@ class Follower:
             await self._hand_on(some, document.url)
             self._position = Position(some[-1].id, some[-1].updated, permanent)
             self._unsaved += len(some)
-            if self._unsaved >= batch:
+            is_late = self._clock.seconds() - self._saved_at >= SAVE_AFTER
+            if self._unsaved >= batch or is_late:
                 await self._save()
 
     async def _hand_on(self, entries: list[Entry], url: str) -> None:
@@ -446,7 +453,7 @@ class Follower:
                 f"the marker cannot be written: {error}. The entries that were processed since it "
                 "was last written will be processed again."
             ) from error
-        self._unsaved = 0
+        self._unsaved, self._saved_at = 0, self._clock.seconds()
 
     def _once(self, sentence: str) -> None:
         """Tell people what is wrong, but not again for each document."""
