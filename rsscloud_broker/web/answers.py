@@ -44,13 +44,14 @@ class Answers(Resource):
 
     An answer with status 200 has an ETag, and a client that has the same version gets 304.
 
-    :param respond: takes the request and returns the answer.
+    :param respond: takes the request and returns the answer; or None if it answers the request
+        itself, as with a stream of events.
     """
 
     isLeaf = True
     log = Logger()
 
-    def __init__(self, respond: Callable[[Request], Awaitable[Answer]]) -> None:
+    def __init__(self, respond: Callable[[Request], Awaitable[Answer | None]]) -> None:
         super().__init__()
         self._respond = respond
 
@@ -59,6 +60,7 @@ class Answers(Resource):
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> None:
+        answer: Answer | None
         try:
             answer = await self._respond(request)
         except CancelledError:
@@ -71,7 +73,7 @@ class Answers(Resource):
         except Exception:  # a bug: log it, and still answer
             self.log.failure("A request to {path} failed.", path=request.path)
             answer = _error(500, "The broker made a mistake. It has been logged.")
-        if request.channel is not None:  # otherwise the client has hung up
+        if answer is not None and request.channel is not None:  # otherwise the client has hung up
             _send(request, answer)
 
 
